@@ -1,0 +1,148 @@
+"""What a request can fail with, and what its client is told.
+
+    BrokerError                      UnknownError
+    ├── MetadataError                MetadataError      precondition of a request; metadata store failure
+    ├── PersistenceError             PersistenceError   the log refused or failed a write; fenced topic on publish
+    ├── AuthenticationError          AuthenticationError
+    ├── AuthorizationError           AuthorizationError
+    ├── ConsumerBusyError            ConsumerBusy       exclusive consumer connected, limits of consumers
+    │   └── SubscriptionBusyError    ConsumerBusy       connected consumers have another type or key-shared policy
+    ├── ServiceNotReadyError         ServiceNotReady    fenced or unloading; the client looks up again
+    ├── QuotaHoldError               ProducerBlockedQuotaExceededError
+    ├── QuotaExceededError           ProducerBlockedQuotaExceededException
+    ├── ChecksumError                ChecksumError
+    ├── UnsupportedVersionError      UnsupportedVersionError
+    ├── TopicNotFoundError           TopicNotFound
+    ├── SubscriptionNotFoundError    SubscriptionNotFound
+    ├── ConsumerNotFoundError        ConsumerNotFound
+    ├── TooManyRequestsError         TooManyRequests
+    ├── TopicTerminatedError         TopicTerminatedError
+    ├── ProducerBusyError            ProducerBusy       name taken; limits of producers
+    │   └── NamingError              ProducerBusy       reserved or empty names
+    ├── InvalidTopicNameError        InvalidTopicName
+    ├── IncompatibleSchemaError      IncompatibleSchema
+    ├── ConsumerAssignError          ConsumerAssignError  key ranges overlap or are missing
+    ├── CoordinatorNotFoundError     TransactionCoordinatorNotFound
+    ├── NotAllowedError              NotAllowedError
+    ├── ProducerFencedError          ProducerFenced
+    └── ConnectionFatalError         UnknownError       the request breaks the protocol: no reply, the connection closes
+
+Each class carries its ServerError code (PulsarApi ``enum ServerError``); `connection.reply_error` is the one place that
+turns an error into a reply. An exception that is none of these is a bug: the peer learns UnknownError and no details.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+
+class BrokerError(Exception):
+    """Root of what a request to the broker can fail with."""
+
+    server_error: ClassVar[int] = pb.UnknownError
+    closes_connection: ClassVar[bool] = False
+
+
+class MetadataError(BrokerError):
+    server_error = pb.MetadataError
+
+
+class PersistenceError(BrokerError):
+    server_error = pb.PersistenceError
+
+
+class AuthenticationError(BrokerError):
+    server_error = pb.AuthenticationError
+    closes_connection = True
+
+
+class AuthorizationError(BrokerError):
+    server_error = pb.AuthorizationError
+
+
+class ConsumerBusyError(BrokerError):
+    server_error = pb.ConsumerBusy
+
+
+class SubscriptionBusyError(ConsumerBusyError):
+    """The connected consumers use another subscription type or key-shared policy."""
+
+
+class ServiceNotReadyError(BrokerError):
+    server_error = pb.ServiceNotReady
+
+
+class QuotaHoldError(BrokerError):
+    server_error = pb.ProducerBlockedQuotaExceededError
+
+
+class QuotaExceededError(BrokerError):
+    server_error = pb.ProducerBlockedQuotaExceededException
+
+
+class ChecksumError(BrokerError):
+    server_error = pb.ChecksumError
+
+
+class UnsupportedVersionError(BrokerError):
+    server_error = pb.UnsupportedVersionError
+
+
+class TopicNotFoundError(BrokerError):
+    server_error = pb.TopicNotFound
+
+
+class SubscriptionNotFoundError(BrokerError):
+    server_error = pb.SubscriptionNotFound
+
+
+class ConsumerNotFoundError(BrokerError):
+    server_error = pb.ConsumerNotFound
+
+
+class TooManyRequestsError(BrokerError):
+    server_error = pb.TooManyRequests
+
+
+class TopicTerminatedError(BrokerError):
+    server_error = pb.TopicTerminatedError
+
+
+class ProducerBusyError(BrokerError):
+    server_error = pb.ProducerBusy
+
+
+class NamingError(ProducerBusyError):
+    """A producer or subscription name that is empty, reserved or has characters that are not allowed."""
+
+
+class InvalidTopicNameError(BrokerError):
+    server_error = pb.InvalidTopicName
+
+
+class IncompatibleSchemaError(BrokerError):
+    server_error = pb.IncompatibleSchema
+
+
+class ConsumerAssignError(BrokerError):
+    server_error = pb.ConsumerAssignError
+
+
+class CoordinatorNotFoundError(BrokerError):
+    server_error = pb.TransactionCoordinatorNotFound
+
+
+class NotAllowedError(BrokerError):
+    server_error = pb.NotAllowedError
+
+
+class ProducerFencedError(BrokerError):
+    server_error = pb.ProducerFenced
+
+
+class ConnectionFatalError(BrokerError):
+    """The peer broke the protocol; Apache Pulsar closes such a connection without a word, and so do we."""
+
+    closes_connection = True

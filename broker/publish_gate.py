@@ -1,0 +1,71 @@
+"""Back-pressure on publishers: who may go on reading from its socket.
+
+Two limits (Pulsar's maxPendingPublishRequestsPerConnection and maxMessagePublishBufferSizeInMB): entries that one connection
+has not yet got receipts for, and bytes of all connections together that are not yet on the disk. Reading pauses at a limit and
+resumes at half of it, so that a connection near the limit does not flip with every entry.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Pausable(Protocol):
+    """What the gate asks of a connection."""
+
+    def hold_reading(self, reason: str) -> None: ...
+
+    def release_reading(self, reason: str) -> None: ...
+
+
+class PublishBudget:
+    """Bytes of publishes in flight in the whole broker."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.in_flight_bytes = 0
+        self._held: set[PublishGate] = set()
+
+    def take(self, gate: PublishGate, size: int) -> None:
+        self.in_flight_bytes += size
+        if self.max_bytes and self.in_flight_bytes >= self.max_bytes and gate not in self._held:
+            self._held.add(gate)
+            gate.owner.hold_reading("publish-bytes")
+
+    def give_back(self, size: int) -> None:
+        self.in_flight_bytes -= size
+        if self._held and self.in_flight_bytes <= self.max_bytes // 2:
+            held, self._held = self._held, set()
+            for gate in held:
+                gate.owner.release_reading("publish-bytes")
+
+    def forget(self, gate: PublishGate) -> None:
+        self._held.discard(gate)
+
+
+class PublishGate:
+    """Publishes in flight of one connection."""
+
+    def __init__(self, owner: Pausable, budget: PublishBudget, max_entries: int) -> None:
+        self.owner = owner
+        self.pending_entries = 0
+        self._budget = budget
+        self._max_entries = max_entries
+        self._holding = False
+
+    def started(self, entries: int, size: int) -> None:
+        self.pending_entries += entries
+        self._budget.take(self, size)
+        if self._max_entries and self.pending_entries >= self._max_entries and not self._holding:
+            self._holding = True
+            self.owner.hold_reading("publish-entries")
+
+    def finished(self, entries: int, size: int) -> None:
+        self.pending_entries -= entries
+        self._budget.give_back(size)
+        if self._holding and self.pending_entries <= self._max_entries // 2:
+            self._holding = False
+            self.owner.release_reading("publish-entries")
+
+    def close(self) -> None:
+        self._budget.forget(self)
