@@ -1,0 +1,49 @@
+"""A broker process of our own for the scenarios of one profile."""
+
+import contextlib
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+READY = re.compile(r"ready (pulsar://\S+) (http://\S+)")
+START_SECONDS = 30
+STOP_SECONDS = 20
+
+
+def profile_of(stem):
+    """The settings file that the scenarios of that file need."""
+    return "auth" if stem.startswith("security") else "default"
+
+
+@contextlib.contextmanager
+def running_broker(profile, directory):
+    """Start `magnetar standalone` with the profile's settings on free ports; yields its two URLs."""
+    command = [sys.executable, "-m", "magnetar", "standalone", "--config", str(HERE / f"{profile}.conf")]
+    command += ["--data-dir", str(directory / "data"), "--set", "brokerServicePort=0", "--set", "webServicePort=0"]
+    with (
+        (directory / "stderr").open("wb") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        try:
+            yield _wait_ready(process, directory / "stderr")
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+            process.kill()
+
+
+def _wait_ready(process, errors):
+    watchdog = threading.Timer(START_SECONDS, process.kill)
+    watchdog.start()
+    try:
+        for line in process.stdout:
+            if found := READY.search(line):
+                threading.Thread(target=process.stdout.read, daemon=True).start()
+                return found.groups()
+    finally:
+        watchdog.cancel()
+    raise RuntimeError(f"the broker did not become ready: {errors.read_text(errors='replace')[-2000:]}")

@@ -1,0 +1,96 @@
+"""Every recorded scenario against a broker of our own: the log must be that of Apache Pulsar 4.2.4.
+
+All scenarios of a profile run against one broker, several at a time, in the order in which pytest will ask for them.
+MAGNETAR_CONFORMANCE_JOBS sets how many (default 16); MAGNETAR_CONFORMANCE_DEFAULT and ..._AUTH name a running broker
+("pulsar://HOST:PORT http://HOST:PORT") to use instead of starting one.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import sys
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+if str(HERE) not in sys.path:
+    sys.path.insert(0, str(HERE))
+
+import transcript  # noqa: E402,F401  # scenarios import it by this name
+from harness.broker import profile_of, running_broker  # noqa: E402
+from harness.runner import Runner, compare, load  # noqa: E402
+
+JOBS = int(os.environ.get("MAGNETAR_CONFORMANCE_JOBS", "16"))
+DIFFERENCES = tomllib.loads((HERE / "differences.toml").read_text())
+
+
+def recordings(folder):
+    """What each scenario must log, by name, for each file of scenarios."""
+    return {p.stem: json.loads(p.read_text()) for p in sorted((HERE / folder).glob("*.json"))}
+
+
+GOLDEN = recordings("golden")
+OWN = {name: lines for names in recordings("own").values() for name, lines in names.items()}
+CASES = [(stem, name) for stem, names in GOLDEN.items() for name in names]
+
+
+def expected(stem, name):
+    return OWN[name] if name in DIFFERENCES else GOLDEN[stem][name]
+
+
+@pytest.fixture(scope="session")
+def logs(request, tmp_path_factory):
+    """For each wanted scenario the future of its log."""
+    wanted = [i.callspec.params["case"] for i in request.session.items if getattr(i, "originalname", "") == TEST]
+    with ThreadPoolExecutor(JOBS) as pool, _brokers({profile_of(stem) for stem, _ in wanted}, tmp_path_factory) as urls:
+        futures = {}
+        for stem, name in wanted:
+            load(HERE / "scenarios" / f"{stem}.py")
+            futures[name] = pool.submit(Runner(*urls[profile_of(stem)]).run_one, name)
+        yield futures
+        pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _brokers(profiles, tmp_path_factory):
+    """The two URLs of a broker for each profile; all are stopped in the end whatever happens."""
+    with contextlib.ExitStack() as stack:
+        urls = {}
+        for profile in sorted(profiles):
+            running = os.environ.get(f"MAGNETAR_CONFORMANCE_{profile.upper()}")
+            directory = tmp_path_factory.mktemp(profile)
+            urls[profile] = running.split() if running else stack.enter_context(running_broker(profile, directory))
+        yield urls
+
+
+@pytest.mark.blackbox
+@pytest.mark.parametrize("case", CASES, ids=[f"{stem}-{name}" for stem, name in CASES])
+def test_log_is_as_recorded(case, logs):
+    stem, name = case
+    difference = compare(expected(stem, name), logs[name].result())
+    assert not difference, "\n".join([f"{stem}.{name}", *difference])
+
+
+TEST = test_log_is_as_recorded.__name__
+
+
+def test_each_scenario_has_a_recording():
+    known = {name for _, name in CASES}
+    missing = [n for p in sorted((HERE / "scenarios").glob("*.py")) for n in load(p) if n not in known]
+    assert not missing
+
+
+def test_each_recording_has_a_scenario():
+    defined = {p.stem: set(load(p)) for p in (HERE / "scenarios").glob("*.py")}
+    assert not [case for case in CASES if case[1] not in defined.get(case[0], ())]
+
+
+def test_each_difference_is_pinned_and_real():
+    recorded = {name: lines for names in GOLDEN.values() for name, lines in names.items()}
+    for name, reason in DIFFERENCES.items():
+        assert reason.strip()
+        assert OWN[name] != recorded[name]
+    assert set(OWN) == set(DIFFERENCES)
