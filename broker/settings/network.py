@@ -1,0 +1,187 @@
+"""Settings of listeners, connections, TLS and the data directory."""
+
+from dataclasses import dataclass
+
+from magnetar.broker.settings.setting import setting
+
+_OWN = "Magnetar"
+_PORT = 65535
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """Where the broker listens, what it tells clients, and how much a connection may ask for."""
+
+    cluster_name: str = setting(
+        "clusterName", "standalone", "Name of the cluster this broker is; label of every metric."
+    )
+    data_dir: str = setting(
+        "dataDir",
+        "./data",
+        "Directory of everything that must survive: journal, ledgers, metadata. One broker at a time uses it.",
+        source=_OWN,
+    )
+    broker_service_port: int | None = setting(
+        "brokerServicePort",
+        6650,
+        "Port of the binary protocol; 0 picks a free one, empty turns it off.",
+        minimum=0,
+        maximum=_PORT,
+    )
+    broker_service_port_tls: int | None = setting(
+        "brokerServicePortTls",
+        None,
+        "Port of the binary protocol over TLS; empty turns it off.",
+        minimum=0,
+        maximum=_PORT,
+    )
+    web_service_port: int | None = setting(
+        "webServicePort",
+        8080,
+        "Port of the admin REST API, HTTP lookup and metrics; 0 picks a free one, empty turns it off.",
+        minimum=0,
+        maximum=_PORT,
+    )
+    web_service_port_tls: int | None = setting(
+        "webServicePortTls", None, "Port of the same over TLS; empty turns it off.", minimum=0, maximum=_PORT
+    )
+    bind_address: str = setting(
+        "bindAddress",
+        "127.0.0.1",
+        "Address the listeners bind to. Apache Pulsar's default is 0.0.0.0: every interface.",
+        source=_OWN,
+    )
+    advertised_address: str = setting(
+        "advertisedAddress",
+        "",
+        "Host that lookups give to clients. Empty: the bind address, or the host name if that is every interface.",
+    )
+    advertised_listeners: tuple[str, ...] = setting(
+        "advertisedListeners",
+        (),
+        "Further addresses for clients that ask for a listener by name: <name>:pulsar://<host>:<port>.",
+    )
+    internal_listener_name: str = setting(
+        "internalListenerName",
+        "",
+        "Listener given to clients that name none; empty: the first one of advertisedListeners.",
+    )
+
+    max_message_size: int = setting(
+        "maxMessageSize",
+        5 * 1024 * 1024,
+        "Largest payload with metadata that a producer may send; told to clients.",
+        unit="bytes",
+        minimum=1024,
+        maximum=1024**3,
+    )
+    keep_alive_interval_seconds: int = setting(
+        "keepAliveIntervalSeconds",
+        30,
+        "A silent connection is asked with PING after this time and closed after as much again.",
+        unit="s",
+        minimum=1,
+    )
+    connection_liveness_check_timeout_millis: int = setting(
+        "connectionLivenessCheckTimeoutMillis",
+        5000,
+        "A connection silent to a PING for this long loses its place to a new exclusive client; 0 never asks.",
+        unit="ms",
+        minimum=0,
+    )
+    broker_max_connections: int = setting(
+        "brokerMaxConnections", 0, "Most connections at a time; 0 is unlimited.", unit="connections", minimum=0
+    )
+    broker_max_connections_per_ip: int = setting(
+        "brokerMaxConnectionsPerIp",
+        0,
+        "Most connections at a time from one address; 0 is unlimited.",
+        unit="connections",
+        minimum=0,
+    )
+    max_pending_publish_requests_per_connection: int = setting(
+        "maxPendingPublishRequestsPerConnection",
+        1000,
+        "Reading from a connection pauses at this many unanswered SENDs and goes on at half of it.",
+        unit="requests",
+        minimum=1,
+    )
+    max_message_publish_buffer_size_in_mb: int = setting(
+        "maxMessagePublishBufferSizeInMB",
+        256,
+        "Reading from publishing connections pauses while more than this waits for the disk.",
+        unit="MiB",
+        minimum=1,
+        source=_OWN,
+    )
+    max_concurrent_non_persistent_message_per_connection: int = setting(
+        "maxConcurrentNonPersistentMessagePerConnection",
+        1000,
+        "SENDs to non-persistent topics in progress beyond this many per connection are dropped.",
+        unit="messages",
+        minimum=1,
+    )
+    max_concurrent_lookup_request: int = setting(
+        "maxConcurrentLookupRequest",
+        50000,
+        "Lookups and partition queries in progress at a time; more are refused.",
+        unit="requests",
+        minimum=1,
+    )
+    max_concurrent_topic_load_request: int = setting(
+        "maxConcurrentTopicLoadRequest", 5000, "Topics being loaded at a time; more wait.", unit="topics", minimum=1
+    )
+    topic_load_timeout_seconds: int = setting(
+        "topicLoadTimeoutSeconds", 60, "Loading a topic fails after this time.", unit="s", minimum=1
+    )
+    broker_shutdown_timeout_ms: int = setting(
+        "brokerShutdownTimeoutMs",
+        60000,
+        "A stop that is not finished after this time ends the process anyway.",
+        unit="ms",
+        minimum=0,
+    )
+    max_http_server_connections: int = setting(
+        "maxHttpServerConnections",
+        2048,
+        "Most HTTP connections at a time; further ones are answered 503.",
+        unit="connections",
+        minimum=1,
+    )
+    http_max_request_size: int = setting(
+        "httpMaxRequestSize",
+        16 * 1024 * 1024,
+        "Largest body of an HTTP request; a larger one is answered 413. Apache Pulsar's default is -1: no limit.",
+        unit="bytes",
+        minimum=-1,
+        source=_OWN,
+    )
+
+    tls_certificate_file_path: str = setting(
+        "tlsCertificateFilePath", "", "PEM file with the certificate (and chain) of the TLS listeners."
+    )
+    tls_key_file_path: str = setting("tlsKeyFilePath", "", "PEM file with the private key of that certificate.")
+    tls_trust_certs_file_path: str = setting(
+        "tlsTrustCertsFilePath", "", "PEM file with the certificates that client certificates are checked against."
+    )
+    tls_allow_insecure_connection: bool = setting(
+        "tlsAllowInsecureConnection",
+        False,
+        "Accept client certificates that nobody trusted has signed; they carry no identity.",
+    )
+    tls_require_trusted_client_cert_on_connect: bool = setting(
+        "tlsRequireTrustedClientCertOnConnect", False, "Refuse TLS clients without a trusted certificate."
+    )
+    tls_protocols: tuple[str, ...] = setting(
+        "tlsProtocols", (), "TLS versions to speak; empty: TLSv1.2 and TLSv1.3.", choices=("TLSv1.2", "TLSv1.3")
+    )
+    tls_ciphers: tuple[str, ...] = setting(
+        "tlsCiphers", (), "Cipher suites for TLSv1.2 in OpenSSL's names; empty: the library's choice."
+    )
+    tls_cert_refresh_check_duration_sec: int = setting(
+        "tlsCertRefreshCheckDurationSec",
+        300,
+        "Changed certificate files are read again after at most this time; 0 never.",
+        unit="s",
+        minimum=0,
+    )

@@ -1,0 +1,34 @@
+"""Settings of metrics and statistics."""
+
+from dataclasses import dataclass
+
+from magnetar.broker.settings.setting import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationSettings:
+    """What operators see."""
+
+    stats_update_frequency_in_secs: int = setting(
+        "statsUpdateFrequencyInSecs",
+        60,
+        "Rates and latency counts are those of the last period of this length.",
+        unit="s",
+        minimum=1,
+    )
+    expose_topic_level_metrics_in_prometheus: bool = setting(
+        "exposeTopicLevelMetricsInPrometheus",
+        True,
+        "/metrics has a row per topic and subscription; off, per namespace.",
+    )
+    expose_consumer_level_metrics_in_prometheus: bool = setting(
+        "exposeConsumerLevelMetricsInPrometheus", False, "/metrics has a row per consumer too."
+    )
+    expose_producer_level_metrics_in_prometheus: bool = setting(
+        "exposeProducerLevelMetricsInPrometheus", False, "/metrics has a row per producer too."
+    )
+    split_topic_and_partition_label_in_prometheus: bool = setting(
+        "splitTopicAndPartitionLabelInPrometheus",
+        False,
+        "Partitions share the topic label and differ in a label of their own.",
+    )

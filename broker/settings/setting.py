@@ -1,0 +1,125 @@
+"""How one setting is declared: a dataclass field that carries its row of the settings table."""
+
+import dataclasses
+import re
+from typing import Final, TypeVar, cast
+
+T = TypeVar("T")
+Value = bool | int | float | str | tuple[str, ...] | None
+
+_METADATA_KEY: Final = "setting"
+_WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the settings table.
+
+    key      the name in files, environment and command line; Apache Pulsar's own wherever Pulsar has the notion
+    kind     the Python type: bool, int, float, str, tuple (comma-separated text), int | None (empty = off)
+    unit     of numbers: "ms", "s", "min", "bytes", "MiB", "entries", ...
+    minimum, maximum   allowed range of numbers, both ends included
+    choices  allowed texts (of every part, for comma-separated ones)
+    source   where key and default come from
+    secret   the value is never printed (configuration listings, error messages)
+    """
+
+    key: str
+    attribute: str
+    area: str
+    kind: object
+    default: Value
+    doc: str
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    source: str = "Apache Pulsar broker.conf"
+    secret: bool = False
+
+    @property
+    def default_text(self) -> str:
+        """The default as it is written in a file."""
+        return as_text(self.default)
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words, for error messages and documentation."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices) if self.kind is str else "a list of " + ", ".join(self.choices)
+        if self.kind is bool:
+            return "true or false"
+        if self.kind in (int, float, int | None):
+            bounds = _bounds(self.minimum, self.maximum)
+            noun = "a number" if self.kind is float else "an integer"
+            return noun + bounds + (", or empty" if self.kind == int | None else "")
+        return "a comma-separated list" if self.kind == tuple[str, ...] else "text"
+
+
+def _bounds(minimum: float | None, maximum: float | None) -> str:
+    if minimum is not None and maximum is not None:
+        return f" from {minimum:g} to {maximum:.15g}"
+    if minimum is not None:
+        return f" of at least {minimum:g}"
+    return f" of at most {maximum:g}" if maximum is not None else ""
+
+
+def as_text(value: Value) -> str:
+    """A value as it is written in a configuration file."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def attribute_name(key: str) -> str:
+    """The Python attribute of a key: maxMessageSize -> max_message_size."""
+    return _WORD_START.sub("_", key).lower()
+
+
+def setting(
+    key: str,
+    default: T,
+    doc: str,
+    *,
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+    source: str = "Apache Pulsar broker.conf",
+    secret: bool = False,
+) -> T:
+    """Declare a setting as a dataclass field; the annotation of the field gives its type."""
+    row = {
+        "key": key,
+        "doc": doc,
+        "unit": unit,
+        "minimum": minimum,
+        "maximum": maximum,
+        "choices": choices,
+        "source": source,
+        "secret": secret,
+    }
+    declared: T = dataclasses.field(default=default, metadata={_METADATA_KEY: row})
+    return declared
+
+
+def rows_of(settings_class: type, area: str) -> dict[str, Setting]:
+    """The table rows declared by one class of settings, by key, in order of declaration."""
+    rows: dict[str, Setting] = {}
+    own = settings_class.__annotations__
+    for declared in dataclasses.fields(settings_class):
+        if declared.name not in own:
+            continue
+        row = declared.metadata[_METADATA_KEY]
+        rows[row["key"]] = Setting(
+            attribute=declared.name,
+            area=area,
+            kind=declared.type,
+            default=cast("Value", declared.default),
+            **row,
+        )
+    return rows

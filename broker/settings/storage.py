@@ -1,0 +1,147 @@
+"""Settings of managed ledgers, cursors, retention, quotas and compaction."""
+
+from dataclasses import dataclass
+
+from magnetar.broker.settings.setting import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageSettings:
+    """How entries are kept, and until when."""
+
+    managed_ledger_max_entries_per_ledger: int = setting(
+        "managedLedgerMaxEntriesPerLedger",
+        50000,
+        "A ledger with this many entries is followed by a new one.",
+        unit="entries",
+        minimum=1,
+    )
+    managed_ledger_max_size_per_ledger_mbytes: int = setting(
+        "managedLedgerMaxSizePerLedgerMbytes",
+        2048,
+        "A ledger of this size is followed by a new one.",
+        unit="MiB",
+        minimum=1,
+    )
+    managed_ledger_min_ledger_rollover_time_minutes: int = setting(
+        "managedLedgerMinLedgerRolloverTimeMinutes",
+        10,
+        "A ledger younger than this is kept open, whatever its size.",
+        unit="min",
+        minimum=0,
+    )
+    managed_ledger_max_ledger_rollover_time_minutes: int = setting(
+        "managedLedgerMaxLedgerRolloverTimeMinutes",
+        240,
+        "A ledger older than this is followed by a new one.",
+        unit="min",
+        minimum=1,
+    )
+    managed_ledger_inactive_ledger_rollover_time_seconds: int = setting(
+        "managedLedgerInactiveLedgerRolloverTimeSeconds",
+        0,
+        "A ledger without a publish for this long is closed; 0 never.",
+        unit="s",
+        minimum=0,
+    )
+    managed_ledger_cache_size_mb: int = setting(
+        "managedLedgerCacheSizeMB",
+        64,
+        "Memory for recent entries, shared by all topics. Apache Pulsar takes a fifth of its direct memory.",
+        unit="MiB",
+        minimum=0,
+        source="Magnetar",
+    )
+    managed_ledger_cursor_max_entries_per_ledger: int = setting(
+        "managedLedgerCursorMaxEntriesPerLedger",
+        50000,
+        "A cursor ledger with this many entries is compacted into a new one.",
+        unit="entries",
+        minimum=1,
+    )
+    managed_ledger_cursor_rollover_time_in_seconds: int = setting(
+        "managedLedgerCursorRolloverTimeInSeconds", 14400, "So is one older than this.", unit="s", minimum=1
+    )
+    managed_ledger_default_mark_delete_rate_limit: float = setting(
+        "managedLedgerDefaultMarkDeleteRateLimit",
+        1.0,
+        "How often a cursor that moved is written, where no receipt waits for it.",
+        unit="per second",
+        minimum=0.01,
+    )
+
+    default_retention_time_in_minutes: int = setting(
+        "defaultRetentionTimeInMinutes",
+        0,
+        "Consumed messages are kept for this long; -1 for ever.",
+        unit="min",
+        minimum=-1,
+    )
+    default_retention_size_in_mb: int = setting(
+        "defaultRetentionSizeInMB",
+        0,
+        "Consumed messages are kept up to this size of a topic; -1 unlimited.",
+        unit="MiB",
+        minimum=-1,
+    )
+    retention_check_interval_in_seconds: int = setting(
+        "retentionCheckIntervalInSeconds",
+        120,
+        "How often ledgers that need not be kept are looked for.",
+        unit="s",
+        minimum=1,
+    )
+    ttl_duration_default_in_seconds: int = setting(
+        "ttlDurationDefaultInSeconds",
+        0,
+        "Messages older than this are skipped by every subscription; 0 never.",
+        unit="s",
+        minimum=0,
+    )
+    message_expiry_check_interval_in_minutes: int = setting(
+        "messageExpiryCheckIntervalInMinutes", 5, "How often such messages are looked for.", unit="min", minimum=1
+    )
+    backlog_quota_check_enabled: bool = setting("backlogQuotaCheckEnabled", True, "Enforce backlog quotas.")
+    backlog_quota_check_interval_in_seconds: int = setting(
+        "backlogQuotaCheckIntervalInSeconds",
+        60,
+        "How often backlogs are compared with their quotas.",
+        unit="s",
+        minimum=1,
+    )
+    backlog_quota_default_limit_bytes: int = setting(
+        "backlogQuotaDefaultLimitBytes", -1, "Largest backlog of a topic; -1 is unlimited.", unit="bytes", minimum=-1
+    )
+    backlog_quota_default_limit_second: int = setting(
+        "backlogQuotaDefaultLimitSecond",
+        -1,
+        "Oldest unacknowledged message of a topic; -1 is unlimited.",
+        unit="s",
+        minimum=-1,
+    )
+    backlog_quota_default_retention_policy: str = setting(
+        "backlogQuotaDefaultRetentionPolicy",
+        "producer_request_hold",
+        "What happens beyond the quota: producers wait, producers are refused, or the oldest messages are skipped.",
+        choices=("producer_request_hold", "producer_exception", "consumer_backlog_eviction"),
+    )
+    precise_time_based_backlog_quota_check: bool = setting(
+        "preciseTimeBasedBacklogQuotaCheck",
+        False,
+        "Read the oldest entry for its time instead of taking the close time of its ledger.",
+    )
+
+    broker_service_compaction_monitor_interval_in_seconds: int = setting(
+        "brokerServiceCompactionMonitorIntervalInSeconds",
+        60,
+        "How often topics are compared with their compaction threshold.",
+        unit="s",
+        minimum=1,
+    )
+    broker_service_compaction_threshold_in_bytes: int = setting(
+        "brokerServiceCompactionThresholdInBytes",
+        0,
+        "A topic is compacted when this much was published since the last time; 0 never.",
+        unit="bytes",
+        minimum=0,
+    )

@@ -1,0 +1,72 @@
+"""Writes conf/standalone.conf and docs/settings.md from the settings table: python -m magnetar.broker.settings_docs."""
+
+import textwrap
+from pathlib import Path
+from typing import Final
+
+from magnetar.broker.settings import AREAS, SETTINGS, Setting
+
+_ROOT: Final = Path(__file__).resolve().parent.parent
+CONFIGURATION_FILE: Final = _ROOT / "conf" / "standalone.conf"
+DOCUMENTATION_FILE: Final = _ROOT / "docs" / "settings.md"
+
+_CONFIGURATION_HEAD = """\
+# Settings of `magnetar standalone`, all at their defaults. Names, units and meanings are Apache Pulsar's.
+# Stronger than this file: PULSAR_PREFIX_<key> in the environment, --set key=value on the command line.
+# Generated from the table in broker/settings: change that, not this file.
+"""
+_DOCUMENTATION_HEAD = """\
+# Settings
+
+Generated from the table in `broker/settings`. Names, units and meanings are those of Apache Pulsar's `broker.conf`, so
+its files can be used as they are; only keys that do something are listed, a key that means nothing here is reported at
+start-up and ignored.
+
+A value comes from, strongest first: `--set key=value` on the command line, the environment variable
+`PULSAR_PREFIX_<key>`, the file given by `--config`, the default. A value outside its range stops the start with a
+message that names key, value and range.
+"""
+
+
+def configuration_text() -> str:
+    """The text of conf/standalone.conf."""
+    parts = [_CONFIGURATION_HEAD]
+    for area in AREAS:
+        parts.append(f"\n#### {area}\n")
+        for row in _rows(area):
+            about = row.doc + f" ({row.allowed}{'; ' + row.unit if row.unit else ''})"
+            parts += [
+                "\n",
+                *(f"# {line}\n" for line in textwrap.wrap(about, width=118)),
+                f"{row.key}={row.default_text}\n",
+            ]
+    return "".join(parts)
+
+
+def documentation_text() -> str:
+    """The text of docs/settings.md."""
+    parts = [_DOCUMENTATION_HEAD]
+    for area in AREAS:
+        parts.append(f"\n## {area}\n\n| key | default | unit | allowed | meaning |\n|---|---|---|---|---|\n")
+        for row in _rows(area):
+            default = f"`{row.default_text}`" if row.default_text else "(empty)"
+            parts.append(
+                f"| `{row.key}` | {default} | {row.unit} | {row.allowed} | {row.doc.replace('|', '&#124;')} |\n"
+            )
+    own = ", ".join(f"`{row.key}`" for row in SETTINGS.values() if row.source == "Magnetar")
+    parts.append(f"\nDefaults (or the key itself) that are not Apache Pulsar's: {own}.\n")
+    return "".join(parts)
+
+
+def _rows(area: str) -> list[Setting]:
+    return [row for row in SETTINGS.values() if row.area == area]
+
+
+def main() -> None:
+    """Write both files."""
+    CONFIGURATION_FILE.write_text(configuration_text(), encoding="utf-8")
+    DOCUMENTATION_FILE.write_text(documentation_text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Where settings come from, which one wins, and what is said about wrong ones."""
+
+import pytest
+
+from magnetar.broker.settings import Settings
+from magnetar.broker.settings_docs import CONFIGURATION_FILE
+from magnetar.broker.settings_loader import SettingsError, load_settings
+
+
+def load(file=None, environment=None, overrides=(), warnings=None):
+    return load_settings(file, environment or {}, overrides, [].append if warnings is None else warnings.append)
+
+
+@pytest.fixture
+def conf(tmp_path):
+    def write(text):
+        file = tmp_path / "broker.conf"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def test_nothing_given_is_the_defaults():
+    assert load() == Settings()
+
+
+def test_generated_configuration_file_is_the_defaults_without_a_warning():
+    warnings = []
+    assert load(CONFIGURATION_FILE, warnings=warnings) == Settings()
+    assert warnings == []
+
+
+def test_command_line_beats_environment_beats_file(conf):
+    file = conf("maxMessageSize=2000\nkeepAliveIntervalSeconds = 2\nclusterName=from-file\n")
+    environment = {
+        "PULSAR_PREFIX_keepAliveIntervalSeconds": "3",
+        "PULSAR_PREFIX_clusterName": "env",
+        "maxMessageSize": "9",
+    }
+    settings = load(file, environment, ["clusterName=cli"])
+    assert settings.max_message_size == 2000
+    assert settings.keep_alive_interval_seconds == 3
+    assert settings.cluster_name == "cli"
+
+
+def test_kinds_of_values(conf):
+    settings = load(
+        conf(
+            "# a comment\n\n! another\n"
+            "allowAutoTopicCreation=FALSE\nmanagedLedgerDefaultMarkDeleteRateLimit=0.5\nsuperUserRoles=a, b,,\n"
+            "brokerServicePortTls=\nwebServicePort=0\ntokenSecretKey=data:;base64,AQID=\n"
+        )
+    )
+    assert settings.allow_auto_topic_creation is False
+    assert settings.managed_ledger_default_mark_delete_rate_limit == 0.5
+    assert settings.super_user_roles == ("a", "b")
+    assert settings.broker_service_port_tls is None
+    assert settings.web_service_port == 0
+    assert settings.token_secret_key == "data:;base64,AQID="
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("maxMessageSize=ten", ["maxMessageSize", "'ten'", "an integer from 1024 to 1073741824"]),
+        ("maxMessageSize=10", ["'10'", "from 1024 to 1073741824"]),
+        ("brokerServicePort=65536", ["'65536'", "from 0 to 65535"]),
+        ("allowAutoTopicCreation=maybe", ["'maybe'", "true or false"]),
+        ("allowAutoTopicCreationType=round", ["'round'", "non-partitioned, partitioned"]),
+        ("subscriptionTypesEnabled=Shared,Own", ["a list of Exclusive, Shared"]),
+        ("managedLedgerDefaultMarkDeleteRateLimit=nan-ish", ["a number of at least 0.01"]),
+        ("just-a-word", ["expected key=value", "'just-a-word'"]),
+        ("authorizationEnabled=true", ["authenticationEnabled"]),
+        ("webServicePortTls=8443", ["tlsCertificateFilePath"]),
+        ("brokerServicePort=", ["nothing to listen on"]),
+        ("defaultRetentionSizeInMB=5", ["defaultRetentionTimeInMinutes"]),
+    ],
+)
+def test_invalid_values_are_errors_that_say_what_is_allowed(override, words):
+    with pytest.raises(SettingsError) as e:
+        load(overrides=[override])
+    for word in words:
+        assert word in str(e.value)
+
+
+def test_all_problems_are_told_at_once_with_their_place(conf):
+    file = conf("maxMessageSize=x\n\nkeepAliveIntervalSeconds=0\n")
+    with pytest.raises(SettingsError) as e:
+        load(file)
+    assert len(e.value.problems) == 2
+    assert "line 1" in e.value.problems[0]
+    assert "line 3" in e.value.problems[1]
+
+
+def test_a_line_without_equals_sign_is_an_error(conf):
+    with pytest.raises(SettingsError, match="line 2"):
+        load(conf("clusterName=a\nnonsense\n"))
+
+
+def test_secrets_are_not_shown():
+    from magnetar.broker.settings import SETTINGS
+
+    assert SETTINGS["tokenSecretKey"].secret
+
+
+def test_unknown_key_warns_with_the_nearest_name():
+    warnings = []
+    load(overrides=["maxMesageSize=5"], warnings=warnings)
+    assert warnings == ["command line: unknown setting maxMesageSize is ignored; did you mean maxMessageSize?"]
+
+
+def test_key_of_apache_pulsar_without_meaning_here_is_accepted_with_a_note(conf):
+    warnings = []
+    load(conf("managedLedgerDefaultEnsembleSize=1\ndbStorage_x=1\n"), warnings=warnings)
+    assert len(warnings) == 2
+    assert all("has no effect here" in warning for warning in warnings)
+
+
+def test_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(OSError, match=r"none\.conf"):
+        load(tmp_path / "none.conf")
