@@ -1,0 +1,190 @@
+"""Every error the storage room raises.
+
+::
+
+    StorageError
+     +- LedgerError(ledger_id)
+     |   +- NoSuchLedgerError          deleted, or never created here
+     |   +- NoSuchEntryError           beyond the last confirmed entry
+     |   +- LedgerFencedError          someone else recovered (and so closed) the ledger
+     |   +- LedgerClosedError          append after close
+     |   +- EntryTooLargeError         larger than the store takes
+     |   +- CorruptEntryError          the entry's bytes are damaged; its neighbours are not
+     +- DamagedFileError               a file whose header, index or footer is damaged
+     +- UnsupportedFormatError         a file written by a newer version
+     +- StoreLockedError               another process uses the data directory
+     +- StoreMismatchError             the parts of the data directory do not belong together
+     +- StorageFullError               no space left; retry later, the engine resumes by itself
+     +- StorageFailedError             write or fsync failed; nothing is acknowledged any more
+     +- StorageClosedError             used after close
+     +- MetadataError(path)
+         +- BadVersionError            compare-and-set lost
+         +- NoNodeError                delete or conditional put of a node that is not there
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magnetar.storage.position import Position
+
+__all__ = [
+    "BadVersionError",
+    "CorruptEntryError",
+    "DamagedFileError",
+    "EntryTooLargeError",
+    "LedgerClosedError",
+    "LedgerError",
+    "LedgerFencedError",
+    "MetadataError",
+    "NoNodeError",
+    "NoSuchEntryError",
+    "NoSuchLedgerError",
+    "StorageClosedError",
+    "StorageError",
+    "StorageFailedError",
+    "StorageFullError",
+    "StoreLockedError",
+    "StoreMismatchError",
+    "UnsupportedFormatError",
+]
+
+
+class StorageError(Exception):
+    """Root of the room's errors."""
+
+
+class LedgerError(StorageError):
+    """Something about one ledger."""
+
+    what = "error"
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(ledger_id)
+        self.ledger_id = ledger_id
+
+    def __str__(self) -> str:
+        return f"ledger {self.ledger_id}: {self.what}"
+
+
+class NoSuchLedgerError(LedgerError):
+    what = "no such ledger"
+
+
+class LedgerFencedError(LedgerError):
+    what = "fenced: it was recovered and closed by someone else"
+
+
+class LedgerClosedError(LedgerError):
+    what = "closed, no more appends"
+
+
+class NoSuchEntryError(LedgerError):
+    """The ledger has no such entry (yet)."""
+
+    def __init__(self, ledger_id: int, entry_id: int) -> None:
+        super().__init__(ledger_id)
+        self.entry_id = entry_id
+
+    def __str__(self) -> str:
+        return f"ledger {self.ledger_id}: no entry {self.entry_id}"
+
+
+class EntryTooLargeError(LedgerError):
+    """Refused at once, before anything was written; other appends are not touched."""
+
+    def __init__(self, ledger_id: int, entry_id: int, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(ledger_id)
+        self.entry_id, self.size_bytes, self.limit_bytes = entry_id, size_bytes, limit_bytes
+
+    def __str__(self) -> str:
+        return f"ledger {self.ledger_id}: entry of {self.size_bytes} bytes, the store takes {self.limit_bytes}"
+
+
+class CorruptEntryError(LedgerError):
+    """The bytes of exactly this entry are damaged. Reading may go on at ``position.next()``."""
+
+    def __init__(self, position: Position, detail: str = "") -> None:
+        super().__init__(position.ledger_id)
+        self.position, self.detail = position, detail
+
+    def __str__(self) -> str:
+        return f"entry {self.position} is damaged{': ' if self.detail else ''}{self.detail}"
+
+
+class DamagedFileError(StorageError):
+    """A file's own structure (header, index, footer) is damaged at ``offset``."""
+
+    def __init__(self, path: str, offset: int, detail: str) -> None:
+        super().__init__(path, offset, detail)
+        self.path, self.offset, self.detail = path, offset, detail
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.offset}: {self.detail}"
+
+
+class UnsupportedFormatError(StorageError):
+    """A file of a format version this program does not know. It is left untouched."""
+
+    def __init__(self, path: str, found: int, supported: int) -> None:
+        super().__init__(path, found, supported)
+        self.path, self.found, self.supported = path, found, supported
+
+    def __str__(self) -> str:
+        return f"{self.path} has format version {self.found}, this program reads up to version {self.supported}"
+
+
+class StoreLockedError(StorageError):
+    """The data directory is in use."""
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        super().__init__(path, pid)
+        self.path, self.pid = path, pid
+
+    def __str__(self) -> str:
+        owner = f"process {self.pid}" if self.pid else "another process"
+        return f"data directory {self.path} is in use by {owner}"
+
+
+class StoreMismatchError(StorageError):
+    """Metadata, journal and ledgers come from different stores (a file was lost or copied)."""
+
+
+class StorageFullError(StorageError):
+    """No space left on the device. Nothing of this append is kept; later appends may succeed."""
+
+
+class StorageFailedError(StorageError):
+    """A write or fsync failed: the engine has stopped acknowledging for good (restart after repairing the disk)."""
+
+
+class StorageClosedError(StorageError):
+    """The engine is closed."""
+
+
+class MetadataError(StorageError):
+    """Something about one metadata node."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"metadata node {self.path}"
+
+
+class BadVersionError(MetadataError):
+    """The node's version is not the expected one (it changed, exists already, or is gone)."""
+
+    def __init__(self, path: str, expected: int, found: int) -> None:
+        super().__init__(path)
+        self.expected, self.found = expected, found
+
+    def __str__(self) -> str:
+        return f"metadata node {self.path}: version {self.found}, expected {self.expected} (-1 means absent)"
+
+
+class NoNodeError(MetadataError):
+    def __str__(self) -> str:
+        return f"metadata node {self.path}: no such node"

@@ -1,0 +1,214 @@
+"""What the layers above need of a store: ledgers, metadata, time. Implemented by the embedded engine
+(``embedded.py``), by in-memory twins (``memory_ledgers.py``, ``memory_metadata.py``; the same contract tests) and,
+later, by BookKeeper and ZooKeeper. Nothing above may assume a local file.
+
+Everything is called on one event loop. What cannot wait is a plain ``def``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from magnetar.storage.errors import StorageError
+    from magnetar.storage.slab import Slab
+
+__all__ = [
+    "ANY_VERSION",
+    "MUST_NOT_EXIST",
+    "AppendDone",
+    "Clock",
+    "LedgerInfo",
+    "LedgerStore",
+    "LedgerWriter",
+    "MetadataStore",
+    "Scheduler",
+    "Timer",
+]
+
+AppendDone = Callable[["StorageError | None"], None]
+
+ANY_VERSION = None
+MUST_NOT_EXIST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInfo:
+    """A closed ledger. ``last_entry_id`` is -1 when it holds no entry."""
+
+    ledger_id: int
+    last_entry_id: int
+    length_bytes: int
+    """Bytes of all its records."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> int:
+        return self.last_entry_id + 1
+
+
+class LedgerWriter(Protocol):
+    """One ledger open for append. There is at most one per ledger, and only from ``LedgerStore.create``."""
+
+    ledger_id: int
+
+    @property
+    def last_add_pushed(self) -> int:
+        """Highest entry id given to ``append``; -1 at first. Falls back to ``last_add_confirmed`` when appends fail."""
+        ...
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Highest entry id that is on disk; -1 at first."""
+        ...
+
+    @property
+    def length_bytes(self) -> int:
+        """Bytes of all confirmed records."""
+        ...
+
+    def append(self, slab: Slab, done: AppendDone) -> None:
+        """Append the slab's records; its first entry id must be ``last_add_pushed + 1``.
+
+        Never blocks, never raises for a state of the store: ``done(None)`` is called on the loop, never from within
+        this call, once the records are on disk (fdatasync) and readable; ``done(error)`` when they are not and never
+        will be. Calls come strictly in the order of the appends of this ledger. Calls of one group commit are made in
+        one callback of the loop, so a listener may collect them with ``call_soon``.
+
+        When an append fails, every append of this ledger pushed before its ``done`` was called fails too, in order, and
+        ``last_add_pushed`` falls back to ``last_add_confirmed``: no gap remains, the next slab starts at
+        ``last_add_confirmed + 1``. ``StorageFullError`` may be tried again later; after ``LedgerFencedError``,
+        ``LedgerClosedError``, ``StorageFailedError`` this writer stays useless. ``EntryTooLargeError`` fails
+        in the same way; check ``LedgerStore.max_record_bytes`` before stamping.
+        """
+        ...
+
+    async def close(self) -> LedgerInfo:
+        """Seal the ledger after all pending appends; durable on return. Idempotent."""
+        ...
+
+
+class LedgerStore(Protocol):
+    """Append-only, individually closed runs of entries, addressed by ids that are never used again."""
+
+    @property
+    def max_record_bytes(self) -> int:
+        """Largest record (header, broker entry metadata, headers and payload) the store takes."""
+        ...
+
+    async def create(self, properties: Mapping[str, str] | None = None) -> LedgerWriter:
+        """A new empty ledger. Its existence is durable on return; its id is greater than all ids before it.
+
+        Raises StorageFullError, StorageFailedError.
+        """
+        ...
+
+    async def open_recover(self, ledger_id: int) -> LedgerInfo:
+        """Fence the ledger's writer if there is one (its appends fail with LedgerFencedError), find its last entry,
+        close it. Idempotent; a closed ledger is only looked up. Every confirmed entry is kept.
+
+        Raises NoSuchLedgerError.
+        """
+        ...
+
+    def read_cached(self, ledger_id: int, first: int, last: int, max_bytes: int) -> Slab | None:
+        """The cached slab that holds entry ``first``, or None. Never waits.
+
+        Whole slabs are given, never copies of parts: it may begin before ``first`` and end after ``last``; cut it with
+        ``slab.span(first, last)``. ``max_bytes`` is a hint for read-ahead only.
+        """
+        ...
+
+    async def read(self, ledger_id: int, first: int, last: int, max_bytes: int) -> list[Slab]:
+        """Consecutive slabs, the first of which holds ``first``: at least one, stops after ``last`` or ``max_bytes``.
+
+        Like ``read_cached`` whole slabs: cut them with ``slab.span(first, last)``. Of an open ledger only
+        confirmed entries are read. Entries are verified by checksum.
+
+        Raises CorruptEntryError(position) when entry ``first`` itself is damaged (go on at ``position.next()``; damage
+        further on ends the result early), NoSuchEntryError when ``first`` is beyond the last confirmed entry,
+        NoSuchLedgerError, StorageError.
+        """
+        ...
+
+    async def delete(self, ledger_id: int) -> None:
+        """Delete the ledger, durable on return; pending appends of it fail with NoSuchLedgerError. Idempotent."""
+        ...
+
+    async def list_ledgers(self) -> list[int]:
+        """Ids of all ledgers, ascending."""
+        ...
+
+    async def close(self) -> None:
+        """Finish pending work and close. Idempotent."""
+        ...
+
+
+class MetadataStore(Protocol):
+    """Small versioned values under slash-separated paths (``/managed-ledgers/public/default/persistent/t``).
+
+    A write is durable when its await returns, all writes happen in the order they were asked for, and a later read
+    sees them. Versions count from 0 and grow by one with each put. A parent node need not exist.
+    Errors: BadVersionError, NoNodeError, StorageFullError, StorageFailedError.
+    """
+
+    async def get(self, path: str) -> tuple[bytes, int] | None:
+        """(value, version), or None when there is no such node."""
+        ...
+
+    async def put(self, path: str, value: bytes, expected_version: int | None = ANY_VERSION) -> int:
+        """Write the value and return its version. Raises BadVersionError unless the node's version is the expected one
+        (``None``: any; ``-1``: the node must not exist)."""
+        ...
+
+    async def put_ephemeral(self, path: str, value: bytes) -> int:
+        """Like ``put``, but the node vanishes when this store is closed or its process ends."""
+        ...
+
+    async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
+        """Raises NoNodeError, BadVersionError. Children stay."""
+        ...
+
+    async def children(self, path: str) -> list[str]:
+        """Names (not paths) directly below ``path``, also those that exist only through their own children; sorted."""
+        ...
+
+    def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Call ``callback(path)`` on the loop after each change at or below ``prefix``; returns the cancel function."""
+        ...
+
+    async def next_sequence(self, path: str, count: int = 1) -> int:
+        """First of ``count`` consecutive numbers never given before for this path, starting at 0; durable on return."""
+        ...
+
+    async def close(self) -> None:
+        """Idempotent."""
+        ...
+
+
+class Timer(Protocol):
+    """What ``Scheduler.call_later`` returns (asyncio.TimerHandle is one)."""
+
+    def cancel(self) -> None: ...
+
+
+class Scheduler(Protocol):
+    """The part of an event loop the room uses, so that tests move time by hand (asyncio loops are Schedulers)."""
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Timer: ...
+
+    def call_soon(self, callback: Callable[[], object]) -> object: ...
+
+
+class Clock(Protocol):
+    """Time as an argument."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since 1970 UTC; may jump."""
+        ...
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+        ...

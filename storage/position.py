@@ -1,0 +1,38 @@
+"""Where an entry lives: (ledger id, entry id).
+
+Positions compare as pairs, so the order of a topic is the order of its positions. The same words as Pulsar's
+``MessageId`` without partition and batch index.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["EARLIEST", "LATEST", "MAX_ENTRY_ID", "Position"]
+
+MAX_ENTRY_ID = (1 << 63) - 1
+
+
+class Position(NamedTuple):
+    """One entry of one ledger. Entry id -1 stands for the place before the first entry of the ledger."""
+
+    ledger_id: int
+    entry_id: int
+
+    def next(self) -> Position:
+        """The position after this one in the same ledger (it need not exist)."""
+        return Position(self.ledger_id, self.entry_id + 1)
+
+    def previous(self) -> Position:
+        """The position before this one in the same ledger; (ledger, -1) before the first entry."""
+        return Position(self.ledger_id, self.entry_id - 1)
+
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}"
+
+
+EARLIEST = Position(-1, -1)
+"""Before every entry (MessageId.earliest)."""
+
+LATEST = Position(MAX_ENTRY_ID, MAX_ENTRY_ID)
+"""After every entry (MessageId.latest)."""

@@ -1,0 +1,129 @@
+"""Slab: consecutive entries of one ledger as one buffer of log records. The unit of append, cache and read.
+
+Layout of ``data`` (little-endian), record after record, from ``offsets[0]`` to ``offsets[count]``::
+
+    u32 body_bytes | u32 crc32c | u64 ledger_id | u64 entry_id | i64 last_add_confirmed | body
+
+The body is the entry: an optional broker entry metadata prefix (0x0e02), then the client's headers and payload.
+Journal, ledger files and cache hold these same bytes; nothing is encoded again on the way.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from magnetar.protocol import speed
+
+__all__ = ["RECORD_HEADER_BYTES", "Slab", "Span"]
+
+RECORD_HEADER_BYTES = 32
+
+
+class Slab:
+    """Immutable run of entries ``first_entry_id .. last_entry_id``.
+
+    ``data`` may be larger than the slab (a slab cut from a read-ahead buffer shares it): always go through ``offsets``.
+    """
+
+    __slots__ = ("__dict__", "count", "data", "first_entry_id", "ledger_id", "offsets", "size_bytes")
+
+    def __init__(self, ledger_id: int, first_entry_id: int, data: bytes, offsets: bytes) -> None:
+        self.ledger_id = ledger_id
+        self.first_entry_id = first_entry_id
+        self.data = data
+        self.offsets = offsets
+        """Native int64, ``count + 1`` of them: where record k begins in ``data``; the last is the end."""
+        self.count = (len(offsets) >> 3) - 1
+        view = memoryview(offsets).cast("q")
+        self.size_bytes: int = view[self.count] - view[0]
+
+    @property
+    def last_entry_id(self) -> int:
+        return self.first_entry_id + self.count - 1
+
+    @cached_property
+    def offset_view(self) -> memoryview:
+        """``offsets`` as a sequence of ints."""
+        return memoryview(self.offsets).cast("q")
+
+    def position(self, index: int) -> Position:
+        return Position(self.ledger_id, self.first_entry_id + index)
+
+    def body(self, index: int) -> memoryview:
+        """The entry's bytes (with the broker entry metadata prefix, when it has one), not copied."""
+        offsets = self.offset_view
+        return memoryview(self.data)[offsets[index] + RECORD_HEADER_BYTES : offsets[index + 1]]
+
+    def record_view(self) -> memoryview:
+        """The bytes of all records of this slab, not copied."""
+        offsets = self.offset_view
+        return memoryview(self.data)[offsets[0] : offsets[self.count]]
+
+    def slice(self, start: int, end: int) -> Span:
+        """Entries ``start .. end - 1`` (indices within the slab)."""
+        return Span(self, start, end)
+
+    def span(self, first_entry_id: int, last_entry_id: int) -> Span:
+        """The part of this slab within ``first_entry_id .. last_entry_id`` (inclusive); it may be empty."""
+        start = max(first_entry_id - self.first_entry_id, 0)
+        return Span(self, start, max(start, min(last_entry_id - self.first_entry_id + 1, self.count)))
+
+    def part(self, start: int, end: int) -> Slab:
+        """Entries ``start .. end - 1`` as a slab of their own, sharing ``data``."""
+        return Slab(self.ledger_id, self.first_entry_id + start, self.data, self.offsets[start * 8 : (end + 1) * 8])
+
+    def facts(self, want_hash: bool = False) -> speed.Facts:  # noqa: FBT002 - reads as a keyword everywhere
+        """What MessageMetadata says about each entry (see ``speed.entry_facts``); computed once and kept."""
+        known: speed.Facts | None = self.__dict__.get("_hashed") or (None if want_hash else self.__dict__.get("_facts"))
+        if known is None:
+            from magnetar.protocol import speed  # noqa: PLC0415
+
+            known = speed.entry_facts(self.data, self.offsets, 0, self.count, want_hash)
+            self.__dict__["_hashed" if want_hash else "_facts"] = known
+        return known
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __repr__(self) -> str:
+        return f"Slab({self.ledger_id}:{self.first_entry_id}..{self.last_entry_id}, {self.size_bytes} bytes)"
+
+
+class Span(NamedTuple):
+    """Entries ``start .. end - 1`` of a slab: what a cursor returns and a dispatcher plans with."""
+
+    slab: Slab
+    start: int
+    end: int
+
+    @property
+    def entries(self) -> int:
+        """How many entries (``count`` is a method of tuples)."""
+        return self.end - self.start
+
+    @property
+    def first_position(self) -> Position:
+        return Position(self.slab.ledger_id, self.slab.first_entry_id + self.start)
+
+    @property
+    def last_position(self) -> Position:
+        return Position(self.slab.ledger_id, self.slab.first_entry_id + self.end - 1)
+
+    @property
+    def size_bytes(self) -> int:
+        offsets = self.slab.offset_view
+        size: int = offsets[self.end] - offsets[self.start]
+        return size
+
+    def body(self, index: int) -> memoryview:
+        """The bytes of entry ``index`` of this span."""
+        return self.slab.body(self.start + index)
+
+    def cut(self, entries: int) -> tuple[Span, Span]:
+        """(the first ``entries`` entries, the rest)."""
+        middle = min(self.start + entries, self.end)
+        return Span(self.slab, self.start, middle), Span(self.slab, middle, self.end)
