@@ -21,9 +21,11 @@
     │   └── NamingError              ProducerBusy       reserved or empty names
     ├── InvalidTopicNameError        InvalidTopicName
     ├── IncompatibleSchemaError      IncompatibleSchema
+    │   └── InvalidSchemaError       IncompatibleSchema the definition itself does not parse
     ├── ConsumerAssignError          ConsumerAssignError  key ranges overlap or are missing
     ├── CoordinatorNotFoundError     TransactionCoordinatorNotFound
     ├── NotAllowedError              NotAllowedError
+    ├── UnsupportedOnTopicError      UnknownError       asked of a kind of topic that has no answer
     ├── ProducerFencedError          ProducerFenced
     └── ConnectionFatalError         UnknownError       the request breaks the protocol: no reply, the connection closes
 
@@ -126,6 +128,10 @@ class IncompatibleSchemaError(BrokerError):
     server_error = pb.IncompatibleSchema
 
 
+class InvalidSchemaError(IncompatibleSchemaError):
+    """The schema's own definition does not parse."""
+
+
 class ConsumerAssignError(BrokerError):
     server_error = pb.ConsumerAssignError
 
@@ -136,6 +142,10 @@ class CoordinatorNotFoundError(BrokerError):
 
 class NotAllowedError(BrokerError):
     server_error = pb.NotAllowedError
+
+
+class UnsupportedOnTopicError(BrokerError):
+    """The question makes no sense for this kind of topic (GET_LAST_MESSAGE_ID of a non-persistent one)."""
 
 
 class ProducerFencedError(BrokerError):

@@ -1,0 +1,111 @@
+"""Broker side deduplication of a topic (reference C; Apache Pulsar MessageDeduplication).
+
+Two maps per producer name: the highest sequence id *pushed* (accepted for appending) and *persisted* (on the disk). A SEND at or
+below `pushed` is a duplicate when it is at or below `persisted` too; between the two nobody can tell yet, and the client has to
+send it again. The lowest id of a batch is compared, the highest is kept. Chunks are judged by the last one alone. The maps are
+saved with the durable cursor `pulsar.dedup`: its mark-delete position and the map in one write, so that loading them and
+replaying what follows gives the state at the crash.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from magnetar.protocol.runs import EntryFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.protocol.runs import EntryRun
+
+CURSOR_NAME = "pulsar.dedup"
+_NOT_JUDGED = EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER
+
+
+class Verdict(enum.Enum):
+    """What a SEND is, as far as can be told."""
+
+    NEW = "new"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"
+
+
+class SequenceTable:
+    """Highest sequence ids pushed and persisted, by producer name. Pure."""
+
+    def __init__(self) -> None:
+        self.pushed: dict[str, int] = {}
+        self.persisted: dict[str, int] = {}
+        self.inactive_since_ms: dict[str, int] = {}
+
+    def judge(self, name: str, run: EntryRun) -> Iterator[tuple[int, int, Verdict]]:
+        """Split a run into consecutive parts of one verdict; what is NEW is recorded as pushed."""
+        pushed = self.pushed.get(name)
+        if run.ascending and not run.any_flags & _NOT_JUDGED and (pushed is None or run.sequence(0) > pushed) and _no_overlap(run):
+            self.pushed[name] = run.high(run.count - 1)
+            yield 0, run.count, Verdict.NEW
+            return
+        flags = run.flag_view()
+        start, current = 0, self._judge_one(name, run, 0, flags[0])
+        for i in range(1, run.count):
+            verdict = self._judge_one(name, run, i, flags[i])
+            if verdict is not current:
+                yield start, i, current
+                start, current = i, verdict
+        yield start, run.count, current
+
+    def _judge_one(self, name: str, run: EntryRun, i: int, flags: int) -> Verdict:
+        if flags & _NOT_JUDGED:
+            return Verdict.NEW
+        sequence, pushed = run.sequence(i), self.pushed.get(name)
+        if pushed is None or sequence > pushed:
+            self.pushed[name] = run.high(i)
+            return Verdict.NEW
+        persisted = self.persisted.get(name)
+        return Verdict.DUPLICATE if persisted is not None and sequence <= persisted else Verdict.UNKNOWN
+
+    def stored(self, name: str, run: EntryRun, count: int) -> None:
+        """The first `count` entries of the run are on the disk."""
+        if run.any_flags & _NOT_JUDGED:
+            flags = run.flag_view()
+            highs = [run.high(i) for i in range(count) if not flags[i] & _NOT_JUDGED]
+            if not highs:
+                return
+            high = max(highs)
+        else:
+            high = run.high(count - 1)
+        if high > self.persisted.get(name, -1):
+            self.persisted[name] = high
+
+    def replayed(self, name: str, high: int) -> None:
+        """An entry found behind the snapshot on recovery; the last writer wins."""
+        self.pushed[name] = self.persisted[name] = high
+
+    def reset_pushed(self) -> None:
+        """After a failed append has drained: what was pushed and not stored will come again."""
+        self.pushed = dict(self.persisted)
+
+    def last_sequence_id(self, name: str) -> int:
+        return self.pushed.get(name, -1)
+
+    def purge_inactive(self, before_ms: int) -> int:
+        """Forget producers that left before `before_ms`; returns how many."""
+        gone = [name for name, since in self.inactive_since_ms.items() if since < before_ms]
+        for name in gone:
+            del self.inactive_since_ms[name]
+            self.pushed.pop(name, None)
+            self.persisted.pop(name, None)
+        return len(gone)
+
+    def snapshot(self, max_producers: int) -> dict[str, int]:
+        """What is saved: persisted ids, of at most `max_producers` names."""
+        names = list(self.persisted)[:max_producers] if max_producers > 0 else list(self.persisted)
+        return {name: self.persisted[name] for name in names}
+
+
+def _no_overlap(run: EntryRun) -> bool:
+    """Each entry begins above the end of the one before (always so without ranges of sequence ids)."""
+    if not run.any_flags & EntryFlag.HAS_HIGHEST:
+        return True
+    return all(run.sequence(i) > run.high(i - 1) for i in range(1, run.count))

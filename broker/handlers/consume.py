@@ -1,0 +1,206 @@
+"""Consumers: SUBSCRIBE, FLOW, ACK, redelivery, SEEK, UNSUBSCRIBE, CLOSE_CONSUMER and questions (reference B.6 - B.14)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.broker.consumer import Consumer
+from magnetar.broker.errors import (
+    BrokerError,
+    ConnectionFatalError,
+    MetadataError,
+    ServiceNotReadyError,
+    UnsupportedOnTopicError,
+)
+from magnetar.broker.handlers.lookup import parse_topic
+from magnetar.broker.handlers.publish import unique_metadata
+from magnetar.broker.topic_subscriptions import SubscribeRequest
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies
+from magnetar.protocol.message_id import signed
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from magnetar.broker.connection import Connection
+    from magnetar.broker.subscription import Subscription
+    from magnetar.protocol.topic_name import TopicName
+
+_INT32_MAX = 2**31 - 1
+
+
+async def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> None:
+    """Create a consumer, or answer again for one that is there."""
+    name = parse_topic(command.topic)
+    conn.broker.authorize(conn, "consume", name, subscription=command.subscription)
+    metadata = unique_metadata(command.metadata)
+    size = sum(len(k.encode()) + len(v.encode()) for k, v in metadata.items())
+    if size > conn.broker.settings.max_consumer_metadata_size:
+        raise MetadataError(f"Consumer metadata size is too large: {size} bytes")
+    existing = conn.consumers.get(command.consumer_id)
+    if existing is not None:
+        if isinstance(existing, asyncio.Future):
+            raise ServiceNotReadyError("Consumer is already present on the connection")
+        conn.write(replies.success(command.request_id))
+        return
+    pending: asyncio.Future[Consumer] = conn.loop.create_future()
+    conn.consumers[command.consumer_id] = pending
+    try:
+        consumer = await _create(conn, command, name, metadata)
+    except BaseException as e:
+        if conn.consumers.get(command.consumer_id) is pending:
+            del conn.consumers[command.consumer_id]
+        if pending.cancelled():
+            if isinstance(e, asyncio.CancelledError | BrokerError):
+                return
+        else:
+            pending.cancel()
+        raise
+    if pending.cancelled() or conn.closed:
+        consumer.subscription.remove_consumer(consumer)
+        return
+    pending.set_result(consumer)
+    conn.consumers[command.consumer_id] = consumer
+    conn.write(replies.success(command.request_id))
+
+
+async def _create(conn: Connection, command: pb.CommandSubscribe, name: TopicName, metadata: dict[str, str]) -> Consumer:
+    broker = conn.broker
+    topic = await broker.topics.get(name, create=command.force_topic_creation)
+    request = subscribe_request(command)
+    topic.subscriptions.require_creatable(request.subscription, durable=request.durable)
+    if command.HasField("schema"):
+        await broker.schemas.for_consumer(topic, command.schema)
+    consumer = Consumer.from_command(command, conn, name, metadata)
+    await topic.subscriptions.subscribe(consumer, request)
+    return consumer
+
+
+def subscribe_request(command: pb.CommandSubscribe) -> SubscribeRequest:
+    """The plain values of a CommandSubscribe."""
+    start = None
+    if not command.durable and command.HasField("start_message_id"):
+        start = Position(signed(command.start_message_id.ledgerId), signed(command.start_message_id.entryId))
+    return SubscribeRequest(
+        subscription=command.subscription,
+        durable=command.durable,
+        from_earliest=command.initialPosition == pb.CommandSubscribe.Earliest,
+        start=start,
+        rollback_s=command.start_message_rollback_duration_sec,
+        properties={p.key: p.value for p in command.subscription_properties},
+        read_compacted=command.read_compacted,
+        replicated=command.replicate_subscription_state if command.HasField("replicate_subscription_state") else None,
+    )
+
+
+def _consumer(conn: Connection, consumer_id: int) -> Consumer | None:
+    entry = conn.consumers.get(consumer_id)
+    return None if isinstance(entry, asyncio.Future) else entry
+
+
+def _required(conn: Connection, consumer_id: int) -> tuple[Consumer, Subscription]:
+    consumer = _consumer(conn, consumer_id)
+    if consumer is None:
+        raise MetadataError("Consumer not found")
+    return consumer, consumer.subscription
+
+
+def on_flow(conn: Connection, command: pb.CommandFlow) -> None:
+    """More permits, counted in messages. None or fewer breaks the connection; an unknown consumer is ignored."""
+    consumer = _consumer(conn, command.consumer_id)
+    if consumer is None:
+        return
+    if not 0 < command.messagePermits <= _INT32_MAX:
+        raise ConnectionFatalError(f"FLOW of {command.messagePermits} permits")
+    consumer.subscription.on_flow(consumer, command.messagePermits)
+
+
+async def _answer_ack(conn: Connection, command: pb.CommandAck, durable: object) -> None:
+    await durable  # type: ignore[misc]
+    conn.write(replies.ack_response(command.consumer_id, command.request_id))
+
+
+def on_ack(conn: Connection, command: pb.CommandAck):  # type: ignore[no-untyped-def]  # noqa: ANN201 - None or a coroutine
+    """Acknowledge; answered, once durable, only when the client gave a request id. Unknown consumers are ignored."""
+    consumer = _consumer(conn, command.consumer_id)
+    if consumer is None:
+        return None
+    durable = consumer.subscription.on_ack(consumer, command)
+    if not command.HasField("request_id"):
+        return None
+    if durable is None:
+        conn.write(replies.ack_response(command.consumer_id, command.request_id))
+        return None
+    return _answer_ack(conn, command, durable)
+
+
+def on_redeliver_unacknowledged_messages(conn: Connection, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+    consumer = _consumer(conn, command.consumer_id)
+    if consumer is None:
+        return
+    epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+    consumer.subscription.on_redeliver(consumer, command.message_ids or None, epoch)
+
+
+async def on_unsubscribe(conn: Connection, command: pb.CommandUnsubscribe) -> None:
+    consumer, subscription = _required(conn, command.consumer_id)
+    topic = conn.broker.topics.loaded.get(str(consumer.topic_name))
+    if topic is None:
+        raise ServiceNotReadyError("Topic is not loaded")
+    await subscription.unsubscribe(consumer, force=command.force)
+    if topic.subscriptions.by_name.get(subscription.name) is subscription:
+        await topic.subscriptions.delete(subscription.name)
+    conn.consumers.pop(command.consumer_id, None)
+    conn.write(replies.success(command.request_id))
+
+
+async def on_seek(conn: Connection, command: pb.CommandSeek) -> None:
+    """Move the subscription; its consumers are closed and come back by themselves."""
+    consumer, subscription = _required(conn, command.consumer_id)
+    topic = conn.broker.topics.loaded.get(str(consumer.topic_name))
+    if topic is None:
+        raise ServiceNotReadyError("Topic is not loaded")
+    if not topic.persistent:
+        conn.write(replies.success(command.request_id))
+        return
+    if command.HasField("message_id"):
+        ident = command.message_id
+        position = Position(signed(ident.ledgerId), signed(ident.entryId))
+        await subscription.seek(position, list(ident.ack_set) or None)
+    elif command.HasField("message_publish_time"):
+        await subscription.seek(await topic.ledger.position_for_time(command.message_publish_time), None)
+    else:
+        raise MetadataError("Message id and message publish time were not present")
+    conn.write(replies.success(command.request_id))
+
+
+async def on_close_consumer(conn: Connection, command: pb.CommandCloseConsumer) -> None:
+    entry = conn.consumers.pop(command.consumer_id, None)
+    if isinstance(entry, asyncio.Future):
+        entry.cancel()
+    elif entry is not None:
+        entry.subscription.remove_consumer(entry)
+    conn.write(replies.success(command.request_id))
+
+
+async def on_get_last_message_id(conn: Connection, command: pb.CommandGetLastMessageId) -> None:
+    """The last message of the topic and how far the subscription has acknowledged."""
+    consumer, subscription = _required(conn, command.consumer_id)
+    topic = conn.broker.topics.loaded.get(str(consumer.topic_name))
+    if topic is None:
+        raise ServiceNotReadyError("Topic is not loaded")
+    if not topic.persistent:
+        raise UnsupportedOnTopicError("The topic is not persistent")
+    last, batch_index = await topic.last_message_id(read_compacted=consumer.read_compacted)
+    conn.write(
+        replies.last_message_id(
+            command.request_id, last, topic.name.partition, batch_index, subscription.mark_delete_for_client()
+        )
+    )
+
+
+def on_consumer_stats(conn: Connection, command: pb.CommandConsumerStats) -> None:
+    consumer = _consumer(conn, command.consumer_id)
+    if consumer is None:
+        raise ConnectionFatalError(f"CONSUMER_STATS of the unknown consumer {command.consumer_id}")
+    conn.write(replies.consumer_stats(command.request_id, consumer.subscription.consumer_stats(consumer)))

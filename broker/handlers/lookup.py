@@ -1,0 +1,137 @@
+"""Finding topics: LOOKUP, PARTITIONED_METADATA, GET_TOPICS_OF_NAMESPACE and the topic list watcher (reference B.2, B.3, B.15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import (
+    ConnectionFatalError,
+    InvalidTopicNameError,
+    MetadataError,
+    NotAllowedError,
+    ServiceNotReadyError,
+)
+from magnetar.broker.topic_patterns import InvalidPatternError, TopicPattern
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies
+from magnetar.protocol.errors import InvalidTopicNameError as BadName
+from magnetar.protocol.topic_list import topics_hash
+from magnetar.protocol.topic_name import NamespaceName, TopicName
+
+if TYPE_CHECKING:
+    from magnetar.broker.connection import Connection
+
+
+def parse_topic(text: str) -> TopicName:
+    """The topic name a command carries, or the error its client is told."""
+    try:
+        return TopicName.parse(text)
+    except BadName as e:
+        raise InvalidTopicNameError(str(e)) from e
+
+
+async def on_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
+    """Which broker serves a topic: we do. The topic need not exist, its namespace must."""
+    broker = conn.broker
+    name = parse_topic(command.topic)
+    broker.authorize(conn, "lookup", name)
+    listener = command.advertised_listener_name if command.HasField("advertised_listener_name") else ""
+    urls = broker.advertised(listener)
+    if urls is None:
+        raise ServiceNotReadyError(f"the broker do not have {listener} listener")
+    broker.topics.require_namespace(name)
+    conn.write(
+        replies.lookup_connect(
+            command.request_id,
+            urls.service_url,
+            urls.service_url_tls,
+            authoritative=True,
+            proxy_through_service_url=True,
+        )
+    )
+
+
+async def on_partitioned_metadata(conn: Connection, command: pb.CommandPartitionedTopicMetadata) -> None:
+    """How many partitions a topic has; creates a partitioned one when auto creation says so."""
+    broker = conn.broker
+    name = parse_topic(command.topic)
+    broker.authorize(conn, "partitioned_metadata", name)
+    partitions = await broker.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
+    conn.write(replies.partitioned_metadata(command.request_id, partitions))
+
+
+def _namespace(text: str) -> str:
+    try:
+        return str(NamespaceName.parse(text))
+    except BadName as e:
+        raise ConnectionFatalError(f"no namespace: {text!r}") from e  # as Apache Pulsar 4.2 (reference A.3)
+
+
+async def on_get_topics_of_namespace(conn: Connection, command: pb.CommandGetTopicsOfNamespace) -> None:
+    """Names of a namespace's topics, filtered by a pattern and left out when the client's hash shows it has them."""
+    broker = conn.broker
+    namespace = _namespace(command.namespace)
+    broker.authorize_namespace(conn, "get_topics", namespace)
+    names: list[str] = []
+    if command.mode in (pb.CommandGetTopicsOfNamespace.PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
+        names += [str(t) for t in broker.catalog.topics(namespace) if not t.is_system]
+    if command.mode in (pb.CommandGetTopicsOfNamespace.NON_PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
+        names += broker.non_persistent_names(namespace)
+    filtered = False
+    settings = broker.settings
+    if (
+        command.HasField("topics_pattern")
+        and settings.enable_broker_side_subscription_pattern_evaluation
+        and len(command.topics_pattern) <= settings.subscription_pattern_max_length
+    ):
+        try:
+            names = TopicPattern(command.topics_pattern).filter(names)
+        except InvalidPatternError as e:
+            raise MetadataError(str(e)) from e
+        filtered = True
+    digest = topics_hash(names)
+    changed = not (command.HasField("topics_hash") and command.topics_hash == digest)
+    conn.write(
+        replies.topics_of_namespace(
+            command.request_id, names if changed else [], topics_hash=digest, filtered=filtered, changed=changed
+        )
+    )
+
+
+async def on_watch_topic_list(conn: Connection, command: pb.CommandWatchTopicList) -> None:
+    """Start telling the client of topics that match a pattern, as they come and go."""
+    broker = conn.broker
+    settings = broker.settings
+    namespace = _namespace(command.namespace)
+    broker.authorize_namespace(conn, "get_topics", namespace)
+    if not settings.enable_broker_side_subscription_pattern_evaluation:
+        raise NotAllowedError("Unable to create topic list watcher: broker side pattern evaluation is off")
+    if len(command.topics_pattern) > settings.subscription_pattern_max_length:
+        raise NotAllowedError(f"Pattern longer than maximum: {settings.subscription_pattern_max_length}")
+    try:
+        pattern = TopicPattern(command.topics_pattern)
+    except InvalidPatternError as e:
+        raise InvalidTopicNameError(str(e)) from e
+    names = pattern.filter([str(t) for t in broker.catalog.topics(namespace) if not t.is_system])
+    digest = topics_hash(names)
+    watcher_id = command.watcher_id
+    if watcher_id not in conn.watchers:
+
+        def changed(where: str, new: list[str], deleted: list[str]) -> None:
+            if where != namespace:
+                return
+            new, deleted = pattern.filter(new), pattern.filter(deleted)
+            if new or deleted:
+                now = pattern.filter([str(t) for t in broker.catalog.topics(namespace) if not t.is_system])
+                conn.write(replies.watch_topic_update(watcher_id, new, deleted, topics_hash(now)))
+
+        conn.watchers[watcher_id] = broker.catalog.listen(changed)
+    same = command.HasField("topics_hash") and command.topics_hash == digest
+    conn.write(replies.watch_topic_list_success(command.request_id, watcher_id, [] if same else names, digest))
+
+
+def on_watch_topic_list_close(conn: Connection, command: pb.CommandWatchTopicListClose) -> None:
+    stop = conn.watchers.pop(command.watcher_id, None)
+    if stop is not None:
+        stop()
+    conn.write(replies.success(command.request_id))

@@ -1,0 +1,146 @@
+"""Producers: PRODUCER and CLOSE_PRODUCER. SENDs never come here: `connection` hands their runs to the producer (reference B.4)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import (
+    BrokerError,
+    ConnectionFatalError,
+    IncompatibleSchemaError,
+    NotAllowedError,
+    ServiceNotReadyError,
+)
+from magnetar.broker.handlers.lookup import parse_topic
+from magnetar.broker.producer import Producer, ProducerRequest
+from magnetar.broker.topic_subscriptions import SubscribeRequest
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies
+
+if TYPE_CHECKING:
+    from magnetar.broker.connection import Connection
+    from magnetar.broker.topics import AnyTopic
+    from magnetar.protocol.topic_name import TopicName
+
+
+def unique_metadata(pairs: object) -> dict[str, str]:
+    """Key-values as a dict; the same key twice breaks the connection (reference A.3)."""
+    out: dict[str, str] = {}
+    for pair in pairs:  # type: ignore[attr-defined]
+        if pair.key in out:
+            raise ConnectionFatalError(f"metadata key {pair.key!r} twice")
+        out[pair.key] = pair.value
+    return out
+
+
+async def on_producer(conn: Connection, command: pb.CommandProducer) -> None:
+    """Create a producer, or answer again for one that is there."""
+    name = parse_topic(command.topic)
+    conn.broker.authorize(conn, "produce", name)
+    if command.HasField("initial_subscription_name"):
+        conn.broker.authorize(conn, "consume", name, subscription=command.initial_subscription_name)
+    metadata = unique_metadata(command.metadata)
+    existing = conn.producers.get(command.producer_id)
+    if existing is not None:
+        _answer_again(conn, command, existing)
+        return
+    pending: asyncio.Future[Producer] = conn.loop.create_future()
+    conn.producers[command.producer_id] = pending
+    conn.recently_closed_producers.pop(command.producer_id, None)
+    try:
+        producer = await _create(conn, command, name, metadata, pending)
+    except BaseException as e:
+        if conn.producers.get(command.producer_id) is pending:
+            del conn.producers[command.producer_id]
+        if pending.cancelled():
+            if isinstance(e, asyncio.CancelledError | BrokerError):
+                return  # the client closed the id meanwhile and has its answer
+        elif not pending.done():
+            pending.cancel()
+        raise
+    if pending.cancelled() or conn.closed:
+        await producer.close()
+        return
+    pending.set_result(producer)
+    conn.producers[command.producer_id] = producer
+    conn.write(_success(command.request_id, producer, ready=True))
+
+
+def _answer_again(conn: Connection, command: pb.CommandProducer, existing: Producer | asyncio.Future[Producer]) -> None:
+    if isinstance(existing, asyncio.Future):
+        raise ServiceNotReadyError("Producer is already present on the connection")
+    conn.write(_success(command.request_id, existing, ready=True))
+
+
+def _success(request_id: int, producer: Producer, *, ready: bool) -> bytes:
+    return replies.producer_success(
+        request_id,
+        producer.name,
+        last_sequence_id=producer.topic.deduplication.table.last_sequence_id(producer.name),
+        schema_version=producer.schema_version,
+        topic_epoch=producer.topic_epoch if ready else None,
+        producer_ready=ready,
+    )
+
+
+async def _create(
+    conn: Connection,
+    command: pb.CommandProducer,
+    name: TopicName,
+    metadata: dict[str, str],
+    pending: asyncio.Future[Producer],
+) -> Producer:
+    broker = conn.broker
+    topic = await broker.topics.get(name, create=True)
+    request = ProducerRequest(
+        producer_id=command.producer_id,
+        name=command.producer_name or broker.generate_producer_name(),
+        user_provided_name=command.user_provided_producer_name,
+        epoch=command.epoch,
+        access_mode=command.producer_access_mode,
+        topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
+        encrypted=command.encrypted,
+        metadata=metadata,
+    )
+    topic.check_new_producer(request)
+    request.schema_version = await _schema_version(conn, command, topic)
+    if command.HasField("initial_subscription_name"):
+        await _initial_subscription(topic, command.initial_subscription_name)
+    producer = topic.new_producer(conn, request)
+
+    def on_queued() -> None:
+        conn.write(_success(command.request_id, producer, ready=False))
+
+    admission = asyncio.ensure_future(topic.add_producer(producer, on_queued))
+    pending.add_done_callback(lambda f: admission.cancel() if f.cancelled() else None)
+    await admission
+    return producer
+
+
+async def _schema_version(conn: Connection, command: pb.CommandProducer, topic: AnyTopic) -> bytes:
+    schemas = conn.broker.schemas
+    if command.HasField("schema"):
+        return await schemas.for_producer(topic, command.schema)
+    if topic.config.schema_validation_enforced and schemas.has_schema(topic.name):
+        raise IncompatibleSchemaError("Producers cannot connect or send message without a schema to topics with a schema")
+    return b""
+
+
+async def _initial_subscription(topic: AnyTopic, name: str) -> None:
+    if not topic.persistent or name in topic.subscriptions.by_name:
+        return
+    if not topic.config.allow_auto_subscription_creation:
+        raise NotAllowedError("Could not create the initial subscription due to the auto subscription creation is not allowed.")
+    await topic.subscriptions.create(SubscribeRequest(subscription=name, from_earliest=True))
+
+
+async def on_close_producer(conn: Connection, command: pb.CommandCloseProducer) -> None:
+    """Close after the receipts of all that was sent; an id nobody knows is closed already."""
+    entry = conn.producers.get(command.producer_id)
+    if isinstance(entry, asyncio.Future):
+        entry.cancel()
+        conn.producers.pop(command.producer_id, None)
+    elif entry is not None:
+        await entry.close()
+    conn.write(replies.success(command.request_id))

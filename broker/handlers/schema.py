@@ -1,0 +1,48 @@
+"""Schemas on the wire: GET_SCHEMA and GET_OR_CREATE_SCHEMA (reference B.15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import ConnectionFatalError, IncompatibleSchemaError, InvalidTopicNameError, TopicNotFoundError
+from magnetar.broker.handlers.lookup import parse_topic
+from magnetar.protocol import replies
+
+if TYPE_CHECKING:
+    from magnetar.broker.connection import Connection
+    from magnetar.protocol import pulsar_api_pb2 as pb
+
+
+async def on_get_schema(conn: Connection, command: pb.CommandGetSchema) -> None:
+    """A schema of a topic, the latest when no version is named."""
+    name = parse_topic(command.topic)
+    conn.broker.authorize(conn, "get_schema", name)
+    version: int | None = None
+    if command.HasField("schema_version"):
+        if not command.schema_version:
+            raise IncompatibleSchemaError("Empty schema version")
+        version = int.from_bytes(command.schema_version, "big", signed=True)
+    found = await conn.broker.schemas.get(name, version)
+    if found is None:
+        raise TopicNotFoundError("Topic not found or no-schema")
+    conn.write(
+        replies.get_schema_response(
+            command.request_id, found.to_proto(name.schema_name), version.to_bytes(8, "big") if version is not None else found.version_bytes
+        )
+    )
+
+
+async def on_get_or_create_schema(conn: Connection, command: pb.CommandGetOrCreateSchema) -> None:
+    """The version of a schema of an existing topic, added when it is new and compatible."""
+    try:
+        name = parse_topic(command.topic)
+    except InvalidTopicNameError as e:
+        raise ConnectionFatalError(str(e)) from e  # as Apache Pulsar 4.2 (reference A.3)
+    conn.broker.authorize(conn, "get_schema", name)
+    topic = conn.broker.topics.loaded.get(str(name))
+    if topic is None:
+        if not conn.broker.topics.known(name):
+            raise TopicNotFoundError(f"Topic {name} does not exist")
+        topic = await conn.broker.topics.get(name, create=False)
+    version = await conn.broker.schemas.for_producer(topic, command.schema)
+    conn.write(replies.get_or_create_schema_response(command.request_id, version))

@@ -1,0 +1,102 @@
+"""Whether a new schema fits those a topic has: Pulsar's strategies over Avro's resolution rules.
+
+Strategies (SchemaCompatibilityStrategy): which direction is asked, and of the latest version or (TRANSITIVE) of all.
+BACKWARD: the new schema reads data written with the old. FORWARD: the old reads data written with the new. FULL: both.
+Avro, JSON and Protobuf schemas (all described by Avro records in Pulsar) are compared by the Apache Avro library; other
+types must be the same type.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+_AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
+
+
+class Strategy(enum.StrEnum):
+    """SchemaCompatibilityStrategy by its Pulsar names."""
+
+    UNDEFINED = "UNDEFINED"
+    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
+    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
+    BACKWARD = "BACKWARD"
+    FORWARD = "FORWARD"
+    FULL = "FULL"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def transitive(self) -> bool:
+        return self.value.endswith("_TRANSITIVE")
+
+    @property
+    def backward(self) -> bool:
+        """The new schema has to read what was written with the old."""
+        return self.value.startswith(("BACKWARD", "FULL")) or self is Strategy.UNDEFINED
+
+    @property
+    def forward(self) -> bool:
+        """The old schemas have to read what is written with the new."""
+        return self.value.startswith(("FORWARD", "FULL")) or self is Strategy.UNDEFINED
+
+    def for_consumer(self) -> Strategy:
+        """A consumer has to read what is there: only that direction is asked of its schema."""
+        if self in (Strategy.ALWAYS_COMPATIBLE, Strategy.ALWAYS_INCOMPATIBLE):
+            return Strategy.ALWAYS_COMPATIBLE if self is Strategy.ALWAYS_COMPATIBLE else Strategy.BACKWARD
+        return Strategy.BACKWARD_TRANSITIVE if self.transitive else Strategy.BACKWARD
+
+
+def check_compatible(schema_type: int, data: bytes, existing: list[tuple[int, bytes]], strategy: Strategy) -> None:
+    """Return when the schema fits, raise IncompatibleSchemaError with the reason when it does not.
+
+    `existing` is (type, data) of the topic's versions, oldest first; the latest alone counts unless transitive.
+    """
+    parsed = _parse(schema_type, data)
+    if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
+        return
+    if strategy is Strategy.ALWAYS_INCOMPATIBLE:
+        raise IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
+    for old_type, old_data in existing if strategy.transitive else existing[-1:]:
+        if old_type != schema_type:
+            raise IncompatibleSchemaError(
+                f"Incompatible schema: exists schema type {_type_name(old_type)}, new schema type {_type_name(schema_type)}"
+            )
+        if schema_type not in _AVRO_TYPES:
+            continue
+        old = _parse(old_type, old_data)
+        if strategy.backward and (reason := _can_read(reader=parsed, writer=old)):
+            raise IncompatibleSchemaError(f"the new schema cannot read what was written with the existing: {reason}")
+        if strategy.forward and (reason := _can_read(reader=old, writer=parsed)):
+            raise IncompatibleSchemaError(f"the existing schema cannot read what is written with the new: {reason}")
+
+
+def _can_read(*, reader: Any, writer: Any) -> str | None:
+    """None when the reader's schema reads everything written with the writer's, else the reason."""
+    from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType  # noqa: PLC0415 - start-up
+
+    result = ReaderWriterCompatibilityChecker().get_compatibility(reader, writer)
+    if result.compatibility is SchemaCompatibilityType.compatible:
+        return None
+    return "; ".join(sorted(result.messages)) or "incompatible"
+
+
+def _parse(schema_type: int, data: bytes) -> Any:
+    """The Avro schema in `data`, None for a type that is not described by one; raises InvalidSchemaError."""
+    if schema_type not in _AVRO_TYPES:
+        return None
+    import avro.errors  # noqa: PLC0415 - start-up budget: only topics with schemas pay for it
+    import avro.schema  # noqa: PLC0415
+
+    try:
+        return avro.schema.parse(data.decode(), validate_enum_symbols=False)
+    except (avro.errors.AvroException, ValueError, RecursionError) as e:
+        raise InvalidSchemaError(f"Invalid schema definition data for {_type_name(schema_type)} schema: {e}") from e
+
+
+def _type_name(schema_type: int) -> str:
+    return pb.Schema.Type.Name(schema_type).upper()  # type: ignore[arg-type]

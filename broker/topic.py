@@ -1,0 +1,268 @@
+"""A persistent topic: one managed ledger, its producers and its subscriptions.
+
+States: open (the usual one), fenced (an append failed; until what is under way has drained, publishes are refused), closing
+and closed (unload, deletion, shutdown). All state belongs to the event loop; methods that do not wait are plain functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from magnetar.broker.deduplication_cursor import DeduplicationSettings, TopicDeduplication
+from magnetar.broker.errors import (
+    MetadataError,
+    PersistenceError,
+    ServiceNotReadyError,
+    TopicTerminatedError,
+)
+from magnetar.broker.rates import RateMeter
+from magnetar.broker.topic_producers import TopicProducers
+from magnetar.broker.topic_subscriptions import TopicSubscriptions
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.policies import TopicConfig
+    from magnetar.broker.producer import Producer
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.broker.topic_context import TopicContext
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.errors import StorageError
+    from magnetar.storage.managed_ledger import AppendResult, ManagedLedger
+
+log = structlog.get_logger(__name__)
+TOPIC_EPOCH_PROPERTY = "pulsar.topic.epoch"
+
+
+class TopicState(enum.Enum):
+    """Where a topic is in its life."""
+
+    OPEN = "open"
+    FENCED = "fenced"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class Topic:
+    """A loaded persistent topic."""
+
+    persistent = True
+
+    def __init__(self, name: TopicName, ledger: ManagedLedger, context: TopicContext, tasks: TaskSet) -> None:
+        self.name = name
+        self.ledger = ledger
+        self.context = context
+        self.tasks = tasks
+        self.state = TopicState.OPEN
+        self.config: TopicConfig = context.effective(name)
+        self.created_ms = context.now_ms()
+        self.last_publish_ms = 0
+        self.last_used_s = context.monotonic()
+        self.rate_in = RateMeter()
+        self.chunks_in = 0
+        self.max_message_bytes = 0
+        self.encryption_required = False
+        epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
+        self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
+        self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.now_ms)
+        self.subscriptions = TopicSubscriptions(self)
+        self.delay_index: Any = None
+        self._in_flight_runs = 0
+        self._drained: list[asyncio.Future[None]] = []
+        self.compaction: Any = None
+
+    async def open(self) -> None:
+        """Bring up what the log knows of this topic; nothing is served before this returns."""
+        self._apply_config()
+        await self.deduplication.switch(on=self.config.deduplication_enabled)
+        if self.context.open_delay_index is not None:
+            self.delay_index = await self.context.open_delay_index(self)
+        await self.subscriptions.open_existing()
+        self.ledger.add_listener(self.subscriptions.entries_available)
+
+    # --- publishing ----------------------------------------------------------------------------------------------
+
+    def takes_publishes(self, producer: Producer, run: EntryRun) -> bool:
+        """Whether publishes are taken now; if not, the producer has been answered."""
+        if self.state is TopicState.OPEN and not self.ledger.terminated:
+            return True
+        if self.state is TopicState.FENCED or self.ledger.terminated:
+            code = pb.TopicTerminatedError if self.ledger.terminated else pb.PersistenceError
+            for i in range(run.count):
+                producer.answer(replies.send_error(producer.producer_id, run.high(i), code, "topic does not take publishes now"))
+        return False  # closing: the producer has got CLOSE_PRODUCER
+
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+        self._in_flight_runs += 1
+        self.ledger.append(run, done)
+
+    def stored(self, producer: Producer, run: EntryRun, count: int, pieces: list[tuple[int, int, int, int]]) -> None:
+        """`count` entries of a run are on the disk and will be seen by the subscriptions."""
+        self._run_ended()
+        self.rate_in.add(run.total_messages, run.size_bytes)
+        self.last_publish_ms = self.context.now_ms()
+        ledger_id, first_entry_id, i, j = pieces[-1]
+        if self.deduplication.enabled:
+            self.deduplication.stored(producer.name, run, count, Position(ledger_id, first_entry_id + j - i - 1))
+        if run.deliver_at is not None and self.delay_index is not None:
+            self.delay_index.published(run, pieces)
+
+    def append_failed(self, producer: Producer, run: EntryRun, stored: int, error: StorageError) -> None:
+        """An append failed: its producer hears of the first entry, all producers are closed and come back when we are ready.
+
+        Clients send again, in order, whatever has no receipt (reference B.5, C.2).
+        """
+        if not stored:
+            self._run_ended()
+        if self.ledger.terminated:
+            producer.answer(replies.send_error(producer.producer_id, run.high(stored), pb.TopicTerminatedError, "topic was terminated"))
+            return
+        if self.state is TopicState.CLOSING:
+            return
+        producer.answer(replies.send_error(producer.producer_id, run.high(stored), pb.PersistenceError, str(error)))
+        if self.state is TopicState.OPEN:
+            self.state = TopicState.FENCED
+            log.warning("topic.fenced", topic=str(self.name), reason=str(error))
+            self.tasks.spawn(self._unfence(), "topic.unfence")
+
+    async def _unfence(self) -> None:
+        self.producers.disconnect_all()
+        await self.wait_drained()
+        if self.state is not TopicState.FENCED:
+            return
+        self.deduplication.table.reset_pushed()
+        self.ledger.ready_to_create_new_ledger()
+        self.state = TopicState.OPEN
+        log.info("topic.unfenced", topic=str(self.name))
+
+    def _run_ended(self) -> None:
+        self._in_flight_runs -= 1
+        if not self._in_flight_runs and self._drained:
+            waiters, self._drained = self._drained, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def wait_drained(self) -> None:
+        """Return when no append is under way."""
+        while self._in_flight_runs:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._drained.append(waiter)
+            await waiter
+
+    # --- producers -----------------------------------------------------------------------------------------------
+
+    async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
+        """Attach a producer by the rules of access; raises what the client is told."""
+        self.check_usable()
+        if self.ledger.terminated:
+            raise TopicTerminatedError("Topic was already terminated")
+        self.context.check_backlog_quota(self)
+        if self.encryption_required and not producer.encrypted:
+            raise MetadataError("Encryption is required in this topic")
+        await self.producers.admit(producer, self.config.max_producers, on_queued)
+        self.last_used_s = self.context.monotonic()
+        self.deduplication.producer_joined(producer.name)
+
+    def remove_producer(self, producer: Producer) -> None:
+        self.producers.remove(producer)
+        self.last_used_s = self.context.monotonic()
+        self.deduplication.producer_left(producer.name)
+
+    def check_usable(self) -> None:
+        """Raise when the topic is on its way out or not in order; the client looks it up again."""
+        if self.state is not TopicState.OPEN:
+            raise ServiceNotReadyError(f"Topic {self.name} is temporarily unavailable")
+
+    async def _save_epoch(self, epoch: int) -> None:
+        await self.ledger.set_property(TOPIC_EPOCH_PROPERTY, str(epoch))
+
+    # --- policies ------------------------------------------------------------------------------------------------
+
+    async def config_changed(self) -> None:
+        """Policies of the topic, its namespace or the broker changed: follow them."""
+        previous, self.config = self.config, self.context.effective(self.name)
+        if previous == self.config:
+            return
+        self._apply_config()
+        if self.encryption_required:
+            for producer in self.producers:
+                if not producer.encrypted:
+                    producer.close_from_broker()
+        if previous.deduplication_enabled != self.config.deduplication_enabled:
+            await self.deduplication.switch(on=self.config.deduplication_enabled)
+        self.subscriptions.config_changed()
+        if self.delay_index is not None:
+            self.delay_index.config_changed(self.config)
+
+    def _apply_config(self) -> None:
+        broker_limit = self.context.settings.max_message_size
+        self.max_message_bytes = min(self.config.max_message_size or broker_limit, broker_limit)
+        self.encryption_required = self.config.encryption_required
+        self.ledger.set_config(self.context.ledger_config(self.config))
+
+    # --- end of its life -----------------------------------------------------------------------------------------
+
+    async def terminate(self) -> Position:
+        """No message may follow; producers are closed, subscriptions hear of the end when they have read all."""
+        last = await self.ledger.terminate()
+        self.producers.terminated()
+        self.subscriptions.terminated()
+        log.info("topic.terminated", topic=str(self.name))
+        return last
+
+    async def close(self, *, disconnect: bool = True) -> None:
+        """Unload: every client is told, everything is on the disk when this returns."""
+        if self.state in (TopicState.CLOSING, TopicState.CLOSED):
+            return
+        self.state = TopicState.CLOSING
+        self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
+        if disconnect:
+            self.producers.disconnect_all()
+        await self.wait_drained()
+        await self.subscriptions.close()
+        if self.deduplication.enabled:
+            await self.deduplication.snapshot()
+        if self.delay_index is not None:
+            await self.delay_index.close()
+        await self.ledger.close()
+        self.state = TopicState.CLOSED
+
+    async def delete(self) -> None:
+        """Remove the topic and all it holds; clients are told by CLOSE_*."""
+        if self.state in (TopicState.CLOSING, TopicState.CLOSED):
+            raise ServiceNotReadyError(f"Topic {self.name} is being closed")
+        self.state = TopicState.CLOSING
+        self.producers.fail_waiting(ServiceNotReadyError("Topic is being deleted"))
+        self.producers.disconnect_all()
+        await self.wait_drained()
+        await self.subscriptions.close(save=False)
+        if self.delay_index is not None:
+            await self.delay_index.delete()
+        await self.ledger.delete()
+        self.state = TopicState.CLOSED
+
+    @property
+    def is_idle(self) -> bool:
+        """No producer and no consumer is connected."""
+        return not len(self.producers) and not self.subscriptions.consumer_count
+
+
+def _deduplication_settings(context: TopicContext) -> DeduplicationSettings:
+    settings = context.settings
+    return DeduplicationSettings(
+        entries_interval=settings.broker_deduplication_entries_interval,
+        max_producers=settings.broker_deduplication_max_number_of_producers,
+        inactivity_timeout_ms=settings.broker_deduplication_producer_inactivity_timeout_minutes * 60_000,
+    )
+
+
+__all__ = ["PersistenceError", "Topic", "TopicState"]

@@ -1,0 +1,132 @@
+"""Which topics exist: persistent topics by namespace and the partition counts of partitioned ones.
+
+Backed by the metadata store, mirrored in memory so that lookups are plain reads; listeners hear of every creation and deletion
+(topic list watchers). A persistent topic exists when its managed ledger does; a partitioned topic is a record of its own under
+``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<encoded name>`` (Pulsar's path), value ``{"partitions": n, ...}``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from magnetar.storage.interfaces import MetadataStore
+    from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+
+_ROOT = "/admin/partitioned-topics"
+
+
+class PartitionedTopic(msgspec.Struct, omit_defaults=True):
+    """Metadata of a partitioned topic."""
+
+    partitions: int
+    properties: dict[str, str] = {}
+
+
+class TopicCatalog:
+    """All topics of the broker's metadata store; loaded once, kept true by its own writes."""
+
+    def __init__(self, metadata: MetadataStore, ledgers: ManagedLedgerFactory) -> None:
+        self._metadata = metadata
+        self._ledgers = ledgers
+        self._topics: dict[str, dict[str, TopicName]] = {}
+        self._partitioned: dict[str, PartitionedTopic] = {}
+        self._listeners: list[Callable[[str, list[str], list[str]], None]] = []
+
+    async def load(self) -> None:
+        """Read everything; called once before the broker listens."""
+        for ledger_name in await self._ledgers.names(""):
+            name = TopicName.from_persistence_name(ledger_name)
+            if name is not None:
+                self._topics.setdefault(name.namespace, {})[str(name)] = name
+        for tenant in await self._metadata.children(_ROOT):
+            for namespace in await self._metadata.children(f"{_ROOT}/{tenant}"):
+                for domain in await self._metadata.children(f"{_ROOT}/{tenant}/{namespace}"):
+                    await self._load_partitioned(f"{_ROOT}/{tenant}/{namespace}/{domain}", f"{domain}://{tenant}/{namespace}")
+
+    async def _load_partitioned(self, path: str, prefix: str) -> None:
+        for encoded in await self._metadata.children(path):
+            found = await self._metadata.get(f"{path}/{encoded}")
+            if found is not None:
+                self._partitioned[f"{prefix}/{unquote(encoded)}"] = msgspec.json.decode(found[0], type=PartitionedTopic)
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def exists(self, name: TopicName) -> bool:
+        """Whether the persistent topic (a partition or a plain one) has been created."""
+        return str(name) in self._topics.get(name.namespace, ())
+
+    def partitioned(self, name: TopicName) -> PartitionedTopic | None:
+        """Metadata of the partitioned topic of that base name."""
+        return self._partitioned.get(str(name))
+
+    def names(self, namespace: str) -> list[str]:
+        """Full names of the namespace's persistent topics, partitions one by one."""
+        return list(self._topics.get(namespace, ()))
+
+    def topics(self, namespace: str) -> list[TopicName]:
+        return list(self._topics.get(namespace, {}).values())
+
+    def partitioned_names(self, namespace: str, domain: str) -> list[str]:
+        """Full base names of the namespace's partitioned topics."""
+        prefix = f"{domain}://{namespace}/"
+        return [name for name in self._partitioned if name.startswith(prefix)]
+
+    def count(self, namespace: str) -> int:
+        return len(self._topics.get(namespace, ()))
+
+    # --- changes -------------------------------------------------------------------------------------------------
+
+    def created(self, name: TopicName) -> None:
+        """A persistent topic's ledger has been created."""
+        topics = self._topics.setdefault(name.namespace, {})
+        if str(name) not in topics:
+            topics[str(name)] = name
+            self._tell(name.namespace, [str(name)], [])
+
+    def deleted(self, name: TopicName) -> None:
+        """A persistent topic's ledger has been deleted."""
+        if self._topics.get(name.namespace, {}).pop(str(name), None) is not None:
+            self._tell(name.namespace, [], [str(name)])
+
+    async def create_partitioned(self, name: TopicName, topic: PartitionedTopic) -> bool:
+        """Record a partitioned topic, durable on return; False when it exists already."""
+        if str(name) in self._partitioned:
+            return False
+        self._partitioned[str(name)] = topic
+        try:
+            await self._metadata.put(_path(name), msgspec.json.encode(topic), -1)
+        except BaseException:
+            self._partitioned.pop(str(name), None)
+            raise
+        return True
+
+    async def update_partitioned(self, name: TopicName, topic: PartitionedTopic) -> None:
+        await self._metadata.put(_path(name), msgspec.json.encode(topic), None)
+        self._partitioned[str(name)] = topic
+
+    async def delete_partitioned(self, name: TopicName) -> None:
+        if self._partitioned.pop(str(name), None) is not None:
+            await self._metadata.delete(_path(name), None)
+
+    # --- listeners -----------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[str, list[str], list[str]], None]) -> Callable[[], None]:
+        """`listener(namespace, new, deleted)` at every change, until the returned function is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _tell(self, namespace: str, new: Iterable[str], deleted: Iterable[str]) -> None:
+        for listener in list(self._listeners):
+            listener(namespace, list(new), list(deleted))
+
+
+def _path(name: TopicName) -> str:
+    return f"{_ROOT}/{name.tenant}/{name.namespace.partition('/')[2]}/{name.domain}/{quote(name.local_name, safe='')}"

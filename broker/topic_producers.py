@@ -1,0 +1,177 @@
+"""Who may produce to a topic: names, access modes, topic epochs, the queue for exclusive access (reference B.4).
+
+The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive one is there or waited
+for; Exclusive wants an empty topic; WaitForExclusive queues and is told so; ExclusiveWithFencing throws everybody out. An
+exclusive grant carries a topic epoch that only grows and is durable before it is told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, TopicTerminatedError
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from magnetar.broker.producer import Producer
+
+
+class TopicProducers:
+    """The producers of one topic, connected and waiting."""
+
+    def __init__(self, load_epoch: int | None, save_epoch: Callable[[int], Awaitable[None]]) -> None:
+        self.by_name: dict[str, Producer] = {}
+        self.epoch = load_epoch
+        self.exclusive: Producer | None = None
+        self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
+        self._save_epoch = save_epoch
+        self._granting = False
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204 - an iterator over a copy: producers leave while they are walked
+        return iter(list(self.by_name.values()))
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    async def admit(self, producer: Producer, max_producers: int, on_queued: Callable[[], None]) -> None:
+        """Attach the producer or raise.
+
+        Returns when the producer is attached; for WaitForExclusive that may take for ever: `on_queued` tells that it waits.
+        Raises: ProducerBusyError, ProducerFencedError; TopicTerminatedError when the topic ends meanwhile.
+        """
+        mode = producer.access_mode
+        if mode == pb.Shared:
+            self._check_shared()
+        else:
+            await self._claim_exclusive(producer, on_queued)
+        try:
+            if max_producers > 0 and len(self.by_name) >= max_producers and producer.name not in self.by_name:
+                raise ProducerBusyError(f"Topic has reached the limit of {max_producers} producers")
+            await self._claim_name(producer)
+            if mode == pb.Shared:
+                self._check_shared()  # a claim for exclusive access may have come while the old holder of the name was asked
+        except BaseException:
+            if self.exclusive is producer:
+                self._release_exclusive(producer)
+            raise
+        producer.topic_epoch = self.epoch
+        self.by_name[producer.name] = producer
+
+    def _check_shared(self) -> None:
+        if self.exclusive is not None:
+            raise ProducerBusyError(f"Topic has an existing exclusive producer: {self.exclusive.name}")
+        if self._waiting:
+            raise ProducerBusyError("Topic has an existing exclusive producer waiting")
+
+    async def _claim_exclusive(self, producer: Producer, on_queued: Callable[[], None]) -> None:
+        wanted = producer.requested_topic_epoch
+        if wanted is not None and self.epoch is not None and wanted < self.epoch:
+            raise ProducerFencedError(f"Producer has epoch {wanted}, the topic has {self.epoch}")
+        occupied = self.exclusive is not None or bool(self.by_name)
+        if producer.access_mode == pb.Exclusive:
+            if occupied or self._waiting:
+                raise ProducerFencedError("Topic has existing producers")
+        elif producer.access_mode == pb.WaitForExclusive:
+            if occupied:
+                on_queued()
+                await self._wait_turn(producer)
+                wanted = producer.requested_topic_epoch
+                if wanted is not None and self.epoch is not None and wanted < self.epoch:
+                    self._release_exclusive(producer)
+                    raise ProducerFencedError(f"Producer has epoch {wanted}, the topic has {self.epoch}")
+        else:
+            self._displace_all()
+        self.exclusive = producer
+        epoch = wanted if wanted is not None else (0 if self.epoch is None else self.epoch + 1)
+        if epoch != self.epoch:
+            try:
+                await self._save_epoch(epoch)
+            except BaseException:
+                self._release_exclusive(producer)
+                raise
+            self.epoch = epoch
+        if self.exclusive is not producer:
+            raise ProducerFencedError("Fenced while exclusive access was granted")
+
+    async def _wait_turn(self, producer: Producer) -> None:
+        turn: asyncio.Future[None] = producer.connection.loop.create_future()
+        entry = (producer, turn)
+        self._waiting.append(entry)
+        try:
+            await turn
+        except BaseException:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+            elif self.exclusive is producer:
+                self._release_exclusive(producer)
+            raise
+
+    def _displace_all(self) -> None:
+        self.fail_waiting(ProducerFencedError("Fenced by a producer with exclusive access"))
+        previous, self.exclusive = self.exclusive, None
+        if previous is not None:
+            previous.displace()
+        for producer in list(self.by_name.values()):
+            producer.displace()
+        self.by_name.clear()
+
+    async def _claim_name(self, producer: Producer) -> None:
+        while (old := self.by_name.get(producer.name)) is not None:
+            if producer.is_successor_of(old):
+                old.closed = True
+                self.by_name.pop(producer.name)
+                return
+            same_connection = old.connection is producer.connection
+            if same_connection or await old.connection.check_alive():
+                raise ProducerBusyError(
+                    f"Producer with name '{producer.name}' is already connected to topic '{producer.topic.name}'"
+                )
+            if self.by_name.get(producer.name) is old:
+                old.connection_lost()
+
+    def remove(self, producer: Producer) -> None:
+        """Detach; the first of those that wait for exclusive access gets it when its holder leaves."""
+        if self.by_name.get(producer.name) is producer:
+            del self.by_name[producer.name]
+        if self.exclusive is producer:
+            self._release_exclusive(producer)
+        elif self.exclusive is None and not self.by_name:
+            self._promote()
+
+    def _release_exclusive(self, producer: Producer) -> None:
+        if self.exclusive is producer:
+            self.exclusive = None
+            self._promote()
+
+    def _promote(self) -> None:
+        while self._waiting:
+            producer, turn = self._waiting.popleft()
+            if not turn.done():
+                self.exclusive = producer
+                turn.set_result(None)
+                return
+
+    def fail_waiting(self, error: Exception) -> None:
+        """Fail everybody who waits for exclusive access."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, turn in waiting:
+            if not turn.done():
+                turn.set_exception(error)
+
+    def terminated(self) -> None:
+        """The topic ended: nobody will get access any more; the connected are told."""
+        self.fail_waiting(TopicTerminatedError("Topic was terminated"))
+        self.disconnect_all()
+
+    def disconnect_all(self) -> None:
+        """Close every producer from the broker's side."""
+        for producer in list(self.by_name.values()):
+            producer.close_from_broker()

@@ -1,0 +1,227 @@
+"""The subscriptions of a persistent topic: found or created for a consumer, closed, deleted (reference B.6)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.broker.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
+from magnetar.broker.errors import (
+    BrokerError,
+    ConsumerBusyError,
+    NamingError,
+    NotAllowedError,
+    SubscriptionNotFoundError,
+)
+from magnetar.broker.subscription import Subscription, SubscriptionSettings
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.storage.position import EARLIEST, LATEST, Position
+
+if TYPE_CHECKING:
+    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.topic import Topic
+    from magnetar.storage.cursor import ManagedCursor
+
+log = structlog.get_logger(__name__)
+
+COMPACTION_CURSOR = "__compaction"
+INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR, COMPACTION_CURSOR})
+_RESERVED_PREFIX = "pulsar.repl"
+_NAME = re.compile(r"[-=:.\w]*\Z", re.ASCII)
+TYPE_NAMES = {
+    pb.CommandSubscribe.Exclusive: "Exclusive",
+    pb.CommandSubscribe.Shared: "Shared",
+    pb.CommandSubscribe.Failover: "Failover",
+    pb.CommandSubscribe.Key_Shared: "Key_Shared",
+}
+
+
+@dataclass(slots=True)
+class SubscribeRequest:
+    """What CommandSubscribe asks of the topic, with plain values."""
+
+    subscription: str
+    durable: bool = True
+    from_earliest: bool = False
+    start: Position | None = None  # of a non-durable subscription: the entry to read first
+    rollback_s: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    read_compacted: bool = False
+    replicated: bool | None = None
+
+
+class TopicSubscriptions:
+    """All subscriptions of one topic by name."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self.by_name: dict[str, Subscription] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    @property
+    def consumer_count(self) -> int:
+        return sum(len(s.consumers) for s in self.by_name.values())
+
+    async def open_existing(self) -> None:
+        """Bring up every durable subscription the ledger has a cursor for."""
+        for name in list(self._topic.ledger.cursors):
+            if name not in INTERNAL_CURSORS:
+                cursor = await self._topic.ledger.open_cursor(name, "latest")
+                self._attach(name, cursor)
+
+    def _attach(self, name: str, cursor: ManagedCursor) -> Subscription:
+        topic = self._topic
+        delay = None if topic.delay_index is None else topic.delay_index.view(name, cursor)
+        subscription = Subscription(
+            topic_name=topic.name,
+            name=name,
+            cursor=cursor,
+            settings=self.settings(),
+            now_ms=topic.context.now_ms,
+            call_later=topic.context.call_later,
+            delay=delay,
+            on_empty=self._on_empty,
+        )
+        self.by_name[name] = subscription
+        if topic.ledger.terminated:
+            subscription.on_terminated()
+        return subscription
+
+    def settings(self) -> SubscriptionSettings:
+        """The plain values the dispatchers work with, from the topic's policies and the broker's settings."""
+        return SubscriptionSettings.of(self._topic.context.settings, self._topic.config)
+
+    def config_changed(self) -> None:
+        settings = self.settings()
+        for subscription in self.by_name.values():
+            subscription.set_settings(settings)
+
+    # --- a consumer comes ----------------------------------------------------------------------------------------
+
+    async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> Subscription:
+        """Find or create the subscription and attach the consumer; raises what the client is told."""
+        topic = self._topic
+        topic.check_usable()
+        config = topic.config
+        if config.max_consumers > 0 and self.consumer_count >= config.max_consumers:
+            raise ConsumerBusyError("Topic reached max consumers limit")
+        if request.read_compacted and consumer.sub_type not in (pb.CommandSubscribe.Exclusive, pb.CommandSubscribe.Failover):
+            raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
+        if TYPE_NAMES[consumer.sub_type] not in config.subscription_types_enabled:
+            raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
+        subscription = self.by_name.get(request.subscription)
+        if subscription is None:
+            subscription = await self.create(request)
+        elif subscription.durable != request.durable:
+            raise NotAllowedError(
+                f"{'D' if subscription.durable else 'Non-d'}urable subscription with the same name already exists."
+            )
+        if request.replicated:
+            subscription.replicated = True
+        try:
+            await subscription.add_consumer(consumer)
+        except BrokerError:
+            if not subscription.durable and not subscription.consumers:
+                self._on_empty(subscription)
+            raise
+        topic.last_used_s = topic.context.monotonic()
+        if topic.ledger.terminated:
+            subscription.on_terminated()
+        return subscription
+
+    async def create(self, request: SubscribeRequest) -> Subscription:
+        """Create a subscription by the rules of names and limits."""
+        topic = self._topic
+        check_name(request.subscription)
+        limit = topic.config.max_subscriptions
+        if limit > 0 and len(self.by_name) >= limit:
+            raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {topic.name}")
+        if not request.durable:
+            return await self._create_non_durable(request)
+        cursor = await topic.ledger.open_cursor(
+            request.subscription,
+            request.start if request.start is not None else "earliest" if request.from_earliest else "latest",
+            request.properties,
+        )
+        existing = self.by_name.get(request.subscription)
+        if existing is not None:
+            return existing  # another consumer's request was first
+        subscription = self._attach(request.subscription, cursor)
+        log.info("subscription.created", topic=str(topic.name), subscription=request.subscription)
+        await self._roll_back(subscription, request)
+        return subscription
+
+    async def _create_non_durable(self, request: SubscribeRequest) -> Subscription:
+        ledger = self._topic.ledger
+        start = request.start
+        if start is None:
+            start = EARLIEST if request.from_earliest else LATEST
+        cursor = ledger.new_non_durable_cursor(request.subscription, start)
+        subscription = self._attach(request.subscription, cursor)
+        await self._roll_back(subscription, request)
+        return subscription
+
+    async def _roll_back(self, subscription: Subscription, request: SubscribeRequest) -> None:
+        if request.rollback_s > 0:
+            ledger = self._topic.ledger
+            position = await ledger.position_for_time(self._topic.context.now_ms() - request.rollback_s * 1000)
+            await subscription.cursor.reset(position)
+
+    def require_creatable(self, name: str, *, durable: bool) -> None:
+        """Whether SUBSCRIBE may create `name` here: auto creation of subscriptions must be on."""
+        if durable and name not in self.by_name and not self._topic.config.allow_auto_subscription_creation:
+            raise SubscriptionNotFoundError(f"Subscription {name} does not exist")
+
+    # --- and goes ------------------------------------------------------------------------------------------------
+
+    def _on_empty(self, subscription: Subscription) -> None:
+        """The last consumer of a non-durable subscription left."""
+        if not subscription.durable and self.by_name.get(subscription.name) is subscription:
+            del self.by_name[subscription.name]
+            subscription.cursor.close()
+
+    async def delete(self, name: str) -> None:
+        """Delete a subscription that has no consumers any more."""
+        subscription = self.by_name.pop(name, None)
+        if subscription is None:
+            raise SubscriptionNotFoundError(f"Subscription {name} not found")
+        await subscription.close(disconnect=True)
+        if self._topic.delay_index is not None:
+            self._topic.delay_index.remove_view(name)
+        if subscription.durable:
+            await self._topic.ledger.delete_cursor(name)
+        log.info("subscription.deleted", topic=str(self._topic.name), subscription=name)
+
+    # --- events of the topic -------------------------------------------------------------------------------------
+
+    def entries_available(self) -> None:
+        """New entries became readable: once per burst of appends."""
+        for subscription in self.by_name.values():
+            subscription.entries_available()
+
+    def terminated(self) -> None:
+        for subscription in self.by_name.values():
+            subscription.on_terminated()
+
+    async def close(self, *, save: bool = True) -> None:
+        """Disconnect all consumers; their acks are durable on return."""
+        for subscription in list(self.by_name.values()):
+            await subscription.close(disconnect=True)
+            if save and subscription.durable:
+                await subscription.cursor.flush()
+        self.by_name.clear()
+
+
+def check_name(name: str) -> None:
+    """Refuse subscription names that are blank, reserved or have characters Pulsar does not allow."""
+    if not name.strip():
+        raise NamingError("Empty subscription name")
+    if name.startswith(_RESERVED_PREFIX) or name in INTERNAL_CURSORS:
+        raise NamingError(f"Subscription with reserved subscription name attempted: {name}")
+    if not _NAME.match(name):
+        raise NotAllowedError(f"Please let the subscription only contains '/w-=:.', {name}")
