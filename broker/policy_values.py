@@ -1,0 +1,158 @@
+"""The values policies are made of, in the JSON shapes of Pulsar's admin API.
+
+Decoding checks types and enumerations; what else a value has to obey is checked in `admin/policy_rules.py`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+BacklogPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
+BacklogQuotaType = Literal["destination_storage", "message_age"]
+InactiveTopicDeleteMode = Literal["delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"]
+SubscriptionAuthMode = Literal["None", "Prefix"]
+SubscriptionType = Literal["Exclusive", "Shared", "Failover", "Key_Shared"]
+SchemaStrategy = Literal[
+    "UNDEFINED",
+    "ALWAYS_INCOMPATIBLE",
+    "ALWAYS_COMPATIBLE",
+    "BACKWARD",
+    "FORWARD",
+    "FULL",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD_TRANSITIVE",
+    "FULL_TRANSITIVE",
+]
+AuthAction = Literal["produce", "consume", "functions", "sources", "sinks", "packages"]
+
+
+class ClusterData(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
+    """Where a cluster's brokers are reached."""
+
+    service_url: str | None = None
+    service_url_tls: str | None = None
+    broker_service_url: str | None = None
+    broker_service_url_tls: str | None = None
+    proxy_service_url: str | None = None
+    proxy_protocol: str | None = None
+    authentication_plugin: str | None = None
+    authentication_parameters: str | None = None
+    peer_cluster_names: list[str] | None = None
+    broker_client_tls_enabled: bool | None = None
+    tls_allow_insecure_connection: bool | None = None
+    broker_client_tls_enabled_with_key_store: bool | None = None
+    broker_client_tls_trust_store_type: str | None = None
+    broker_client_tls_key_store_type: str | None = None
+    broker_client_ssl_factory_plugin: str | None = None
+    broker_client_trust_certs_file_path: str | None = None
+    listener_name: str | None = None
+    migrated: bool | None = None
+    migrated_cluster_url: dict[str, str] | None = None
+
+
+class TenantInfo(msgspec.Struct, rename="camel", kw_only=True):
+    """A tenant: who administers it, and the clusters its namespaces may live in."""
+
+    admin_roles: list[str] = []
+    allowed_clusters: list[str] = []
+
+
+class BundlesData(msgspec.Struct, rename="camel", kw_only=True):
+    """How a namespace is cut into bundles: numBundles + 1 boundaries of the 32-bit hash range, as hex texts."""
+
+    boundaries: list[str] | None = None
+    num_bundles: int = 0
+
+
+class RetentionPolicies(
+    msgspec.Struct, rename={"time_in_minutes": "retentionTimeInMinutes", "size_in_mb": "retentionSizeInMB"}
+):
+    """Consumed messages are kept while both limits allow it; -1 is unlimited, 0 and 0 keeps nothing."""
+
+    time_in_minutes: int = 0
+    size_in_mb: int = 0
+
+
+class BacklogQuota(msgspec.Struct, rename="camel", kw_only=True):
+    """A limit in bytes (`destination_storage`) or seconds (`message_age`), and what happens beyond it."""
+
+    limit: int | None = None  # what older tools read and send: the same as limit_size
+    limit_size: int = 0
+    limit_time: int = 0
+    policy: BacklogPolicy | None = None
+
+
+class PersistencePolicies(msgspec.Struct, rename="camel", kw_only=True):
+    """Only the mark-delete rate does something here; the rest is kept for tools."""
+
+    bookkeeper_ensemble: int = 0
+    bookkeeper_write_quorum: int = 0
+    bookkeeper_ack_quorum: int = 0
+    managed_ledger_max_mark_delete_rate: float = 0.0
+
+
+class DelayedDeliveryPolicies(msgspec.Struct, rename="camel", kw_only=True):
+    """Times in milliseconds; a maximum of 0 is unlimited."""
+
+    tick_time: int = 0
+    active: bool = False
+    max_delivery_delay_in_millis: int = 0
+
+
+class DispatchRate(msgspec.Struct, rename="camel", kw_only=True):
+    """Messages and bytes per period to consumers; 0 and less is unlimited."""
+
+    dispatch_throttling_rate_in_msg: int = 0
+    dispatch_throttling_rate_in_byte: int = 0
+    relative_to_publish_rate: bool = False
+    rate_period_in_second: int = 0
+
+
+class PublishRate(msgspec.Struct, rename="camel", kw_only=True):
+    """Messages and bytes per second from producers; 0 and less is unlimited."""
+
+    publish_throttling_rate_in_msg: int = 0
+    publish_throttling_rate_in_byte: int = 0
+
+
+class SubscribeRate(msgspec.Struct, rename="camel", kw_only=True):
+    """How often one consumer may subscribe per period; 0 and less is unlimited."""
+
+    subscribe_throttling_rate_per_consumer: int = 0
+    rate_period_in_second: int = 30
+
+
+class AutoTopicCreation(msgspec.Struct, omit_defaults=False, rename="camel", kw_only=True):
+    """Overrides automatic creation of topics for a namespace."""
+
+    allow_auto_topic_creation: bool
+    topic_type: Literal["non-partitioned", "partitioned"] | None = None
+    default_num_partitions: int | None = None
+
+
+class AutoSubscriptionCreation(msgspec.Struct, rename="camel", kw_only=True):
+    """Overrides automatic creation of subscriptions."""
+
+    allow_auto_subscription_creation: bool
+
+
+class InactiveTopicPolicies(msgspec.Struct, rename="camel", kw_only=True):
+    """When an unused topic is deleted."""
+
+    inactive_topic_delete_mode: InactiveTopicDeleteMode | None = None
+    max_inactive_duration_seconds: int = 0
+    delete_while_inactive: bool = False
+
+
+class EntryFilters(msgspec.Struct, rename="camel", kw_only=True):
+    """Names of entry filters; none exist here."""
+
+    entry_filter_names: str = ""
+
+
+class AuthPolicies(msgspec.Struct, kw_only=True):
+    """Grants: role -> actions on the namespace, topic -> role -> actions, subscription -> roles."""
+
+    namespace_auth: dict[str, list[AuthAction]] = {}
+    destination_auth: dict[str, dict[str, list[AuthAction]]] = {}
+    subscription_auth_roles: dict[str, list[str]] = {}
