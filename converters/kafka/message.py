@@ -1,0 +1,172 @@
+"""Messages of magic 0 and 1, plain or wrapping a compressed message set.
+
+| off | type  | magic 0          | magic 1                                       |
+|-----|-------|------------------|-----------------------------------------------|
+| 0   | int64 | offset           | offset                                        |
+| 8   | int32 | size             | size                                          |
+| 12  | u32   | CRC-32 of 16..   | CRC-32 of 16.. (offset and size are not in it)|
+| 16  | int8  | 0                | 1                                             |
+| 17  | int8  | bits 0-2 codec   | bits 0-2 codec, bit 3 log append time         |
+| 18  |       | key length, ...  | int64 timestamp; key length at 26, ...        |
+| ... |       | int32 length + key, int32 length + value; -1 = null              |
+
+Nesting, one level deep: the value of a message with a codec is a compressed message set.
+
+* Magic 0: inner offsets are absolute.
+* Magic 1: inner offsets are relative, the wrapper carries the absolute offset of the last inner message:
+  absolute(i) = wrapper - inner(last) + inner(i). Wrapper offset 0 means base 0, as several producers write it.
+* Log append time in the wrapper's attributes overrides every inner timestamp; the inner bytes are not rewritten.
+* A set cut inside the compressed data ends silently at its last complete message, which becomes the anchor (as in Java);
+  validation refuses it instead (`validation.py`).
+
+Source: Apache Kafka message format chapter; KIP-31, KIP-32; behaviour of kafka-clients 3.9.1.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
+from magnetar.converters.kafka.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
+from magnetar.converters.kafka.framing import Buffer, frames
+from magnetar.converters.kafka.records import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Record, TimestampType
+
+CRC_FIELD = 12
+CHECKED_FROM = 16
+LOG_APPEND_TIME_BIT = 0x08
+HEADER_BYTES = (18, 26)
+"""Where the key length stands, by magic."""
+
+_HEADER = struct.Struct(">qiIBB")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+class Message:
+    """One shallow entry of magic 0 or 1. The buffer is shared, never copied or changed."""
+
+    __slots__ = ("attributes", "buffer", "crc", "magic", "max_timestamp", "offset")
+
+    is_transactional = False
+    is_control = False
+    producer_id = NO_PRODUCER_ID
+    base_sequence = NO_SEQUENCE
+
+    def __init__(self, buffer: Buffer) -> None:
+        """View `buffer`, which is exactly one complete message as `framing.frames` cuts it."""
+        self.buffer = buffer
+        self.offset, _size, self.crc, self.magic, self.attributes = _HEADER.unpack_from(buffer)
+        self.max_timestamp: int = NO_TIMESTAMP if self.magic == 0 else _INT64.unpack_from(buffer, 18)[0]
+
+    @property
+    def size_in_bytes(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def codec(self) -> Codec:
+        """Raises: UnsupportedCompressionError for ids 5-7 and for zstd."""
+        return codec_of(self.attributes, self.magic)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.magic == 0:
+            return TimestampType.NO_TIMESTAMP_TYPE
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
+
+    @property
+    def last_offset(self) -> int:
+        return self.offset
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record. A wrapper must be decompressed to know it."""
+        if self.codec is Codec.NONE:
+            return self.offset
+        return next(self.records()).offset
+
+    def computed_crc(self) -> int:
+        return zlib.crc32(memoryview(self.buffer)[CHECKED_FROM:])
+
+    @property
+    def is_valid(self) -> bool:
+        return self.computed_crc() == self.crc
+
+    def ensure_valid(self) -> None:
+        """Raises: CrcMismatchError."""
+        computed = self.computed_crc()
+        if computed != self.crc:
+            raise CrcMismatchError(offset=self.offset, stored=self.crc, computed=computed)
+
+    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
+        """Key and value as stored. Raises: CorruptRecordError when their lengths do not fill the message."""
+        key, pos = self._field(HEADER_BYTES[self.magic])
+        value, pos = self._field(pos)
+        if pos != len(self.buffer):
+            raise CorruptRecordError(f"message at offset {self.offset}: fields end at {pos}, size {len(self.buffer)}")
+        return key, value
+
+    def _field(self, pos: int) -> tuple[bytes | None, int]:
+        start = pos + 4
+        if start > len(self.buffer):
+            raise CorruptRecordError(f"message at offset {self.offset}: a length leaves the message")
+        (length,) = _INT32.unpack_from(self.buffer, pos)
+        if length == -1:
+            return None, start
+        end = start + length
+        if length < 0 or end > len(self.buffer):
+            raise CorruptRecordError(f"message at offset {self.offset}: a field of {length} bytes leaves the message")
+        return bytes(self.buffer[start:end]), end
+
+    def inner_set(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+        """The decompressed message set of a wrapper. Its key, if any, is ignored.
+
+        Raises: InvalidRecordError for a null value; CorruptRecordError, DecompressedTooLargeError from the codec.
+        """
+        _key, value = self.key_and_value()
+        if value is None:
+            raise InvalidRecordError(f"compressed message at offset {self.offset} has a null value")
+        return decompress(self.codec, value, max_bytes=max_decompressed_bytes, magic=self.magic)
+
+    def inner_messages(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Message]:
+        """The complete messages inside a wrapper, with their stored (relative or absolute) offsets.
+
+        Raises: InvalidRecordError when there is none, or when one is compressed again.
+        """
+        view = memoryview(self.inner_set(max_decompressed_bytes))
+        inner: list[Message] = []
+        for frame in frames(view):
+            if frame.magic > 1:
+                raise InvalidRecordError(f"magic {frame.magic} inside a magic {self.magic} message")
+            message = Message(view[frame.start : frame.end])
+            if message.codec is not Codec.NONE:
+                raise InvalidRecordError("a compressed message inside a compressed message")
+            inner.append(message)
+        if not inner:
+            raise InvalidRecordError(f"compressed message at offset {self.offset} holds no messages")
+        return inner
+
+    def records(
+        self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES, *, check_inner_crcs: bool = False
+    ) -> Iterator[Record]:
+        """The record of a plain message, or those of the nested set, with absolute offsets."""
+        if self.codec is Codec.NONE:
+            yield Record(self.offset, self.max_timestamp, *self.key_and_value())
+            return
+        inner = self.inner_messages(max_decompressed_bytes)
+        base = self._inner_base(inner[-1].offset)
+        append_time = self.max_timestamp if self.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+        for message in inner:
+            if check_inner_crcs:
+                message.ensure_valid()
+            timestamp = message.max_timestamp if append_time is None else append_time
+            yield Record(base + message.offset, timestamp, *message.key_and_value())
+
+    def _inner_base(self, last_inner: int) -> int:
+        """What to add to an inner offset to make it absolute."""
+        if self.magic == 0 or self.offset == 0:
+            return 0
+        if self.offset < last_inner:
+            raise InvalidRecordError(f"wrapper offset {self.offset} is below its last inner offset {last_inner}")
+        return self.offset - last_inner
