@@ -1,0 +1,284 @@
+"""Key_Shared: hash ranges, order of a key while consumers come and go."""
+
+import time
+
+from harness.steps import ack, batch, drained, published, read, setup_connection, told
+from transcript import scenario
+
+AUTO = dict(keySharedMode="AUTO_SPLIT")
+KEYS = [f"key-{i}" for i in range(30)]
+
+
+def join(s, topic, name, permits=1000, meta=AUTO, **more):
+    c = s.connect(name)
+    c.subscribe(
+        topic, permits=permits, quietly=True, subType="Key_Shared", consumer_name=name, keySharedMeta=meta, **more
+    )
+    return c
+
+
+def sticky(*ranges, **more):
+    return dict(keySharedMode="STICKY", hashRanges=[dict(start=a, end=b) for a, b in ranges]) | more
+
+
+def keyed(s, topic, keys=KEYS, turn=0, field="partition_key"):
+    """One message for each key, its payload key and turn; their ids."""
+    c = setup_connection(s)
+    c.producer(topic, 99, quietly=True, producer_name="p")
+    ids = []
+    for i, key in enumerate(keys):
+        value = key.encode() if field == "ordering_key" else key
+        ids += c.publish_all(99, [b"%s/%d" % (key.encode(), turn)], turn * 1000 + i, **{field: value})
+    c.ask("CLOSE_PRODUCER", quietly=True, producer_id=99)
+    return ids
+
+
+def keys_of(frames):
+    return [f.payload.decode().split("/")[0] for f in frames]
+
+
+@scenario
+def sticky_hash_of_known_keys(s):
+    """The Murmur3 hash of a key modulo 65536: k1 24618, k2 32712, key1 293, key2 14772, key01 47652, key02 63883."""
+    topic = s.topic()
+    known = dict(k1=24618, k2=32712, key1=293, key2=14772, key01=47652, key02=63883)
+    connections = {key: join(s, topic, key, meta=sticky((value, value))) for key, value in known.items()}
+    keyed(s, topic, list(known))
+    for key, c in connections.items():
+        s.note(key, keys_of(drained(c, 0.3)))
+
+
+@scenario
+def sticky_ranges_meet_at_their_ends(s):
+    topic = s.topic()
+    a = join(s, topic, "low", meta=sticky((0, 24618)))
+    b = join(s, topic, "high", meta=sticky((24619, 65535)))
+    keyed(s, topic, ["k1", "k2", "key1", "key01"])
+    s.note("low", keys_of(drained(a, 0.4)))
+    s.note("high", keys_of(drained(b, 0.4)))
+
+
+@scenario
+def sticky_ranges_that_are_refused(s):
+    topic = s.topic()
+    a = s.connect()
+    base = dict(subType="Key_Shared", consumer_name="n")
+    a.subscribe(topic, "sub", 1, keySharedMeta=sticky((0, 100), (200, 300)), **base)
+    b = s.connect()
+    for i, ranges in enumerate(
+        (
+            [(100, 150)],
+            [(101, 199)],
+            [(150, 250)],
+            [],
+            [(500, 400)],
+            [(600, 700), (650, 800)],
+            [(65000, 70000)],
+            [(-5, -1)],
+            [(301, 301)],
+        )
+    ):
+        b.subscribe(topic, "sub", 10 + i, keySharedMeta=sticky(*ranges), **base)
+
+
+@scenario
+def sticky_and_auto_split_do_not_mix(s):
+    topic = s.topic()
+    a, b = s.connect(), s.connect()
+    base = dict(subType="Key_Shared", consumer_name="n")
+    a.subscribe(topic, "auto", 1, keySharedMeta=AUTO, **base)
+    b.subscribe(topic, "auto", 1, keySharedMeta=sticky((0, 65535)), **base)
+    a.subscribe(topic, "sticky", 2, keySharedMeta=sticky((0, 1000)), **base)
+    b.subscribe(topic, "sticky", 2, keySharedMeta=AUTO, **base)
+    b.subscribe(topic, "sticky", 3, **base)
+    b.subscribe(topic, "auto", 4, **base)
+    b.subscribe(topic, "auto", 5, keySharedMeta=AUTO | dict(allowOutOfOrderDelivery=True), **base)
+
+
+@scenario
+def sticky_message_without_an_owner_waits(s):
+    topic = s.topic()
+    a = join(s, topic, "a", meta=sticky((0, 1000)))
+    keyed(s, topic, ["key1", "k1", "key1"])
+    s.note("a", keys_of(drained(a)))
+    b = join(s, topic, "b", meta=sticky((1001, 65535)))
+    s.note("b", keys_of(drained(b)))
+
+
+@scenario
+def ordering_key_goes_before_partition_key(s):
+    topic = s.topic()
+    a = join(s, topic, "k1", meta=sticky((24618, 24618)))
+    b = join(s, topic, "rest", meta=sticky((0, 24617), (24619, 65535)))
+    published(s, topic, [b"both"], 0, partition_key="k2", ordering_key=b"k1")
+    published(s, topic, [b"order"], 1, ordering_key=b"k1")
+    published(s, topic, [b"base64"], 2, partition_key="azE=", partition_key_b64_encoded=True)
+    published(s, topic, [b"plain"], 3, partition_key="azE=")
+    published(s, topic, [b"key"], 4, partition_key="k1")
+    s.note("k1", told(drained(a)))
+    s.note("rest", told(drained(b)))
+
+
+@scenario
+def keyless_messages_are_spread(s):
+    """Their key is producer name and sequence id."""
+    topic = s.topic()
+    a, b = join(s, topic, "a", meta=sticky((0, 32767))), join(s, topic, "b", meta=sticky((32768, 65535)))
+    published(s, topic, 20)
+    s.note("a", told(drained(a)))
+    s.note("b", told(drained(b)))
+
+
+@scenario
+def batch_goes_by_the_key_of_its_metadata(s):
+    topic = s.topic()
+    a = join(s, topic, "k1", meta=sticky((24618, 24618)))
+    b = join(s, topic, "rest", meta=sticky((0, 24617), (24619, 65535)))
+    c = setup_connection(s)
+    c.producer(topic, 1, quietly=True, producer_name="p")
+    keep, s.lines = s.lines, []
+    inner = batch(b"x", b"y", partition_key=["k2", "k2"])
+    c.publish(1, 0, inner, command=dict(num_messages=2), num_messages_in_batch=2, partition_key="k1")
+    c.recv()
+    inner = batch(b"x", b"y", partition_key=["k1", "k1"])
+    c.publish(1, 2, inner, command=dict(num_messages=2), num_messages_in_batch=2)
+    c.recv()
+    s.lines = keep
+    s.note("k1", [f.metadata.sequence_id for f in drained(a)])
+    s.note("rest", [f.metadata.sequence_id for f in drained(b)])
+
+
+@scenario
+def auto_split_by_consumer_name(s):
+    """The ring depends on the consumers' names alone, so who gets which key is known."""
+    topic = s.topic()
+    a, b, c = (join(s, topic, name) for name in ("left", "right", "middle"))
+    keyed(s, topic)
+    for x in (a, b, c):
+        s.note(x.name, sorted(keys_of(drained(x, 0.5))))
+
+
+@scenario
+def auto_split_of_equal_names(s):
+    topic = s.topic()
+    a = join(s, topic, "same")
+    b = s.connect("second")
+    b.subscribe(topic, permits=1000, quietly=True, subType="Key_Shared", consumer_name="same", keySharedMeta=AUTO)
+    keyed(s, topic)
+    s.note("first", sorted(keys_of(drained(a, 0.5))))
+    s.note("second", sorted(keys_of(drained(b, 0.5))))
+
+
+@scenario
+def auto_split_without_names(s):
+    topic = s.topic()
+    a, b = s.connect(), s.connect()
+    for c in (a, b):
+        c.subscribe(topic, permits=1000, quietly=True, subType="Key_Shared")
+    keyed(s, topic)
+    got = [keys_of(drained(c, 0.5)) for c in (a, b)]
+    s.note("each once", sorted(got[0] + got[1]) == sorted(KEYS))
+
+
+@scenario
+def newcomer_waits_for_keys_that_are_pending(s):
+    """A key with unacked messages stays with its old consumer until they are acked."""
+    topic = s.topic()
+    a = join(s, topic, "left")
+    ids = keyed(s, topic)
+    first = drained(a)
+    s.note("left has all", len(first))
+    b = join(s, topic, "right")
+    keyed(s, topic, turn=1)
+    s.note("left goes on", sorted(keys_of(drained(a, 0.5))))
+    s.note("right waits", sorted(keys_of(drained(b, 0.5))))
+    ack(a, *ids)
+    s.note("right", sorted(keys_of(drained(b, 0.7))))
+
+
+@scenario
+def newcomer_waits_only_for_the_keys_that_moved(s):
+    topic = s.topic()
+    a = join(s, topic, "left")
+    ids = keyed(s, topic, KEYS[:10])
+    read(a, 10)
+    b = join(s, topic, "right")
+    keyed(s, topic, turn=1)
+    s.note("left", sorted(keys_of(drained(a, 0.5))))
+    s.note("right", sorted(keys_of(drained(b, 0.5))))
+    for key, id_ in zip(KEYS[:10], ids, strict=True):
+        ack(a, id_)
+        if frames := drained(b, 0.2):
+            s.note("released by " + key, keys_of(frames))
+
+
+@scenario
+def leaver_hands_its_keys_over(s):
+    topic = s.topic()
+    a, b = join(s, topic, "left"), join(s, topic, "right")
+    keyed(s, topic, KEYS[:12])
+    s.note("left", keys_of(drained(a, 0.5)))
+    s.note("right", keys_of(drained(b, 0.5)))
+    b.ask("CLOSE_CONSUMER", consumer_id=1)
+    s.note("left", told(drained(a, 0.7)))
+
+
+@scenario
+def out_of_order_delivery_allowed(s):
+    topic = s.topic()
+    meta = AUTO | dict(allowOutOfOrderDelivery=True)
+    a = join(s, topic, "left", meta=meta)
+    keyed(s, topic)
+    read(a, 30)
+    b = join(s, topic, "right", meta=meta)
+    keyed(s, topic, turn=1)
+    s.note("left", sorted(keys_of(drained(a, 0.5))))
+    s.note("right", sorted(keys_of(drained(b, 0.5))))
+
+
+@scenario
+def slow_consumer_does_not_hold_up_the_others(s):
+    topic = s.topic()
+    a, b = join(s, topic, "left", permits=1), join(s, topic, "right")
+    keyed(s, topic)
+    s.note("left", keys_of(drained(a, 0.5)))
+    s.note("right", sorted(keys_of(drained(b, 0.5))))
+    a.send("FLOW", quietly=True, consumer_id=1, messagePermits=100)
+    s.note("left", keys_of(drained(a, 0.5)))
+
+
+@scenario
+def redelivery_on_key_shared_keeps_the_order(s):
+    topic = s.topic()
+    a = join(s, topic, "left")
+    for turn in range(3):
+        keyed(s, topic, ["x", "y"], turn)
+    frames = read(a, 6)
+    a.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1, message_ids=[frames[0].message_id, frames[3].message_id])
+    s.note("again", told(drained(a)))
+    a.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1)
+    s.note("all", told(drained(a)))
+
+
+@scenario
+def cumulative_ack_on_key_shared_is_ignored(s):
+    topic = s.topic()
+    a = join(s, topic, "left")
+    ids = keyed(s, topic, ["x", "y"])
+    read(a, 2)
+    a.ask("ACK", consumer_id=1, ack_type="Cumulative", message_id=[ids[1]])
+    a.ask("CONSUMER_STATS", consumer_id=1)
+    a.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1)
+    s.note("again", told(drained(a)))
+
+
+@scenario
+def exclusive_consumer_with_hash_ranges(s):
+    """Entries outside its ranges are skipped and stay in the backlog."""
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=100, quietly=True, keySharedMeta=sticky((0, 30000)))
+    keyed(s, topic, ["k1", "k2", "key1", "key01"])
+    s.note("seen", keys_of(drained(c)))
+    time.sleep(0.2)
+    c.ask("CONSUMER_STATS", consumer_id=1)
