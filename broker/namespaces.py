@@ -131,8 +131,15 @@ class NamespaceStore:
         self.topics = Records(metadata, TopicPolicies, _topic_path)
         self._listeners: list[Callable[[PolicyChange], None]] = []
 
-    async def open(self) -> None:
+    @classmethod
+    async def open(cls, metadata: "MetadataStore", settings: "Settings") -> "NamespaceStore":
         """Read everything; at the very first start create the cluster and the namespaces clients expect."""
+        store = cls(metadata, settings)
+        await store._load()
+        await store._create_first_ones()
+        return store
+
+    async def _load(self) -> None:
         for cluster in await self._metadata.children(_CLUSTERS):
             await self.clusters.load(unquote(cluster))
         for tenant in await self._metadata.children(_POLICIES):
@@ -142,7 +149,6 @@ class NamespaceStore:
         for tenant in await self._metadata.children(_TOPIC_POLICIES):
             for namespace in await self._metadata.children(f"{_TOPIC_POLICIES}/{tenant}"):
                 await self._load_topics(tenant, namespace)
-        await self._create_first_ones()
 
     async def _load_topics(self, tenant: str, namespace: str) -> None:
         path = f"{_TOPIC_POLICIES}/{tenant}/{namespace}"
@@ -246,7 +252,7 @@ class NamespaceStore:
 
     # --- listeners -----------------------------------------------------------------------------------------------
 
-    def add_listener(self, listener: Callable[[PolicyChange], None]) -> None:
+    def listen(self, listener: Callable[[PolicyChange], None]) -> None:
         """`listener(change)` is called on the loop after each stored change; it must not wait."""
         self._listeners.append(listener)
 

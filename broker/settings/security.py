@@ -61,7 +61,7 @@ class SecuritySettings:
     authorization_allow_wildcards_matching: bool = setting(
         "authorizationAllowWildcardsMatching", False, "Roles in grants may begin or end with *."
     )
-    super_user_roles: tuple[str, ...] = setting("superUserRoles", (), "Roles that may do everything; * is every role.")
+    super_user_roles: tuple[str, ...] = setting("superUserRoles", (), "Roles that may do everything.")
     proxy_roles: tuple[str, ...] = setting("proxyRoles", (), "Roles that speak for other clients and must name them.")
     authenticate_original_auth_data: bool = setting(
         "authenticateOriginalAuthData", False, "Check the credentials of the client behind a proxy, not only its name."

@@ -1,0 +1,335 @@
+"""What the HTTP side asks of the broker. The broker implements `BrokerApi`; nothing under admin/ reaches further.
+
+All calls are made on the broker's loop. Topic names are parsed and their namespace exists before a call is made.
+Errors are those of broker/errors.py; `responses.STATUS_OF` says which HTTP status each one becomes:
+
+    TopicNotFoundError, SubscriptionNotFoundError   404     ConsumerBusyError, ProducerBusyError (still in use)   412
+    NotAllowedError                                 405     MetadataError, InvalidTopicNameError                  412
+    ConflictError (below)                           409     ServiceNotReadyError                                  503
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.metrics import BrokerMetrics
+    from magnetar.protocol.topic_name import TopicName
+
+    from magnetar.broker.auth.authenticator import Authenticator
+    from magnetar.broker.auth.authorizer import Authorizer
+    from magnetar.broker.consumer_stats import SubscriptionStats
+    from magnetar.broker.namespaces import NamespaceStore
+    from magnetar.broker.producer import ProducerStats
+    from magnetar.broker.schemas import SchemaRegistry
+    from magnetar.broker.settings import Settings
+    from magnetar.storage.position import Position
+
+Domain = Literal["persistent", "non-persistent"]
+Start = Literal["earliest", "latest"]
+
+
+class ConflictError(Exception):
+    """The request contradicts what is there: it exists already, nothing to expire. HTTP 409."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePosition:
+    """A message as REST names it. `batch_index` -1: the whole entry; `batch_size` 0: not known."""
+
+    ledger_id: int
+    entry_id: int
+    partition: int = -1
+    batch_index: int = -1
+    batch_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """An entry for peeking: its position and the stored bytes.
+
+    entry: as stored: broker entry metadata (if any), checksum, MessageMetadata, payload.
+    """
+
+    position: "Position"
+    entry: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStatus:
+    """Of the last run since the topic was loaded."""
+
+    status: Literal["NOT_RUN", "RUNNING", "SUCCESS", "ERROR"] = "NOT_RUN"
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStats:
+    """Figures of the last compaction; 0: never. Times in milliseconds since 1970, the duration in milliseconds."""
+
+    removed_events: int = 0
+    succeeded_ms: int = 0
+    failed_ms: int = 0
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStats:
+    """A loaded topic. Rates are per second over the last stats period, times milliseconds since 1970, 0: never.
+
+    subscriptions: by name; `backlog_bytes` the size from the slowest subscription's position to the end;
+    `subscription_backlog_bytes` and `earliest_publish_ms` per subscription (the latter only if asked for).
+    """
+
+    name: "TopicName"
+    msg_rate_in: float = 0.0
+    msg_throughput_in: float = 0.0
+    average_msg_size: float = 0.0
+    msg_in_counter: int = 0
+    bytes_in_counter: int = 0
+    msg_chunk_published: bool = False
+    storage_bytes: int = 0
+    backlog_bytes: int = 0
+    subscription_backlog_bytes: dict[str, int] = field(default_factory=dict)
+    earliest_publish_ms: dict[str, int] = field(default_factory=dict)
+    oldest_backlog_age_seconds: int = -1
+    publish_rate_limited_times: int = 0
+    publishers: "Sequence[ProducerStats]" = ()
+    waiting_publishers: int = 0
+    subscriptions: "dict[str, SubscriptionStats]" = field(default_factory=dict)
+    deduplication_status: str = "Disabled"
+    topic_epoch: int | None = None
+    non_contiguous_deleted_ranges: dict[str, int] = field(default_factory=dict)
+    delayed_index_bytes: int = 0
+    compaction: CompactionStats = field(default_factory=CompactionStats)
+    created_ms: int = 0
+    last_publish_ms: int = 0
+    msg_drop_rate: float = 0.0
+    storage_write_rate: float = 0.0
+    storage_read_rate: float = 0.0
+    storage_read_misses_rate: float = 0.0
+    write_latency_ms: "LatencyCounts | None" = None
+    entry_sizes: "SizeCounts | None" = None
+    quota_evictions_size: int = 0
+    quota_evictions_age: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyCounts:
+    """Counts per bucket of 0.5, 1, 5, 10, 20, 50, 100, 200, 1000 ms and beyond, of the last stats period; sum in
+    ms.
+    """
+
+    buckets: tuple[int, ...]
+    count: int
+    sum: float
+
+
+@dataclass(frozen=True, slots=True)
+class SizeCounts:
+    """Counts per bucket of 128, 512, 1k, 2k, 4k, 16k, 100k, 1M bytes and beyond, of the last stats period."""
+
+    buckets: tuple[int, ...]
+    count: int
+    sum: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUrls:
+    """Advertised addresses; "" where there is no such listener. `broker_id` is "host:web port"."""
+
+    broker_id: str
+    service_url: str
+    service_url_tls: str
+    web_url: str
+    web_url_tls: str
+
+
+class TopicsApi(Protocol):
+    """Topics and subscriptions. Where not said otherwise a call takes a plain topic or one partition and loads it."""
+
+    # --- which there are ----------------------------------------------------------------------------------------
+
+    def names(self, namespace: str, domain: Domain) -> list[str]:
+        """Full names of the namespace's topics; non-persistent ones while they are loaded."""
+        ...
+
+    def partitioned_names(self, namespace: str, domain: Domain) -> list[str]:
+        """Full base names of its partitioned topics."""
+        ...
+
+    def partition_count(self, name: "TopicName") -> int | None:
+        """Of a partitioned topic; None for anything else."""
+        ...
+
+    def exists(self, name: "TopicName") -> bool:
+        """A plain topic or a partition that has been created."""
+        ...
+
+    async def partitions_for_clients(self, name: "TopicName", *, auto_create: bool) -> int:
+        """As PARTITIONED_METADATA answers: 0 for a plain topic, TopicNotFoundError for none."""
+        ...
+
+    # --- their life ---------------------------------------------------------------------------------------------
+
+    async def create(self, name: "TopicName", properties: dict[str, str]) -> None:
+        """A plain topic (or one partition of a partitioned one); raises ConflictError."""
+        ...
+
+    async def create_partitioned(self, name: "TopicName", partitions: int, properties: dict[str, str]) -> None:
+        """With all its partitions; raises ConflictError, NotAllowedError beyond the limits."""
+        ...
+
+    async def grow(self, name: "TopicName", partitions: int) -> None:
+        """More partitions; each new one gets the existing subscriptions."""
+        ...
+
+    def in_use(self, name: "TopicName") -> bool:
+        """Whether producers or consumers are connected to the topic or, given a partitioned one, any partition."""
+        ...
+
+    async def delete(self, name: "TopicName") -> None:
+        """A plain topic or one partition, whoever is connected: clients are told."""
+        ...
+
+    async def delete_partitioned(self, name: "TopicName") -> None:
+        """All partitions and the record of the partitioned topic."""
+        ...
+
+    async def unload(self, name: "TopicName") -> None:
+        """Close it; the next request loads it again. A partitioned name closes all partitions."""
+        ...
+
+    async def terminate(self, name: "TopicName") -> MessagePosition:
+        """No message may follow; the last message. Repeated, the same answer."""
+        ...
+
+    async def truncate(self, name: "TopicName") -> None:
+        """Move every subscription to the end and drop all that can be dropped."""
+        ...
+
+    async def compact(self, name: "TopicName") -> None:
+        """Start a compaction; ConflictError while one runs."""
+        ...
+
+    async def compaction_status(self, name: "TopicName") -> CompactionStatus: ...
+
+    async def properties(self, name: "TopicName") -> dict[str, str]: ...
+
+    async def set_properties(self, name: "TopicName", properties: dict[str, str]) -> None:
+        """Replace all of them."""
+        ...
+
+    # --- what is in them ----------------------------------------------------------------------------------------
+
+    async def stats(self, name: "TopicName", *, earliest_in_backlog: bool) -> TopicStats:
+        """`earliest_in_backlog` also reads the publish time of each subscription's first unacknowledged message."""
+        ...
+
+    def loaded_stats(self) -> "list[TopicStats]":
+        """Of every loaded topic, for /metrics and broker-stats; cheap, nothing is read."""
+        ...
+
+    async def internal_stats(self, name: "TopicName") -> dict[str, object]:
+        """JSON of PersistentTopicInternalStats (reference G.2)."""
+        ...
+
+    async def last_message(self, name: "TopicName") -> MessagePosition:
+        """Entry id -1 when the topic is empty."""
+        ...
+
+    async def message_at_time(self, name: "TopicName", timestamp_ms: int) -> MessagePosition:
+        """The first message published at that time or later; beyond the end: the next position."""
+        ...
+
+    async def read_message(self, name: "TopicName", ledger_id: int, entry_id: int) -> StoredMessage | None:
+        """The entry, or None where there is none."""
+        ...
+
+    async def examine_message(self, name: "TopicName", start: Start, number: int) -> StoredMessage | None:
+        """The `number`th entry (1 is the first) counted from one end; None beyond the other."""
+        ...
+
+    # --- subscriptions ------------------------------------------------------------------------------------------
+
+    async def subscriptions(self, name: "TopicName") -> list[str]:
+        """Names of the durable ones and those connected."""
+        ...
+
+    async def create_subscription(
+        self,
+        name: "TopicName",
+        subscription: str,
+        start: Start | MessagePosition,
+        properties: dict[str, str],
+        *,
+        replicated: bool,
+    ) -> None:
+        """A durable one whose first message is `start`; raises ConflictError when it exists."""
+        ...
+
+    async def delete_subscription(self, name: "TopicName", subscription: str, *, force: bool) -> None:
+        """With force connected consumers are closed, without they are a ConsumerBusyError."""
+        ...
+
+    async def reset_to_time(self, name: "TopicName", subscription: str, timestamp_ms: int) -> None: ...
+
+    async def reset_to_message(self, name: "TopicName", subscription: str, message: MessagePosition) -> None:
+        """The message (or the next one that exists) becomes the first; consumers are closed and come back."""
+        ...
+
+    async def skip(self, name: "TopicName", subscription: str, messages: int | None) -> None:
+        """Acknowledge the next entries for everybody; None: all of them."""
+        ...
+
+    async def expire(self, name: "TopicName", subscription: str, older_than_s: int | MessagePosition) -> bool:
+        """Skip what is older, or up to and including the message; False when there was nothing to expire."""
+        ...
+
+    async def peek(self, name: "TopicName", subscription: str, number: int) -> StoredMessage | None:
+        """The `number`th entry (1 is the next one) of the backlog."""
+        ...
+
+    async def analyze_backlog(self, name: "TopicName", subscription: str) -> dict[str, object]:
+        """JSON of AnalyzeSubscriptionBacklogResult."""
+        ...
+
+    async def subscription_properties(self, name: "TopicName", subscription: str) -> dict[str, str]: ...
+
+    async def set_subscription_properties(
+        self, name: "TopicName", subscription: str, properties: dict[str, str]
+    ) -> None: ...
+
+
+class BrokerApi(Protocol):
+    """The broker as the admin application sees it."""
+
+    @property
+    def settings(self) -> "Settings": ...
+    @property
+    def namespaces(self) -> "NamespaceStore": ...
+    @property
+    def schemas(self) -> "SchemaRegistry": ...
+    @property
+    def authenticator(self) -> "Authenticator": ...
+    @property
+    def authorizer(self) -> "Authorizer": ...
+    @property
+    def admin_topics(self) -> TopicsApi: ...
+    @property
+    def urls(self) -> BrokerUrls:
+        """What clients are told; complete once all listeners are bound."""
+        ...
+
+    def is_ready(self) -> bool:
+        """Requests are served: recovery is over, storage works, no shutdown has begun."""
+        ...
+
+    async def check_health(self) -> None:
+        """Raise when the broker cannot store and read back; called by brokers/health."""
+        ...
+
+    def metrics(self) -> "BrokerMetrics":
+        """Figures of the whole broker for /metrics."""
+        ...

@@ -1,0 +1,134 @@
+"""Finds out who a client is. One `Authenticator` serves the binary protocol and HTTP.
+
+A provider turns credentials into a role or refuses them. Providers are those of `authenticationProviders`, by
+Pulsar's class names or short: token (JWT), basic (user and password), tls (common name of a verified client
+certificate). Clients of a method without a provider are anonymous when `anonymousUserRole` is set, refused when it
+is not.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+
+PeerCertificate = Mapping[str, Any]  # as ssl.SSLObject.getpeercert() gives it; empty when it was not verified
+
+_CLASS_PREFIX: Final = "AuthenticationProvider"
+
+
+class AuthenticationFailedError(Exception):
+    """The credentials prove nothing. The text is for the log; clients are not told which part was wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """A proven role. `expires_ms`: wall clock time from which the proof no longer holds; None: never."""
+
+    role: str
+    method: str
+    expires_ms: int | None = None
+
+
+class Provider(Protocol):
+    """One way to prove a role. `method` is what clients call it on the wire."""
+
+    @property
+    def method(self) -> str: ...
+
+    def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:
+        """The role; raises AuthenticationFailedError. Pure computation, never waits."""
+        ...
+
+
+class Authenticator:
+    """All configured providers and the anonymous role.
+
+    Raises: ValueError when a provider is unknown or its key or file cannot be used: the broker does not start.
+    """
+
+    def __init__(self, settings: "Settings", now_ms: Callable[[], int] | None = None) -> None:
+        self.enabled = settings.authentication_enabled
+        self.anonymous_role = settings.anonymous_user_role or None
+        self._providers: dict[str, Provider] = {}
+        if self.enabled:
+            for name in settings.authentication_providers:
+                provider = _provider(name, settings, now_ms)
+                self._providers[provider.method] = provider
+
+    def authenticate(
+        self, method: str, credentials: bytes, certificate: PeerCertificate | None = None
+    ) -> Authenticated:
+        """The role of a client of the binary protocol; raises AuthenticationFailedError."""
+        provider = self._providers.get(method)
+        if provider is None:
+            return self._anonymous(f"no provider for method {method!r}")
+        return provider.authenticate(credentials, certificate)
+
+    def authenticate_http(self, authorization: str | None, certificate: PeerCertificate | None = None) -> Authenticated:
+        """The role of an HTTP request; bad credentials count as none.
+
+        authorization: the header of that name: `Bearer <token>` or `Basic <base64 of user:password>`.
+        """
+        reasons = []
+        for method, credentials in _http_credentials(authorization, certificate):
+            provider = self._providers.get(method)
+            if provider is None:
+                continue
+            try:
+                return provider.authenticate(credentials, certificate)
+            except AuthenticationFailedError as e:
+                reasons.append(str(e))
+        return self._anonymous("; ".join(reasons) or "no credentials")
+
+    def _anonymous(self, reason: str) -> Authenticated:
+        if self.anonymous_role is None:
+            raise AuthenticationFailedError(reason)
+        return Authenticated(self.anonymous_role, "anonymous")
+
+
+def _http_credentials(authorization: str | None, certificate: PeerCertificate | None) -> list[tuple[str, bytes]]:
+    found = []
+    scheme, _, value = (authorization or "").partition(" ")
+    if scheme.lower() == "bearer":
+        found.append(("token", value.encode()))
+    elif scheme.lower() == "basic":
+        try:
+            found.append(("basic", base64.b64decode(value, validate=True)))
+        except binascii.Error:
+            found.append(("basic", b""))
+    if certificate:
+        found.append(("tls", b""))
+    return found
+
+
+def _provider(name: str, settings: "Settings", now_ms: Callable[[], int] | None) -> Provider:
+    """The provider of a configured name: a Pulsar class name with or without its package, or the method itself."""
+    short = name.rpartition(".")[2].removeprefix(_CLASS_PREFIX).lower()
+    if short == "token":
+        from magnetar.broker.auth.token import TokenProvider  # noqa: PLC0415 - brings in cryptography
+
+        return TokenProvider.from_settings(settings, now_ms)
+    if short == "basic":
+        from magnetar.broker.auth.basic import BasicProvider  # noqa: PLC0415 - only when configured
+
+        return BasicProvider.from_settings(settings)
+    if short == "tls":
+        return TlsProvider()
+    raise ValueError(f"authenticationProviders: there is no provider {name!r}; known are token, basic, tls")
+
+
+class TlsProvider:
+    """The role is the common name of the certificate that the TLS handshake has verified."""
+
+    method = "tls"
+
+    def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:  # noqa: ARG002 - the certificate says it all
+        for names in (certificate or {}).get("subject", ()):
+            for kind, value in names:
+                if kind == "commonName" and value:
+                    return Authenticated(value, self.method)
+        raise AuthenticationFailedError("no verified client certificate with a common name")

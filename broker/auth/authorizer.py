@@ -1,0 +1,115 @@
+"""Decides what a role may do (Pulsar PulsarAuthorizationProvider). Pure: a role, a need, and the policies as they
+are now.
+
+Super users may do everything. A tenant's administrators may do everything in it, except change the tenant's
+existence. Others need a grant: on the namespace, or on the topic (a partition has those of its topic). Consuming may
+be limited further to roles named for the subscription, or to subscriptions whose name begins with the role.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar.broker.auth.table import Action, Need, Resource
+
+if TYPE_CHECKING:
+    from magnetar.broker.namespaces import NamespaceStore
+    from magnetar.broker.policy_records import Policies
+    from magnetar.broker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks: a role (None: authentication is off), and behind a proxy the role it speaks for."""
+
+    role: str | None
+    original: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is asked for; "" where it does not apply. `topic`: the full base name; `subscription`: when consuming."""
+
+    tenant: str = ""
+    namespace: str = ""
+    topic: str = ""
+    subscription: str = ""
+
+
+class Authorizer:
+    """All rules of one broker."""
+
+    def __init__(self, settings: "Settings", namespaces: "NamespaceStore") -> None:
+        self.enabled = settings.authorization_enabled
+        self._super_users = frozenset(settings.super_user_roles)
+        self._proxies = frozenset(settings.proxy_roles)
+        self._wildcards = settings.authorization_allow_wildcards_matching
+        self._namespaces = namespaces
+
+    def allows(self, identity: Identity, need: Need, target: Target) -> bool:
+        """Whether the identity may do that. A proxy and the role it speaks for must both be allowed."""
+        if not self.enabled or need.action is Action.ANYTHING:
+            return True
+        roles = [identity.role] if identity.original is None else [identity.role, identity.original]
+        return all(role is not None and self._role_allows(role, need, target) for role in roles)
+
+    def is_super_user(self, role: str | None) -> bool:
+        return not self.enabled or role in self._super_users
+
+    def valid_identity(self, identity: Identity) -> bool:
+        """The rule of proxies: a proxy must name a client that is no proxy, a client must name nobody but itself."""
+        if not self.enabled or identity.role is None:
+            return True
+        if identity.role in self._proxies:
+            return bool(identity.original) and identity.original not in self._proxies
+        return not identity.original or identity.original == identity.role
+
+    def _role_allows(self, role: str, need: Need, target: Target) -> bool:
+        if role in self._super_users:
+            return True
+        if need.resource is Resource.CLUSTER:
+            return False
+        tenant = self._namespaces.tenants.get(target.tenant)
+        if tenant is None:
+            return False
+        if role in tenant.admin_roles:
+            return True
+        if need.action is Action.ADMINISTER or need.resource is Resource.TENANT:
+            return False
+        policies = self._namespaces.policies(target.namespace)
+        return policies is not None and self._granted(role, need, target, policies)
+
+    def _granted(self, role: str, need: Need, target: Target, policies: "Policies") -> bool:
+        auth = policies.auth_policies
+        granted = self._actions(role, auth.namespace_auth) | self._actions(
+            role, auth.destination_auth.get(target.topic, {})
+        )
+        if need.action is Action.USE:
+            return bool(granted)
+        return need.action.value in granted and (
+            need.action is not Action.CONSUME or _may_use_subscription(role, target.subscription, policies)
+        )
+
+    def _actions(self, role: str, grants: Mapping[str, Sequence[str]]) -> set[str]:
+        """What the grants give the role; with wildcards also grants to `prefix*` and `*suffix`."""
+        actions = set(grants.get(role, ()))
+        if self._wildcards:
+            for pattern, more in grants.items():
+                if _matches(pattern, role):
+                    actions.update(more)
+        return actions
+
+
+def _matches(pattern: str, role: str) -> bool:
+    if pattern.endswith("*"):
+        return role.startswith(pattern[:-1])
+    return pattern.startswith("*") and role.endswith(pattern[1:])
+
+
+def _may_use_subscription(role: str, subscription: str, policies: "Policies") -> bool:
+    if not subscription:
+        return True
+    roles = policies.auth_policies.subscription_auth_roles.get(subscription)
+    if roles and role not in roles:
+        return False
+    return policies.subscription_auth_mode != "Prefix" or subscription.startswith(role)

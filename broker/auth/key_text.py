@@ -1,0 +1,41 @@
+"""Keys and files named in settings: `data:;base64,...`, `file:///path`, `env:NAME`, a path, or the content itself."""
+
+import base64
+import binascii
+import os
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+def read_bytes(text: str, setting: str) -> bytes:
+    """The bytes that a setting points to.
+
+    Raises: ValueError that names the setting when the file or variable is missing or the data is no base64.
+    """
+    if text.startswith("data:"):
+        kind, comma, data = text.partition(",")
+        if not comma:
+            raise ValueError(f"{setting}: data: needs a comma before its content")
+        return decode_base64(data, setting) if kind.endswith(";base64") else unquote(data).encode()
+    if text.startswith("env:"):
+        name = text.removeprefix("env:")
+        if name not in os.environ:
+            raise ValueError(f"{setting}: environment variable {name} is not set")
+        return os.environ[name].encode()
+    path = Path(unquote(urlsplit(text).path)) if text.startswith("file:") else Path(text)
+    if text.startswith("file:") or path.is_file():
+        try:
+            return path.read_bytes()
+        except OSError as e:
+            raise ValueError(f"{setting}: {e}") from e
+    return text.encode()
+
+
+def decode_base64(text: str | bytes, setting: str) -> bytes:
+    """Base64 in either alphabet, white space ignored; raises ValueError that names the setting."""
+    raw = text.encode() if isinstance(text, str) else text
+    compact = b"".join(raw.split()).replace(b"-", b"+").replace(b"_", b"/")
+    try:
+        return base64.b64decode(compact + b"=" * (-len(compact) % 4), validate=True)
+    except binascii.Error as e:
+        raise ValueError(f"{setting}: not base64") from e
