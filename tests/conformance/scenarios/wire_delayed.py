@@ -311,5 +311,7 @@ def termination_and_a_waiting_message(s):
     c.none()
     (frame,) = read(c, 1, 5)
     s.note("came", texts([frame]))
-    ack(c, frame.message_id)
+    c.send("ACK", quietly=True, consumer_id=1, ack_type="Individual", message_id=[frame.message_id])
     c.recv(2)
+    c.send("FLOW", consumer_id=1, messagePermits=1)
+    c.recv(1)

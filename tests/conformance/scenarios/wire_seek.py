@@ -36,10 +36,6 @@ def consuming(s, n=4, **more):
     return topic, c, ids
 
 
-def entries(s, topic):
-    return s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["numberOfEntries"]
-
-
 @scenario
 def seek_to_each_kind_of_id(s):
     topic, c, ids = consuming(s)
@@ -227,21 +223,6 @@ def last_message_id_of_an_empty_topic(s):
 
 
 @scenario
-def last_message_id_after_trimming(s):
-    topic, c, ids = consuming(s, 2)
-    ack(c, ids[1], kind="Cumulative")
-    s.http("PUT", rest(topic, "/unload"), quietly=True)
-    c.recv()
-    s.lookup(topic)
-    c.subscribe(topic, quietly=True)
-    s.eventually("trimmed", lambda: entries(s, topic) == 0)
-    m = c.ask("GET_LAST_MESSAGE_ID", quietly=True, consumer_id=1).command.last_message_id
-    s.note("last", [m.ledgerId == 2**64 - 1, m.entryId == 2**64 - 1])
-    published(s, topic, 1, 2)
-    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
-
-
-@scenario
 def mark_delete_of_a_latest_and_an_earliest_subscription(s):
     topic = s.topic()
     published(s, topic, 2)
@@ -337,26 +318,6 @@ def end_of_topic_and_a_standby(s):
 
 
 @scenario
-def trimmed_messages_are_gone_for_readers(s):
-    """Without retention a ledger that all have consumed is deleted when the next one begins."""
-    ns = namespace(s)
-    topic = s.topic("t", ns)
-    c = s.connect()
-    c.subscribe(topic, permits=100, quietly=True)
-    ids = published(s, topic, 2)
-    read(c, 2)
-    ack(c, ids[1], kind="Cumulative")
-    s.http("PUT", rest(topic, "/unload"), quietly=True)
-    c.recv()
-    s.lookup(topic)
-    published(s, topic, 1, 2)
-    s.eventually("trimmed", lambda: entries(s, topic) == 1)
-    reader = s.connect()
-    reader.subscribe(topic, "r", durable=False, start_message_id=EARLIEST, permits=10, quietly=True)
-    s.note("left", texts(drained(reader)))
-
-
-@scenario
 def retained_messages_are_there_for_readers(s):
     ns = namespace(s, retention=dict(retentionTimeInMinutes=10, retentionSizeInMB=10))
     topic = s.topic("t", ns)
@@ -372,3 +333,16 @@ def retained_messages_are_there_for_readers(s):
     reader = s.connect()
     reader.subscribe(topic, "r", durable=False, start_message_id=EARLIEST, permits=10, quietly=True)
     s.note("left", texts(drained(reader)))
+
+
+@scenario
+def truncated_topic_has_nothing_left(s):
+    topic, c, ids = consuming(s)
+    s.http("DELETE", rest(topic, "/truncate"))
+    c.none()
+    s.note("backlog", backlog(s, topic))
+    published(s, topic, 1, 4)
+    s.note("new", texts(drained(c)))
+    c.ask("SEEK", consumer_id=1, message_id=EARLIEST)
+    c.subscribe(topic, permits=100, quietly=True)
+    s.note("from the start", texts(drained(c))[-1:])
