@@ -1,0 +1,441 @@
+"""The pure-Python twin of `_speedups`: the same functions, the same results, slower. See `speed` for what each one does."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from array import array
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.checksum import crc32c
+from magnetar.protocol.key_hash import sticky_hash
+from magnetar.protocol.runs import EntryFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMPILED = False
+MAGIC_CHECKSUM = b"\x0e\x01"
+MAGIC_ENTRY_METADATA = b"\x0e\x02"
+RECORD_HEADER = struct.Struct("<IIQQq")
+_U32 = struct.Struct(">I")
+_SEND = pb.BaseCommand.SEND
+_U64 = (1 << 64) - 1
+
+_HAS_CHECKSUM = int(EntryFlag.HAS_CHECKSUM)
+_BAD_CHECKSUM = int(EntryFlag.BAD_CHECKSUM)
+
+
+class Facts(NamedTuple):
+    """What `entry_facts` returns."""
+
+    batch_sizes: bytes
+    deliver_at: bytes | None
+    publish_time: bytes
+    broker_timestamp: bytes
+    key_hashes: bytes | None
+    flags: bytes
+    any_flags: int
+    total_messages: int
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+# --- cut ---------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """A run being collected."""
+
+    __slots__ = ("counts", "deliver_at", "flags", "highest", "offsets", "parts", "producer_id", "sequences", "size")
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.offsets = array("q", [0])
+        self.sequences = array("q")
+        self.highest = array("q")
+        self.counts = array("q")
+        self.deliver_at = array("q")
+        self.flags = array("I")
+
+    def add(self, send: pb.CommandSend, entry: bytes, flags: int, deliver_at: int) -> None:
+        self.parts.append(entry)
+        self.size += len(entry)
+        self.offsets.append(self.size)
+        self.sequences.append(_signed(send.sequence_id))
+        self.highest.append(_signed(send.highest_sequence_id))
+        self.counts.append(send.num_messages)
+        self.deliver_at.append(deliver_at)
+        self.flags.append(flags)
+
+    def done(self) -> tuple[Any, ...]:
+        any_flags, all_flags = 0, 0xFFFFFFFF
+        for flag in self.flags:
+            any_flags |= flag
+            all_flags &= flag
+        sequences = self.sequences
+        return (
+            self.producer_id,
+            len(self.flags),
+            b"".join(self.parts),
+            self.offsets.tobytes(),
+            sequences.tobytes(),
+            self.highest.tobytes(),
+            self.counts.tobytes(),
+            self.deliver_at.tobytes() if any_flags & EntryFlag.HAS_DELIVER_AT else None,
+            self.flags.tobytes(),
+            any_flags,
+            all_flags,
+            sum(self.counts),
+            all(sequences[i] < sequences[i + 1] for i in range(len(sequences) - 1)),
+        )
+
+
+def cut(buffer: Any, start: int, end: int, max_frame_bytes: int) -> tuple[int, list[tuple[Any, ...]], str | None]:
+    items: list[tuple[Any, ...]] = []
+    run: _Run | None = None
+    view = memoryview(buffer)
+    at = start
+    error: str | None = None
+    while end - at >= 4:
+        (total,) = _U32.unpack_from(view, at)
+        if total + 4 > max_frame_bytes:
+            error = f"frame of {total} bytes is larger than the limit"
+            break
+        if total < 4:
+            error = f"frame of {total} bytes holds no command"
+            break
+        if end - at < 4 + total:
+            break
+        (size,) = _U32.unpack_from(view, at + 4)
+        if size == 0 or size > total - 4:
+            error = f"command of {size} bytes in a frame of {total}"
+            break
+        command = bytes(view[at + 8 : at + 8 + size])
+        kind = _command_type(command)
+        if kind < 0:
+            error = "command without a known type"
+            break
+        if kind == _SEND:
+            send = _parse_send(command)
+            if send is None:
+                error = "SEND does not parse"
+                break
+            if run is None or run.producer_id != send.producer_id:
+                if run is not None:
+                    items.append(run.done())
+                run = _Run(send.producer_id)
+            entry = bytes(view[at + 8 + size : at + 4 + total])
+            run.add(send, entry, *_look_at(send, entry))
+        else:
+            if run is not None:
+                items.append(run.done())
+                run = None
+            items.append((kind, command))
+        at += 4 + total
+    if run is not None:
+        items.append(run.done())
+    return at, items, error
+
+
+def _command_type(command: bytes) -> int:
+    """BaseCommand.type: nearly always the first field, in one byte or two; -1 when there is none."""
+    if len(command) >= 2 and command[0] == 8 and command[1] < 128:
+        return command[1]
+    try:
+        base = pb.BaseCommand.FromString(command)
+    except DecodeError:
+        return -1
+    return base.type
+
+
+def _parse_send(command: bytes) -> pb.CommandSend | None:
+    try:
+        base = pb.BaseCommand.FromString(command)
+    except DecodeError:
+        return None
+    return base.send if base.HasField("send") else None
+
+
+def _look_at(send: pb.CommandSend, entry: bytes) -> tuple[int, int]:
+    """Flags and deliver_at_time of an entry."""
+    flags = 0
+    if send.is_chunk:
+        flags |= EntryFlag.CHUNK
+    if send.marker:
+        flags |= EntryFlag.MARKER
+    if send.HasField("txnid_least_bits") or send.HasField("txnid_most_bits"):
+        flags |= EntryFlag.TXN
+    if send.HasField("highest_sequence_id"):
+        flags |= EntryFlag.HAS_HIGHEST
+    at = 0
+    if entry[:2] == MAGIC_CHECKSUM:
+        if len(entry) < 6:
+            return flags | EntryFlag.NO_ENTRY, 0
+        flags |= _HAS_CHECKSUM
+        at = 6
+        if crc32c(memoryview(entry)[6:]) != _U32.unpack_from(entry, 2)[0]:
+            return flags | _BAD_CHECKSUM, 0
+    elif not entry:
+        return flags | EntryFlag.NO_ENTRY, 0
+    metadata = _metadata(entry, at)
+    if metadata is None:
+        return flags | EntryFlag.UNREADABLE, 0
+    return flags | _metadata_flags(metadata), metadata.deliver_at_time
+
+
+def _metadata(entry: Any, at: int) -> pb.MessageMetadata | None:
+    if len(entry) < at + 4:
+        return None
+    (size,) = _U32.unpack_from(entry, at)
+    if size > len(entry) - at - 4:
+        return None
+    try:
+        return pb.MessageMetadata.FromString(bytes(entry[at + 4 : at + 4 + size]))
+    except DecodeError:
+        return None
+
+
+def _metadata_flags(metadata: pb.MessageMetadata) -> int:
+    flags = 0
+    if metadata.HasField("marker_type"):
+        flags |= EntryFlag.MARKER
+    if metadata.HasField("num_messages_in_batch"):
+        flags |= EntryFlag.BATCHED
+    if metadata.HasField("deliver_at_time"):
+        flags |= EntryFlag.HAS_DELIVER_AT
+    if metadata.properties:
+        flags |= EntryFlag.HAS_PROPERTIES
+    if metadata.encryption_keys:
+        flags |= EntryFlag.ENCRYPTED
+    if metadata.HasField("chunk_id") and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
+        flags |= EntryFlag.NOT_LAST_CHUNK
+    return int(flags)
+
+
+# --- records -----------------------------------------------------------------------------------------------------
+
+
+def stamp(
+    data: bytes,
+    offsets: bytes,
+    num_messages: bytes,
+    i: int,
+    j: int,
+    ledger_id: int,
+    first_entry_id: int,
+    last_add_confirmed: int,
+    broker_timestamp_ms: int,
+    index_before: int,
+) -> tuple[bytes, bytes]:
+    where = memoryview(offsets).cast("q")
+    counts = memoryview(num_messages).cast("q")
+    view = memoryview(data)
+    parts: list[bytes | memoryview] = []
+    record_offsets = array("q", [0])
+    index, at = index_before, 0
+    for k in range(i, j):
+        entry = view[where[k] : where[k + 1]]
+        prefix = b""
+        if counts[k] > 0 and (broker_timestamp_ms >= 0 or index_before != -2):
+            if index_before != -2:
+                index += counts[k]
+            prefix = entry_prefix(broker_timestamp_ms, index if index_before != -2 else -1)
+        head = RECORD_HEADER.pack(len(prefix) + len(entry), 0, ledger_id, first_entry_id + k - i, last_add_confirmed)
+        checksum = crc32c(entry, crc32c(prefix, crc32c(head[8:], crc32c(head[:4]))))
+        parts += [head[:4], struct.pack("<I", checksum), head[8:], prefix, entry]
+        at += len(head) + len(prefix) + len(entry)
+        record_offsets.append(at)
+    return b"".join(parts), record_offsets.tobytes()
+
+
+def entry_prefix(broker_timestamp_ms: int, index: int) -> bytes:
+    """The 0x0e02 part: magic, u32 size, BrokerEntryMetadata; negative values are left out."""
+    body = b""
+    if broker_timestamp_ms >= 0:
+        body += b"\x08" + _varint(broker_timestamp_ms)
+    if index >= 0:
+        body += b"\x10" + _varint(index)
+    return MAGIC_ENTRY_METADATA + _U32.pack(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    value &= _U64
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def scan_records(buffer: Any, start: int, end: int, ledger_id: int) -> tuple[bytes, int, str | None]:
+    view = memoryview(buffer)
+    offsets = array("q", [start])
+    at, expected, reason = start, -1, None
+    while at < end:
+        if end - at < RECORD_HEADER.size:
+            reason = "short"
+            break
+        size, checksum, ledger, entry, _ = RECORD_HEADER.unpack_from(view, at)
+        following = at + RECORD_HEADER.size + size
+        if following > end:
+            reason = "short"
+            break
+        if crc32c(view[at + 8 : following], crc32c(view[at : at + 4])) != checksum:
+            reason = "crc"
+            break
+        if ledger_id >= 0 and ledger != ledger_id:
+            reason = "ledger"
+            break
+        if ledger_id < 0:
+            ledger_id = ledger
+        if expected >= 0 and entry != expected:
+            reason = "order"
+            break
+        expected = entry + 1
+        at = following
+        offsets.append(at)
+    return offsets.tobytes(), at, reason
+
+
+# --- replies -----------------------------------------------------------------------------------------------------
+
+
+def encode_receipts(
+    producer_id: int, sequence_ids: bytes, highest_sequence_ids: bytes, i: int, j: int, ledger_id: int, first_entry_id: int, step: int = 1
+) -> bytes:
+    sequences = memoryview(sequence_ids).cast("q")
+    highest = memoryview(highest_sequence_ids).cast("q")
+    head = b"\x08" + _varint(producer_id) + b"\x10"
+    ledger = b"\x08" + _varint(ledger_id) + b"\x10"
+    out: list[bytes] = []
+    for k in range(i, j):
+        ident = ledger + _varint(first_entry_id + (k - i) * step)
+        body = head + _varint(sequences[k]) + b"\x1a" + _varint(len(ident)) + ident + b"\x20" + _varint(highest[k])
+        command = b"\x08\x07\x3a" + _varint(len(body)) + body
+        out += [struct.pack(">II", len(command) + 4, len(command)), command]
+    return b"".join(out)
+
+
+def encode_messages(
+    consumer_id: int,
+    slab: bytes,
+    record_offsets: bytes,
+    i: int,
+    j: int,
+    partition: int,
+    mode: int,
+    consumer_epoch: int,
+    redelivery_counts: Sequence[int] | None,
+) -> bytes:
+    where = memoryview(record_offsets).cast("q")
+    view = memoryview(slab)
+    head = b"\x08" + _varint(consumer_id)
+    tail = b"\x18" + _varint(partition)
+    epoch = b"\x28" + _varint(consumer_epoch) if consumer_epoch >= 0 else b""
+    out: list[bytes | memoryview] = []
+    for k in range(i, j):
+        _, _, ledger, entry, _ = RECORD_HEADER.unpack_from(view, where[k])
+        body = view[where[k] + RECORD_HEADER.size : where[k + 1]]
+        ident = b"\x08" + _varint(ledger) + b"\x10" + _varint(entry) + tail
+        message = head + b"\x12" + _varint(len(ident)) + ident
+        if redelivery_counts is not None and redelivery_counts[k - i] > 0:
+            message += b"\x18" + _varint(redelivery_counts[k - i])
+        message += epoch
+        command = b"\x08\x09\x4a" + _varint(len(message)) + message
+        payload = as_sent(body, mode)
+        out += [struct.pack(">II", 4 + len(command) + len(payload), len(command)), command, payload]
+    return b"".join(out)
+
+
+def as_sent(body: memoryview, mode: int) -> memoryview:
+    """An entry as a peer gets it: 0 without broker entry metadata, 1 as stored, 2 also without checksum."""
+    if mode != 1:
+        body = body[after_prefix(body) :]
+    if mode == 2 and body[:2] == MAGIC_CHECKSUM:
+        body = body[6:]
+    return body
+
+
+def after_prefix(body: Any) -> int:
+    """Where headers and payload begin in an entry: behind the 0x0e02 part if there is one that fits."""
+    if len(body) >= 6 and bytes(body[:2]) == MAGIC_ENTRY_METADATA:
+        end = 6 + int(_U32.unpack_from(body, 2)[0])
+        if end <= len(body):
+            return end
+    return 0
+
+
+def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: bool) -> Facts:  # noqa: FBT001 - a C function's shape
+    where = memoryview(record_offsets).cast("q")
+    view = memoryview(slab)
+    sizes, deliver, published, stamped, hashes, flags = (array("q"), array("q"), array("q"), array("q"), array("q"), array("I"))
+    any_flags = 0
+    for k in range(i, j):
+        body = view[where[k] + RECORD_HEADER.size : where[k + 1]]
+        at = after_prefix(body)
+        stamped.append(_broker_timestamp(body, at))
+        flag = 0
+        if bytes(body[at : at + 2]) == MAGIC_CHECKSUM:
+            flag |= _HAS_CHECKSUM
+            at += 6
+        metadata = _metadata(body, at)
+        if metadata is None:
+            flag |= EntryFlag.UNREADABLE
+            sizes.append(1)
+            deliver.append(0)
+            published.append(0)
+            hashes.append(1)
+        else:
+            flag |= _metadata_flags(metadata)
+            sizes.append(metadata.num_messages_in_batch)
+            deliver.append(metadata.deliver_at_time)
+            published.append(_signed(metadata.publish_time))
+            if want_hash:
+                hashes.append(sticky_hash(_sticky_key(metadata)))
+        flags.append(flag)
+        any_flags |= flag
+    return Facts(
+        sizes.tobytes(),
+        deliver.tobytes() if any_flags & EntryFlag.HAS_DELIVER_AT else None,
+        published.tobytes(),
+        stamped.tobytes(),
+        hashes.tobytes() if want_hash else None,
+        flags.tobytes(),
+        int(any_flags),
+        sum(sizes),
+    )
+
+
+def _broker_timestamp(body: memoryview, prefix_bytes: int) -> int:
+    if not prefix_bytes:
+        return -1
+    try:
+        metadata = pb.BrokerEntryMetadata.FromString(bytes(body[6:prefix_bytes]))
+    except DecodeError:
+        return -1
+    return _signed(metadata.broker_timestamp) if metadata.HasField("broker_timestamp") else -1
+
+
+def _sticky_key(metadata: pb.MessageMetadata) -> bytes:
+    """Ordering key, else partition key, else producer name and sequence id (reference F.2)."""
+    if metadata.HasField("ordering_key"):
+        return metadata.ordering_key
+    if metadata.HasField("partition_key"):
+        key = metadata.partition_key.encode()
+        if metadata.partition_key_b64_encoded:
+            try:
+                return base64.b64decode(key, validate=True)
+            except binascii.Error:
+                return key
+        return key
+    return f"{metadata.producer_name}-{metadata.sequence_id}".encode()

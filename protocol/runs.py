@@ -1,0 +1,154 @@
+"""EntryRun: consecutive SENDs of one producer found in one socket read. The unit of publishing (DESIGN §3)."""
+
+from __future__ import annotations
+
+import enum
+from array import array
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+
+class EntryFlag(enum.IntFlag):
+    """What is special about an entry of a run; a run without any of the rare ones takes the short way."""
+
+    HAS_CHECKSUM = 1
+    BAD_CHECKSUM = 2
+    CHUNK = 4
+    """CommandSend.is_chunk."""
+    NOT_LAST_CHUNK = 8
+    """MessageMetadata.chunk_id is below num_chunks_from_msg - 1."""
+    MARKER = 16
+    """CommandSend.marker or MessageMetadata.marker_type."""
+    TXN = 32
+    """CommandSend carries a transaction id."""
+    UNREADABLE = 64
+    """The MessageMetadata does not parse or lacks a required field."""
+    ENCRYPTED = 128
+    """MessageMetadata.encryption_keys."""
+    HAS_HIGHEST = 256
+    """CommandSend.highest_sequence_id is present."""
+    BATCHED = 512
+    """MessageMetadata.num_messages_in_batch is present."""
+    HAS_PROPERTIES = 1024
+    HAS_DELIVER_AT = 2048
+    NO_ENTRY = 4096
+    """No bytes behind the command, or a cut-off checksum: the connection closes."""
+
+
+@dataclass
+class _Fields:
+    producer_id: int
+    count: int
+    data: bytes
+    offsets: bytes
+    sequence_ids: bytes
+    highest_sequence_ids: bytes
+    num_messages: bytes
+    deliver_at: bytes | None
+    flags: bytes
+    any_flags: int
+    all_flags: int
+    total_messages: int
+    ascending: bool
+
+
+class EntryRun(_Fields):
+    """`count` entries of one producer, in the order they were sent. Immutable.
+
+    data: the entries' headers and payload one behind the other, untouched; offsets: native int64[count + 1] into data.
+    sequence_ids, highest_sequence_ids (0 when absent), num_messages, deliver_at: native int64[count], u64 of the wire as
+    signed. flags: native uint32[count] of EntryFlag; any_flags and all_flags are their OR and AND. ascending: each sequence id
+    is above the one before.
+    """
+
+    @classmethod
+    def from_cut(cls, item: tuple[Any, ...]) -> EntryRun:
+        """From an item of `speed.cut`: its fields in the order above."""
+        return cls(*item)
+
+    @classmethod
+    def single(cls, body: bytes, *, producer_id: int = 0, sequence_id: int = 0, num_messages: int = 1, flags: int = 0) -> EntryRun:
+        """A run of one entry, for what the broker itself appends."""
+        sequence = array("q", [sequence_id]).tobytes()
+        return cls(
+            producer_id,
+            1,
+            body,
+            array("q", [0, len(body)]).tobytes(),
+            sequence,
+            array("q", [0]).tobytes(),
+            array("q", [num_messages]).tobytes(),
+            None,
+            array("I", [flags]).tobytes(),
+            flags,
+            flags,
+            num_messages,
+            True,
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    @cached_property
+    def _views(self) -> tuple[Any, Any, Any]:
+        return (
+            memoryview(self.offsets).cast("q"),
+            memoryview(self.sequence_ids).cast("q"),
+            memoryview(self.highest_sequence_ids).cast("q"),
+        )
+
+    def offset_view(self) -> memoryview:
+        return memoryview(self.offsets).cast("q")
+
+    def flag_view(self) -> memoryview:
+        return memoryview(self.flags).cast("I")
+
+    def message_counts(self) -> memoryview:
+        return memoryview(self.num_messages).cast("q")
+
+    def deliver_at_view(self) -> memoryview | None:
+        return None if self.deliver_at is None else memoryview(self.deliver_at).cast("q")
+
+    def entry(self, i: int) -> memoryview:
+        """Headers and payload of entry `i`, not copied."""
+        offsets = self._views[0]
+        return memoryview(self.data)[offsets[i] : offsets[i + 1]]
+
+    def sequence(self, i: int) -> int:
+        value: int = self._views[1][i]
+        return value
+
+    def high(self, i: int) -> int:
+        """The highest sequence id of entry `i`: of its range, or its only one."""
+        _, sequences, highest = self._views
+        value: int = max(sequences[i], highest[i])
+        return value
+
+    def slice(self, i: int, j: int) -> EntryRun:
+        """Entries i .. j - 1 as a run of their own."""
+        offsets = self._views[0]
+        base = offsets[i]
+        flags = self.flag_view()[i:j]
+        any_flags, all_flags = 0, 0xFFFFFFFF
+        for flag in flags:
+            any_flags |= flag
+            all_flags &= flag
+        counts = self.message_counts()[i:j]
+        sequences = self._views[1]
+        return EntryRun(
+            self.producer_id,
+            j - i,
+            self.data[base : offsets[j]],
+            array("q", [o - base for o in offsets[i : j + 1]]).tobytes(),
+            self.sequence_ids[8 * i : 8 * j],
+            self.highest_sequence_ids[8 * i : 8 * j],
+            counts.tobytes(),
+            None if self.deliver_at is None or not any_flags & EntryFlag.HAS_DELIVER_AT else self.deliver_at[8 * i : 8 * j],
+            flags.tobytes(),
+            any_flags,
+            all_flags,
+            sum(counts),
+            all(sequences[k] < sequences[k + 1] for k in range(i, j - 1)),
+        )
