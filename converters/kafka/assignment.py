@@ -7,9 +7,9 @@
 | magic 1 compressed, inner offsets 0..n-1 | the wrapper's offset patched                             |
 | magic 0 compressed, other inner offsets  | decompressed, inner offsets rewritten, compressed again  |
 
-Patching leaves checksums valid, because none covers an offset. LogAppendTime additionally sets type and timestamp of every
-batch, wrapper and plain message, and its checksum; inner messages keep their bytes. A max timestamp that does not match the
-records is put right in the same way.
+Patching leaves checksums valid, because none covers an offset. LogAppendTime additionally sets type and timestamp of
+every batch, wrapper and plain message, and its checksum; inner messages keep their bytes. A max timestamp that does not
+match the records is put right in the same way.
 """
 
 from __future__ import annotations

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from magnetar.protocol.checksum import crc32c
-
 from magnetar.converters.kafka import record_batch
 from magnetar.converters.kafka.codecs import Codec, compress
 from magnetar.converters.kafka.errors import InvalidRecordError
 from magnetar.converters.kafka.framing import LOG_OVERHEAD
 from magnetar.converters.kafka.records import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Record, encode_record
+from magnetar.protocol.checksum import crc32c
 
 _INT32_MAX = 0x7FFFFFFF
 
@@ -20,7 +19,8 @@ _INT32_MAX = 0x7FFFFFFF
 class BatchOptions:
     """What a batch says beside its records.
 
-    append_time: LogAppendTime in ms; None = CreateTime. The records' own timestamps stay in their deltas, readers ignore them.
+    append_time: LogAppendTime in ms; None = CreateTime. The records' own timestamps stay in their deltas, readers
+        ignore them.
     delete_horizon: sets attribute bit 6 and takes the place of the base timestamp (stored logs only, KIP-534).
     last_offset_delta: None = the last record's; larger when compaction removed the last records.
     """
@@ -77,18 +77,12 @@ def build_record_batch(records: Sequence[Record], options: BatchOptions = DEFAUL
     body = b"".join(parts)
     if records:
         body = compress(options.codec, body)
-    return _frame(body, options, base_offset, delta, base_timestamp, max_timestamp, len(records))
+    return _frame(body, options, (base_offset, delta, base_timestamp, max_timestamp, len(records)))
 
 
-def _frame(
-    body: bytes,
-    options: BatchOptions,
-    base_offset: int,
-    delta: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    count: int,
-) -> bytes:
+def _frame(body: bytes, options: BatchOptions, span: tuple[int, int, int, int, int]) -> bytes:
+    """Put the header in front; `span` is (base offset, last offset delta, base and max timestamp, record count)."""
+    base_offset, delta, base_timestamp, max_timestamp, count = span
     size = record_batch.HEADER_BYTES + len(body)
     batch = bytearray(size)
     record_batch.HEADER.pack_into(

@@ -1,15 +1,15 @@
 """Compression of record sets: one table of codecs, and decompression that is bounded before it allocates.
 
-| id | codec  | magics  | framing                                                          | bound taken from                   |
-|----|--------|---------|------------------------------------------------------------------|------------------------------------|
-| 0  | none   | 0, 1, 2 | -                                                                | -                                  |
-| 1  | gzip   | 0, 1, 2 | one or more gzip members                                         | counted while inflating            |
-| 2  | snappy | 0, 1, 2 | xerial blocks (snappy_blocks.py) or one raw block                | declared length of each block      |
-| 3  | lz4    | 0, 1, 2 | one LZ4 frame, independent blocks (lz4_frame.py)                 | content size or count of blocks    |
-| 4  | zstd   | 2       | one or more zstd frames, with or without content size            | content size or block headers      |
+| id | codec  | magics  | framing                                               | bound taken from                |
+|----|--------|---------|-------------------------------------------------------|---------------------------------|
+| 0  | none   | 0, 1, 2 | -                                                     | -                               |
+| 1  | gzip   | 0, 1, 2 | one or more gzip members                              | counted while inflating         |
+| 2  | snappy | 0, 1, 2 | xerial blocks (snappy_blocks.py) or one raw block     | declared length of each block   |
+| 3  | lz4    | 0, 1, 2 | one LZ4 frame, independent blocks (lz4_frame.py)      | content size or count of blocks |
+| 4  | zstd   | 2       | one or more zstd frames, with or without content size | content size or block headers   |
 
-"Bounded" means: whatever the input is, at most about `max_bytes` are allocated for the output, and a bomb is answered with
-DecompressedTooLargeError (guarantee G10).
+"Bounded" means: whatever the input is, at most about `max_bytes` are allocated for the output, and a bomb is answered
+with DecompressedTooLargeError (guarantee G10).
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """The LZ4 frames of Kafka.
 
-    04 22 4d 18 | FLG | BD | [int64 LE content size] | HC | { uint32 LE size | block | [block checksum] }* | 0 | [checksum]
+    04 22 4d 18 | FLG | BD | [int64 LE content size] | HC | { uint32 LE size | block | [block checksum] }* | 0 |
+    [checksum]
 
     FLG: bits 6-7 version 01, 5 blocks are independent, 4 block checksums, 3 content size present, 2 content checksum,
          0 dictionary id present.   BD: bits 4-6 block size 4..7 = 64 KiB, 256 KiB, 1 MiB, 4 MiB.
     HC:  second byte of xxh32 over FLG..content size.   Block size: high bit set = stored uncompressed.
 
-Three rules of Kafka's own: magic 0 producers computed HC over the magic number too, so readers of magic 0 must not judge it
-(KAFKA-3160) and writers reproduce it; dependent blocks are refused because Java consumers cannot read them; there is
-exactly one frame, because Java stops at the first end mark and would miss the second.
+Three rules of Kafka's own: magic 0 producers computed HC over the magic number too, so readers of magic 0 must not
+judge it (KAFKA-3160) and writers reproduce it; dependent blocks are refused because Java consumers cannot read them;
+there is exactly one frame, because Java stops at the first end mark and would miss the second.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ Nesting, one level deep: the value of a message with a codec is a compressed mes
 * Magic 1: inner offsets are relative, the wrapper carries the absolute offset of the last inner message:
   absolute(i) = wrapper - inner(last) + inner(i). Wrapper offset 0 means base 0, as several producers write it.
 * Log append time in the wrapper's attributes overrides every inner timestamp; the inner bytes are not rewritten.
-* A set cut inside the compressed data ends silently at its last complete message, which becomes the anchor (as in Java);
-  validation refuses it instead (`validation.py`).
+* A set cut inside the compressed data ends silently at its last complete message, which becomes the anchor (as in
+  Java); validation refuses it instead (`validation.py`).
 
 Source: Apache Kafka message format chapter; KIP-31, KIP-32; behaviour of kafka-clients 3.9.1.
 """

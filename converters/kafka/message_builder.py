@@ -35,7 +35,8 @@ def build_message_set(
 ) -> bytes:
     """A message set of `records`, whose offsets must ascend; compressed into one wrapper when a codec is given.
 
-    append_time: LogAppendTime in ms for magic 1; a wrapper carries it for its inner messages, whose bytes keep their own.
+    append_time: LogAppendTime in ms for magic 1; a wrapper carries it for its inner messages, whose bytes keep their
+        own.
     Raises: UnsupportedForMessageFormatError for headers or for LogAppendTime below magic 1,
             UnsupportedCompressionError for zstd, InvalidRecordError for offsets that do not ascend.
     """
@@ -48,10 +49,7 @@ def build_message_set(
         return _plain(records, magic, 0, attributes, append_time)
     # KIP-31: magic 1 stores offsets relative to the first; the wrapper carries the absolute one of the last.
     inner = _plain(records, magic, records[0].offset if magic else 0, 0, None)
-    if append_time is None:
-        timestamp = max(record.timestamp for record in records)
-    else:
-        timestamp = append_time
+    timestamp = max(record.timestamp for record in records) if append_time is None else append_time
     value = compress(codec, inner, magic=magic)
     return encode_message(magic, records[-1].offset, timestamp, None, value, attributes=attributes | codec)
 

@@ -18,8 +18,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from magnetar.protocol.checksum import crc32c
-
 from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
 from magnetar.converters.kafka.errors import CrcMismatchError, InvalidRecordError
 from magnetar.converters.kafka.framing import Buffer
@@ -32,6 +30,7 @@ from magnetar.converters.kafka.records import (
     decode_headers,
     read_records,
 )
+from magnetar.protocol.checksum import crc32c
 
 HEADER = struct.Struct(">qiiBIhiqqqhii")
 HEADER_BYTES = HEADER.size
@@ -148,6 +147,6 @@ class RecordBatch:
         """Records with absolute offsets and timestamps, lazily."""
         base, first = self.base_offset, self.base_timestamp
         append_time = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
-        for raw in self.raw_records(max_decompressed_bytes):
-            timestamp = checked_timestamp(first, raw.timestamp_delta) if append_time is None else append_time
-            yield Record(base + raw.offset_delta, timestamp, raw.key, raw.value, decode_headers(raw.headers))
+        for time_delta, delta, key, value, headers in self.raw_records(max_decompressed_bytes):
+            timestamp = checked_timestamp(first, time_delta) if append_time is None else append_time
+            yield Record(base + delta, timestamp, key, value, decode_headers(headers))

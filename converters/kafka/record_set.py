@@ -1,10 +1,10 @@
-"""A record set: what a Produce or Fetch carries, what an entry with entry.format=kafka stores, what a log segment holds.
+"""A record set: what Produce and Fetch carry, entries with entry.format=kafka store, log segments hold.
 
     set = { message of magic 0 or 1 | record batch of magic 2 }* | [cut-off tail]
 
-`batches()` is the shallow iteration (one item per stored entry, nothing decompressed), iterating the set itself the deep one
-(records with absolute offsets). Both are lazy, and every iterator has its own position. A wrong entry raises where it is
-met; what came before it has been delivered.
+`batches()` is the shallow iteration (one item per stored entry, nothing decompressed), iterating the set itself the
+deep one (records with absolute offsets). Both are lazy, and every iterator has its own position. A wrong entry raises
+where it is met; what came before it has been delivered.
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@
              | varint key length (-1 null) | key | varint value length (-1 null) | value
              | varint header count | { varint key length | key | varint value length (-1 null) | value }*
 
-`read_records` is the hot loop of the room: one pass, local names, the one- and two-byte varints decoded in line, keys and
-values sliced out of `bytes` once. Source: Apache Kafka, "Record" in the message format chapter.
+`read_records` is the hot loop of the room: one pass, local names, the one- and two-byte varints decoded in line, keys
+and values sliced out of `bytes` once. Source: Apache Kafka, "Record" in the message format chapter.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from magnetar.converters.kafka.errors import CorruptRecordError, InvalidRecordError
@@ -48,17 +48,15 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
-class RawRecord(NamedTuple):
-    """A record as it stands in a magic 2 batch: deltas, and headers as raw bytes."""
+RawHeaders = Sequence[tuple[bytes, bytes | None]]
+RawRecord = tuple[int, int, bytes | None, bytes | None, RawHeaders | None]
+"""A record as it stands in a magic 2 batch: (timestamp delta, offset delta, key, value, headers or None).
 
-    timestamp_delta: int
-    offset_delta: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[bytes, bytes | None]] | None
+A plain tuple, because one is made for every record converted.
+"""
 
 
-def decode_headers(headers: list[tuple[bytes, bytes | None]] | None) -> tuple[Header, ...]:
+def decode_headers(headers: RawHeaders | None) -> tuple[Header, ...]:
     """Headers of a RawRecord as values; order and duplicates are kept."""
     if not headers:
         return ()
@@ -68,7 +66,8 @@ def decode_headers(headers: list[tuple[bytes, bytes | None]] | None) -> tuple[He
 def read_records(data: bytes, count: int) -> Iterator[RawRecord]:
     """Read exactly `count` records that fill `data` to its end; lazily, in order.
 
-    Raises: InvalidRecordError when there are fewer or more than `count`, CorruptRecordError when a length leaves its record.
+    Raises: InvalidRecordError when there are fewer or more than `count`, CorruptRecordError when a length leaves its
+        record.
     """
     try:
         yield from _read(data, count)
@@ -78,7 +77,6 @@ def read_records(data: bytes, count: int) -> Iterator[RawRecord]:
 
 def _read(data: bytes, count: int) -> Iterator[RawRecord]:
     pos, size = 0, len(data)
-    make = RawRecord
     for _ in range(count):
         byte = data[pos]
         if byte < 0x80:
@@ -96,11 +94,17 @@ def _read(data: bytes, count: int) -> Iterator[RawRecord]:
         if (byte := data[pos]) < 0x80:
             pos += 1
             timestamp_delta = (byte >> 1) ^ -(byte & 1)
+        elif (high := data[pos + 1]) < 0x80:
+            pos += 2
+            timestamp_delta = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
         else:
             timestamp_delta, pos = read_varlong(data, pos)
         if (byte := data[pos]) < 0x80:
             pos += 1
             offset_delta = (byte >> 1) ^ -(byte & 1)
+        elif (high := data[pos + 1]) < 0x80:
+            pos += 2
+            offset_delta = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
         else:
             offset_delta, pos = read_varint(data, pos)
         key: bytes | None
@@ -130,14 +134,14 @@ def _read(data: bytes, count: int) -> Iterator[RawRecord]:
                 length, pos = _read_length(data, pos)
             value = data[pos : pos + length]
             pos += length
-        headers = None
+        headers: RawHeaders | None = None
         if data[pos] == 0:
             pos += 1
         else:
             headers, pos = _read_headers(data, pos, end)
         if pos != end:
             raise CorruptRecordError(f"record fields end at {pos}, the record at {end}")
-        yield make(timestamp_delta, offset_delta, key, value, headers)
+        yield timestamp_delta, offset_delta, key, value, headers
     if pos != size:
         raise InvalidRecordError(f"{size - pos} bytes remain after the declared count of {count} records")
 

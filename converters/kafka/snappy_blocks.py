@@ -2,9 +2,10 @@
 
     xerial = 82 53 4e 41 50 50 59 00 | int32 version | int32 compatible version | { int32 length | raw snappy block }*
 
-Java, kafka-python and aiokafka write xerial with 32 KiB of input a block; librdkafka writes one raw block. Only the first
-eight bytes decide, because some producers write the two versions little-endian. The header may recur inside a stream
-that was made by joining two. A raw snappy block starts with its uncompressed length, which is the bound we check.
+Java, kafka-python and aiokafka write xerial with 32 KiB of input a block; librdkafka writes one raw block. Only the
+first eight bytes decide, because some producers write the two versions little-endian. The header may recur inside a
+stream that was made by joining two. A raw snappy block starts with its uncompressed length, which is the bound we
+check.
 """
 
 from __future__ import annotations

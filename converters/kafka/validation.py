@@ -1,15 +1,16 @@
 """What a broker checks before it stores a produced record set. Assigning offsets is a separate step (`assignment.py`).
 
-| rule                                                                      | refusal                      |
-|---------------------------------------------------------------------------|------------------------------|
-| no cut-off tail, at least one entry, one batch only where asked           | InvalidRecordError           |
-| entry and inner checksums                                                 | CrcMismatchError             |
-| magic and codec allowed for this request and topic                        | UnsupportedMagicError, UnsupportedCompressionError |
-| batch: last offset delta + 1 == record count > 0, deltas are 0, 1, 2, ... | InvalidRecordError           |
-| batch: no control bit; a producer id comes with a base sequence           | InvalidRecordError           |
-| message: inner magic = wrapper's, inner set whole                         | InvalidRecordError           |
-| compacted topic: every record has a key                                   | InvalidRecordError           |
-| timestamps: CreateTime from clients, inside the allowed window            | InvalidTimestampError        |
+| rule                                                                      | refusal                        |
+|---------------------------------------------------------------------------|--------------------------------|
+| no cut-off tail, at least one entry, one batch only where asked           | InvalidRecordError             |
+| entry and inner checksums                                                 | CrcMismatchError               |
+| magic allowed for this topic                                              | UnsupportedMagicError          |
+| codec allowed for this request                                            | UnsupportedCompressionError    |
+| batch: last offset delta + 1 == record count > 0, deltas are 0, 1, 2, ... | InvalidRecordError             |
+| batch: no control bit; a producer id comes with a base sequence           | InvalidRecordError             |
+| message: inner magic = wrapper's, inner set whole                         | InvalidRecordError             |
+| compacted topic: every record has a key                                   | InvalidRecordError             |
+| timestamps: CreateTime from clients, inside the allowed window            | InvalidTimestampError          |
 
 Source: the behaviour of Apache Kafka's LogValidator.
 """
@@ -138,11 +139,12 @@ def _check_batch(batch: RecordBatch, rules: ProduceRules) -> int:
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         raise InvalidRecordError(f"producer id {batch.producer_id} without a sequence")
     base, newest = batch.base_timestamp, NO_TIMESTAMP
-    for expected, raw in enumerate(batch.raw_records(rules.max_decompressed_bytes)):
-        if raw.offset_delta != expected:
-            raise InvalidRecordError(f"offset delta {raw.offset_delta} where {expected} is expected")
-        timestamp = checked_timestamp(base, raw.timestamp_delta)
-        _check_record(raw.key, timestamp, rules)
+    records = batch.raw_records(rules.max_decompressed_bytes)
+    for expected, (time_delta, delta, key, _value, _headers) in enumerate(records):
+        if delta != expected:
+            raise InvalidRecordError(f"offset delta {delta} where {expected} is expected")
+        timestamp = checked_timestamp(base, time_delta)
+        _check_record(key, timestamp, rules)
         newest = max(newest, timestamp)
     return newest
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from magnetar.converters.kafka.errors import CorruptRecordError
 
 # A third of all varints in real batches are 0 or 1 byte small: a table beats arithmetic for them.
-_SMALL = tuple(bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 14))
+_SMALL = tuple(bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 12))
 
 
 def encode_varint(value: int) -> bytes:
     """Encode a signed integer of at most 64 bits."""
     raw = (value << 1) ^ (value >> 63)
-    if 0 <= raw < 1 << 14:
+    if 0 <= raw < 1 << 12:
         return _SMALL[raw]
     out = bytearray()
     while raw > 0x7F:
@@ -29,7 +29,7 @@ def encode_varint(value: int) -> bytes:
 
 def encode_unsigned(value: int) -> bytes:
     """Encode a non-negative integer as a plain varint (the protobuf form)."""
-    if value < 1 << 14:
+    if value < 1 << 12:
         return _SMALL[value]
     out = bytearray()
     while value > 0x7F:

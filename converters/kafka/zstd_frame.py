@@ -3,8 +3,8 @@
     frame = 28 b5 2f fd | descriptor | [window] | [dictionary id] | [content size] | { block }* | [checksum]
     block = uint24 LE: bit 0 last, bits 1-2 type (0 raw, 1 run-length, 2 compressed), bits 3-23 size | bytes
 
-Java writes frames without content size. Walking the block headers still bounds the output: a raw or run-length block declares
-its size, a compressed block holds at most 128 KiB (or the window, if smaller). Source: RFC 8878 §3.1.1.
+Java writes frames without content size. Walking the block headers still bounds the output: a raw or run-length block
+declares its size, a compressed block holds at most 128 KiB (or the window, if smaller). Source: RFC 8878 §3.1.1.
 """
 
 from __future__ import annotations

@@ -1,0 +1,183 @@
+"""The ordered chain: the first converter that accepts an entry converts it, nobody else touches it (guarantee G1).
+
+    select(entry)            once per entry on the dispatch path; nanoseconds for entries without `entry.format`
+    convert(entry, chosen)   pure and thread-safe: call it on the loop for small entries, in a worker pool for large
+    ones
+
+    stored bytes -> checksum -> metadata -> outer decompression -> converter -> output check -> frame with new checksum
+                    |           (select refuses what it must)     |            |
+                    ConversionFailure: checksum                   exception,   invalid, oversize
+
+The chain holds no mutable state; a reload builds a new one, and the old one is closed when nothing runs in it any more.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from magnetar.converters import outer_compression
+from magnetar.converters.entry import (
+    CHECKSUM_MAGIC,
+    FORMAT_NEEDLE,
+    Entry,
+    build_entry,
+    declared_messages,
+    entry_format,
+)
+from magnetar.converters.errors import ConversionTooLargeError, ConverterError, EntryChecksumError, EntryError
+from magnetar.converters.interface import Conversion, MessageConverter
+from magnetar.converters.kafka.errors import DecompressedTooLargeError
+from magnetar.converters.limits import DEFAULT_LIMITS, ExpansionLimits
+from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
+from magnetar.converters.output_check import InvalidOutputError, check_output
+from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConverter:
+    """A converter in its place. `tag` names converter, version and settings: with the position, a cache key (G11)."""
+
+    converter: MessageConverter
+    name: str
+    tag: str
+
+
+def loaded(converter: MessageConverter, settings: Iterable[tuple[str, str]] = ()) -> LoadedConverter:
+    """Give `converter` its cache tag; the same settings give the same tag in every process."""
+    digest = zlib.crc32(repr(sorted(settings)).encode())
+    return LoadedConverter(converter, converter.name, f"{converter.name}/{converter.version}/{digest:08x}")
+
+
+class ConverterChain:
+    """An immutable chain over initialized converters (`registry.load_chain` builds one from settings)."""
+
+    def __init__(self, converters: Sequence[LoadedConverter] = (), limits: ExpansionLimits = DEFAULT_LIMITS) -> None:
+        self.converters = tuple(converters)
+        self.limits = limits
+        formats = {name for each in converters for name in each.converter.entry_formats or ()}
+        self._by_format = {
+            name: tuple(
+                each
+                for each in converters
+                if each.converter.entry_formats is None or name in each.converter.entry_formats
+            )
+            for name in formats
+        }
+        self._generic = tuple(each for each in converters if each.converter.entry_formats is None)
+
+    def __bool__(self) -> bool:
+        return bool(self.converters)
+
+    @property
+    def by_format_only(self) -> bool:
+        """No converter asks for every entry: a slab without the property can be passed by as a whole."""
+        return not self._generic
+
+    def select(self, data: bytes) -> LoadedConverter | None:
+        """The converter for this entry, or None: send the bytes as they are.
+
+        None also for entries that are encrypted, chunked, markers, compressed with an unknown codec (guarantees G13,
+        G14) or whose metadata cannot be read. A converter whose `accepts` raises is taken as accepting, so that the
+        failure shows in `convert` instead of sending bytes no client can read.
+        """
+        if not self.converters:
+            return None
+        if not self._generic:
+            start = 10 if data.startswith(CHECKSUM_MAGIC) else 4
+            if data.find(FORMAT_NEEDLE, start, start + int.from_bytes(data[start - 4 : start], "big")) < 0:
+                return None
+        return self._select(data)
+
+    def _select(self, data: bytes) -> LoadedConverter | None:
+        try:
+            entry = Entry(data)
+            metadata = entry.metadata
+        except EntryError:
+            return None
+        name = entry_format(metadata)
+        candidates = self._generic if name is None else self._by_format.get(name, self._generic)
+        if not candidates or not _is_convertible(metadata):
+            return None
+        head = entry.head
+        for candidate in candidates:
+            try:
+                accepted = candidate.converter.accepts(metadata, head)
+            except Exception:  # noqa: BLE001 - a converter may be anybody's code; convert() reports what is wrong
+                accepted = True
+            if accepted:
+                return candidate
+        return None
+
+    def convert(self, data: bytes, chosen: LoadedConverter) -> Converted | ConversionFailure:
+        """Convert one entry with the converter `select` chose for it. Never raises; the input is never changed."""
+        try:
+            entry = Entry(data)
+            entry.verify_checksum()
+            return self._convert(entry, chosen)
+        except EntryChecksumError as error:
+            return ConversionFailure(FailureReason.CHECKSUM, chosen.name, str(error))
+        except (ConversionTooLargeError, DecompressedTooLargeError) as error:
+            return ConversionFailure(FailureReason.OVERSIZE, chosen.name, str(error))
+        except InvalidOutputError as error:
+            return ConversionFailure(FailureReason.INVALID, chosen.name, str(error), defect=True)
+        except ConverterError as error:
+            return ConversionFailure(FailureReason.EXCEPTION, chosen.name, str(error))
+        except Exception as error:  # noqa: BLE001 - a converter may be anybody's code and harms only its own entry (G8)
+            message = f"{type(error).__name__}: {error}"
+            return ConversionFailure(FailureReason.EXCEPTION, chosen.name, message, defect=True)
+
+    def _convert(self, entry: Entry, chosen: LoadedConverter) -> Converted:
+        limit = self.limits.allowed(len(entry.data))
+        stored = entry.metadata
+        before = stored.SerializeToString(deterministic=True)
+        payload = outer_compression.decompress(stored, entry.payload, limit)
+        offered = stored
+        if payload.obj is not entry.data:
+            offered = MessageMetadata.FromString(before)
+            offered.ClearField("compression")
+            offered.ClearField("uncompressed_size")
+        offered_bytes = offered.SerializeToString(deterministic=True)
+        conversion = chosen.converter.convert(offered, payload)
+        if not isinstance(conversion, Conversion):
+            raise InvalidOutputError(f"convert returned {type(conversion).__name__}, not a Conversion")
+        messages = declared_messages(stored)
+        if conversion.metadata is offered and conversion.payload is payload:
+            if offered.SerializeToString(deterministic=True) != offered_bytes:
+                raise InvalidOutputError("convert changed its argument instead of returning new metadata")
+            return Converted(entry.data, messages, identity=True)
+        if len(conversion.payload) > limit:
+            raise ConversionTooLargeError(f"{len(conversion.payload)} bytes of payload, {limit} are allowed")
+        check_output(MessageMetadata.FromString(before), conversion)
+        return Converted(self._frame(conversion, limit), messages, conversion.holes)
+
+    @staticmethod
+    def _frame(conversion: Conversion, limit: int) -> bytes:
+        metadata, payload = conversion.metadata, conversion.payload
+        if conversion.compress and len(payload) > outer_compression.COMPRESS_FROM_BYTES:
+            payload = outer_compression.compress_lz4(metadata, payload) or payload
+        data = build_entry(metadata.SerializeToString(), payload)
+        if len(data) > limit:
+            raise ConversionTooLargeError(f"{len(data)} bytes of entry, {limit} are allowed")
+        return data
+
+    def close(self) -> list[tuple[str, Exception]]:
+        """Close every converter; failures are returned, not raised, so that each gets its call."""
+        failures: list[tuple[str, Exception]] = []
+        for each in self.converters:
+            try:
+                each.converter.close()
+            except Exception as error:  # noqa: BLE001 - a converter may be anybody's code
+                failures.append((each.name, error))
+        return failures
+
+
+def _is_convertible(metadata: MessageMetadata) -> bool:
+    return not (
+        metadata.encryption_keys
+        or metadata.HasField("chunk_id")
+        or metadata.num_chunks_from_msg > 1
+        or metadata.HasField("marker_type")
+        or not outer_compression.is_known(metadata)
+    )

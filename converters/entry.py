@@ -1,0 +1,115 @@
+"""The outer form of an entry, and whether it names a foreign format.
+
+    headers-and-payload = [0x0e01 | u32 crc32c] | u32 metadata size | MessageMetadata | payload
+
+The checksum covers everything after itself. Entries without it (KoP wrote such, and very old clients) are legal. The
+broker entry metadata prefix (0x0e02) is not part of these bytes: the caller strips and re-attaches it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from magnetar.converters.errors import EntryChecksumError, EntryError
+from magnetar.protocol.checksum import crc32c
+from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+
+ENTRY_FORMAT: Final = "entry.format"
+"""Property of MessageMetadata that names a foreign payload format."""
+ENTRY_FORMAT_ORIGIN: Final = "entry.format.origin"
+"""Its replacement in a converted entry (guarantee G5)."""
+ENTRY_FORMAT_RAW: Final = "entry.format.raw"
+"""Consumer or subscription property: with the value `true` the stored bytes are sent, unconverted."""
+HEAD_BYTES: Final = 64
+"""How much of the payload `accepts` may look at."""
+
+CHECKSUM_MAGIC = b"\x0e\x01"
+# KeyValue{key="entry.format"} on the wire: field 1, length 12. Nothing else can be told faster about an entry.
+FORMAT_NEEDLE = b"\x0a\x0centry.format"
+
+
+class Entry:
+    """Headers-and-payload bytes, cut where metadata and payload begin; metadata is parsed when first asked for."""
+
+    __slots__ = ("_metadata", "data", "metadata_start", "payload_start")
+
+    def __init__(self, data: bytes) -> None:
+        """Raises: EntryError when the frame leaves `data`."""
+        self.data = data
+        start = 6 if data[:2] == CHECKSUM_MAGIC else 0
+        self.metadata_start = start + 4
+        self.payload_start = self.metadata_start + int.from_bytes(data[start : start + 4], "big")
+        if self.metadata_start > len(data) or self.payload_start > len(data):
+            raise EntryError(f"metadata ends at {self.payload_start}, the entry at {len(data)}")
+        self._metadata: MessageMetadata | None = None
+
+    @property
+    def metadata(self) -> MessageMetadata:
+        """The parsed metadata, to be read only. Raises: EntryError."""
+        if self._metadata is None:
+            try:
+                self._metadata = MessageMetadata.FromString(self.data[self.metadata_start : self.payload_start])
+            except DecodeError as error:
+                raise EntryError(f"MessageMetadata cannot be parsed: {error}") from error
+        return self._metadata
+
+    @property
+    def payload(self) -> memoryview:
+        return memoryview(self.data)[self.payload_start :]
+
+    @property
+    def head(self) -> memoryview:
+        return memoryview(self.data)[self.payload_start : self.payload_start + HEAD_BYTES]
+
+    def verify_checksum(self) -> None:
+        """Raises: EntryChecksumError when a checksum is present and wrong."""
+        if self.metadata_start == 4:
+            return
+        stored = int.from_bytes(self.data[2:6], "big")
+        computed = crc32c(memoryview(self.data)[6:])
+        if stored != computed:
+            raise EntryChecksumError(f"entry checksum is {stored:#010x}, computed {computed:#010x}")
+
+
+def build_entry(metadata: bytes, payload: bytes | bytearray | memoryview) -> bytes:
+    """Frame serialized metadata and a payload, checksum included."""
+    body = b"".join((len(metadata).to_bytes(4, "big"), metadata, payload))
+    return b"".join((CHECKSUM_MAGIC, crc32c(body).to_bytes(4, "big"), body))
+
+
+def may_have_entry_format(data: bytes, start: int = 0, end: int | None = None) -> bool:
+    """Whether data[start:end] can hold an entry with the property `entry.format`; False is certain.
+
+    One substring search, nothing is parsed or copied. `data` may be one entry or a slab of many: a slab without the
+    property is passed by with one call. True may be a chance hit in a payload.
+    """
+    return data.find(FORMAT_NEEDLE, start, len(data) if end is None else end) >= 0
+
+
+def entry_format(metadata: MessageMetadata) -> str | None:
+    """The value of the property, lower-cased as upstream compares it without case; the last one wins, as in clients."""
+    value = None
+    for pair in metadata.properties:
+        if pair.key == ENTRY_FORMAT:
+            value = pair.value
+    return None if value is None else value.lower()
+
+
+def replace_entry_format(metadata: MessageMetadata, origin: str) -> None:
+    """Swap `entry.format` for `entry.format.origin`, so that no client parses converted bytes as the old format."""
+    kept = [(p.key, p.value) for p in metadata.properties if p.key not in (ENTRY_FORMAT, ENTRY_FORMAT_ORIGIN)]
+    del metadata.properties[:]
+    for key, value in (*kept, (ENTRY_FORMAT_ORIGIN, origin)):
+        metadata.properties.add(key=key, value=value)
+
+
+def declared_messages(metadata: MessageMetadata) -> int:
+    """What clients, permits and indexes count this entry as: num_messages_in_batch, 1 without it."""
+    return int(metadata.num_messages_in_batch)
+
+
+def wants_raw(properties: dict[str, str]) -> bool:
+    """Whether a consumer with these subscription or consumer properties asked for stored bytes."""
+    return properties.get(ENTRY_FORMAT_RAW, "").strip().lower() == "true"

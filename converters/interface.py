@@ -1,0 +1,75 @@
+"""What a message converter is: a translator of one foreign entry format into Pulsar's, pure and without state.
+
+Rules for implementations, checked where they can be (`registry.py` at start, `output_check.py` for every output):
+
+* `accepts` and `convert` are pure, deterministic and thread-safe: same bytes and same version, same result (guarantee
+  G6). No I/O, no clock, no awaiting. Their arguments are read-only; memoryviews must not be kept.
+* `accepts` looks at parsed metadata and at most 64 bytes of the payload.
+* `convert` keeps the message count and everything that identifies the message: producer_name, sequence_id,
+  publish_time, deliver_at_time, transaction ids, schema_version, replicated_from. It never deals with checksums or
+  frames.
+* A changed `version` means other output for the same input; caches are keyed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from magnetar.converters.limits import ExpansionLimits
+from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+
+
+class Conversion(NamedTuple):
+    """The result of `convert`.
+
+    metadata, payload: the new ones. Returning the very objects that were passed in means "leave the entry as it is".
+    holes: batch indexes without a message, which the payload fills with compacted_out placeholders; ascending.
+    compress: let the frame be compressed with LZ4 when that pays (stored bytes were compressed, output is large).
+    """
+
+    metadata: MessageMetadata
+    payload: bytes | bytearray | memoryview
+    holes: tuple[int, ...] = ()
+    compress: bool = False
+
+
+class ConverterSettings(NamedTuple):
+    """What `init` gets: the converter's own settings (`<name>.<key>` in the configuration) and the limits of all."""
+
+    values: Mapping[str, str]
+    limits: ExpansionLimits
+
+
+@runtime_checkable
+class MessageConverter(Protocol):
+    """One converter of the chain.
+
+    name: lower-case, unique in the chain; label of metrics.   version: part of the cache key.
+    entry_formats: values of the property `entry.format` (lower-case) this converter is asked about, found with one dict
+        lookup; None = asked about every entry, which costs every entry the parsing of its metadata.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def entry_formats(self) -> frozenset[str] | None: ...
+
+    def init(self, settings: ConverterSettings) -> None:
+        """Called once, before anything else. Raises: ConverterSettingsError for settings that do not fit."""
+
+    def close(self) -> None:
+        """Called once, after the last conversion."""
+
+    def accepts(self, metadata: MessageMetadata, head: memoryview) -> bool:
+        """Whether this converter will convert the entry."""
+
+    def convert(self, metadata: MessageMetadata, payload: memoryview) -> Conversion:
+        """Translate one entry whose payload is already decompressed by the entry's own codec.
+
+        Raises: ConversionError or KafkaFormatError; anything else counts as a defect of the converter.
+        """

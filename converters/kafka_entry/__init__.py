@@ -1,0 +1,1 @@
+"""Kafka record sets inside Pulsar entries: the converter for `entry.format=kafka`, the way back, planned imports."""

@@ -1,0 +1,84 @@
+"""The Kafka converter: `entry.format=kafka` to a Pulsar entry of the same message count.
+
+    stored:    MessageMetadata{entry.format=kafka, num_messages_in_batch=n} | record batches or message sets
+    converted: MessageMetadata{entry.format.origin=kafka, ...}              | n x { u32 size, SingleMessageMetadata,
+        value }
+
+* Without num_messages_in_batch the entry counts as one message: it must hold one record, which becomes a plain message.
+* Control records and compacted offsets become holes (slots.py); a cut-off tail is dropped like a Kafka consumer does.
+* Aborted transactions are the listener's business: such entries are filtered before a converter sees them.
+"""
+
+from __future__ import annotations
+
+from magnetar.converters.entry import replace_entry_format
+from magnetar.converters.errors import ConversionCountError, ConversionError
+from magnetar.converters.interface import Conversion, ConverterSettings
+from magnetar.converters.kafka.codecs import Codec
+from magnetar.converters.kafka.record_set import RecordSet
+from magnetar.converters.kafka_entry.options import Compression, KafkaOptions
+from magnetar.converters.kafka_entry.slots import SlotWriter
+from magnetar.converters.limits import DEFAULT_LIMITS
+from magnetar.protocol.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
+
+_PLAIN_FIELDS = ("partition_key", "partition_key_b64_encoded", "ordering_key", "event_time", "null_value")
+"""Fields that SingleMessageMetadata and MessageMetadata share by name and meaning."""
+
+
+class KafkaConverter:
+    """See the module. One instance serves any number of threads."""
+
+    name = "kafka"
+    version = "1"
+    entry_formats = frozenset(("kafka",))
+
+    def __init__(self, options: KafkaOptions | None = None) -> None:
+        self._options = options or KafkaOptions()
+        self._limits = DEFAULT_LIMITS
+
+    def init(self, settings: ConverterSettings) -> None:
+        """Raises: ConverterSettingsError."""
+        if settings.values:
+            self._options = KafkaOptions.parse(settings.values)
+        self._limits = settings.limits
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def accepts(self, metadata: MessageMetadata, head: memoryview) -> bool:  # noqa: ARG002 - the format decides alone
+        return True
+
+    def convert(self, metadata: MessageMetadata, payload: memoryview) -> Conversion:
+        """Raises: ConversionError and its subclasses, KafkaFormatError."""
+        writer = SlotWriter(self._options, metadata.num_messages_in_batch, self._limits.allowed(len(payload)))
+        compressed = False
+        whole = 0
+        for batch in RecordSet(payload).batches():
+            batch.ensure_valid()
+            compressed = compressed or batch.codec is not Codec.NONE
+            writer.add(batch)
+            whole += batch.size_in_bytes
+        if whole == 0:
+            raise ConversionError(f"{len(payload)} bytes hold no complete record batch")
+        writer.finish()
+        converted = MessageMetadata()
+        converted.CopyFrom(metadata)
+        replace_entry_format(converted, self.name)
+        if not metadata.HasField("num_messages_in_batch") and not writer.holes:
+            return _plain(converted, writer.payload)
+        converted.num_messages_in_batch = metadata.num_messages_in_batch
+        compress = compressed and self._options.compression is Compression.AUTO
+        return Conversion(converted, writer.payload, tuple(writer.holes), compress)
+
+
+def _plain(converted: MessageMetadata, batch: bytearray) -> Conversion:
+    """Turn the batch of one into a message without batch framing."""
+    end = 4 + int.from_bytes(batch[:4], "big")
+    single = SingleMessageMetadata.FromString(bytes(batch[4:end]))
+    if end + single.payload_size != len(batch):
+        raise ConversionCountError("one message is declared, the record set holds more")
+    for field in _PLAIN_FIELDS:
+        if single.HasField(field):
+            setattr(converted, field, getattr(single, field))
+    converted.properties.extend(single.properties)
+    return Conversion(converted, bytes(batch[end:]))

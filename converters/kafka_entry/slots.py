@@ -1,0 +1,124 @@
+"""Placing the records of a record set at the batch indexes of a Pulsar entry.
+
+The index of a record is its offset relative to the first batch; a later batch continues where the span of the one
+before it ends. Offsets without a record (removed by compaction, control records) become holes, so the count of messages
+stays what num_messages_in_batch declared (guarantee G4), and index arithmetic on the broker entry metadata gives Kafka
+offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from magnetar.converters.errors import ConversionCountError, ConversionError, ConversionTooLargeError
+from magnetar.converters.kafka.message import Message
+from magnetar.converters.kafka.record_batch import LOG_APPEND_TIME_BIT, RecordBatch
+from magnetar.converters.kafka.record_set import Batch
+from magnetar.converters.kafka.records import RawRecord, checked_timestamp
+from magnetar.converters.kafka_entry.options import KafkaOptions
+from magnetar.converters.kafka_entry.single_message import HOLE, SingleMessageEncoder
+
+
+def span_of(batch: RecordBatch) -> int:
+    """How many offsets a batch takes. Raises: ConversionError for a negative span."""
+    span = batch.last_offset_delta + 1
+    if span < 0:
+        raise ConversionError(f"batch at offset {batch.base_offset} spans {span} offsets")
+    return span
+
+
+class SlotWriter:
+    """Collects the payload of one converted entry.
+
+    Args:    declared: num_messages_in_batch.   max_bytes: bound of the payload, and of every decompression.
+    """
+
+    def __init__(self, options: KafkaOptions, declared: int, max_bytes: int) -> None:
+        self.payload = bytearray()
+        self.holes: list[int] = []
+        self._next = 0
+        self._start = 0
+        self._declared = declared
+        self._max_bytes = max_bytes
+        self._encode = SingleMessageEncoder(options).encode
+
+    def add(self, batch: Batch) -> None:
+        """Append the records of one valid entry of the set.
+
+        Raises: ConversionCountError beyond the declared count, ConversionTooLargeError beyond the bytes,
+            KafkaFormatError.
+        """
+        if isinstance(batch, RecordBatch):
+            self._add_batch(batch)
+        else:
+            self._add_messages(batch)
+
+    def _add_batch(self, batch: RecordBatch) -> None:
+        span = span_of(batch)
+        end = self._start + span
+        if end > self._declared:
+            raise ConversionCountError(f"offsets for {end} messages or more, {self._declared} are declared")
+        if not batch.is_control:
+            room = self._max_bytes - len(self.payload)
+            self._write(batch, batch.raw_records(room), end)
+        self._fill(end)
+        self._start = end
+
+    def _write(self, batch: RecordBatch, records: Iterator[RawRecord], end: int) -> None:
+        payload, encode, start, limit = self.payload, self._encode, self._start, self._max_bytes
+        base_offset, base_time = batch.base_offset, batch.base_timestamp
+        append_time = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
+        following = self._next
+        for time_delta, delta, key, value, headers in records:
+            slot = start + delta
+            if slot != following:
+                if not following < slot < end:
+                    raise ConversionError(f"offset delta {delta} is out of order or beyond {end - start - 1}")
+                self._fill(slot)
+            following = self._next = slot + 1
+            timestamp = checked_timestamp(base_time, time_delta) if append_time is None else append_time
+            payload += encode(base_offset + delta, timestamp, key, value, headers)
+            if value:
+                payload += value
+            if len(payload) > limit:
+                raise ConversionTooLargeError(f"the output passes {limit} bytes")
+        if following > end:
+            raise ConversionError(f"a record stands beyond the last offset delta {end - start - 1}")
+
+    def _add_messages(self, message: Message) -> None:
+        records = list(message.records(self._max_bytes - len(self.payload)))
+        offsets = [record.offset for record in records]
+        base = offsets[0]
+        # Some producers number inner messages carelessly; then their order is all there is.
+        if any(left >= right for left, right in pairwise(offsets)):
+            offsets = list(range(len(records)))
+            base = 0
+        end = self._start + offsets[-1] - base + 1
+        if end > self._declared:
+            raise ConversionCountError(f"offsets for {end} messages or more, {self._declared} are declared")
+        for offset, record in zip(offsets, records, strict=True):
+            self._fill(self._start + offset - base)
+            self._next += 1
+            self.payload += self._encode(record.offset, record.timestamp, record.key, record.value, None)
+            self.payload += record.value or b""
+            self._check_size()
+        self._start = end
+
+    def finish(self) -> None:
+        """Fill the slots that no batch reached. Raises: ConversionTooLargeError."""
+        self._fill(self._declared)
+
+    def _fill(self, slot: int) -> None:
+        missing = slot - self._next
+        if missing <= 0:
+            return
+        if len(self.payload) + missing * len(HOLE) > self._max_bytes:
+            raise ConversionTooLargeError(f"{missing} holes pass {self._max_bytes} bytes")
+        self.payload += HOLE * missing
+        self.holes += range(self._next, slot)
+        self._next = slot
+
+    def _check_size(self) -> None:
+        if len(self.payload) > self._max_bytes:
+            raise ConversionTooLargeError(f"the output passes {self._max_bytes} bytes")

@@ -1,0 +1,74 @@
+"""What comes out of the chain: a converted entry, or a failure the caller applies its policy to."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+_FIRST_DELAY_MS = 1_000
+_LAST_DELAY_MS = 300_000
+
+
+class FailureReason(enum.StrEnum):
+    """Label `reason` of the failures metric."""
+
+    CHECKSUM = "checksum"
+    """The stored checksum was wrong: the converter was not called."""
+    EXCEPTION = "exception"
+    """The converter raised."""
+    INVALID = "invalid"
+    """The output is no valid Pulsar entry, has another message count, or changed what must be kept."""
+    OVERSIZE = "oversize"
+    """The output would pass an expansion limit."""
+    TIMEOUT = "timeout"
+    """The caller gave up waiting; never produced in this room, which has no clock."""
+
+
+class FailurePolicy(enum.StrEnum):
+    """Values of `messageConverterFailurePolicy` (guarantee G8); applied by the broker."""
+
+    RAW = "raw"
+    PARK = "park"
+    DLQ = "dlq"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A converted entry.
+
+    entry: headers-and-payload bytes, ready to be sent; the very object that was given in when `identity` is true.
+    messages: num_messages_in_batch, 1 when the entry is no batch; always the stored count (guarantee G4).
+    holes: batch indexes that carry no message (control records, offsets removed by compaction). The entry holds a
+        compacted_out placeholder there. Java clients skip those; C++, Python and Go clients look at the ack_set of the
+        MESSAGE command only, so the broker should clear these bits there and count them as acknowledged.
+    """
+
+    entry: bytes
+    messages: int
+    holes: tuple[int, ...] = ()
+    identity: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to deliver: every index is a hole (a control batch); to be acknowledged, not sent."""
+        return len(self.holes) == self.messages
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionFailure:
+    """The entry could not be converted; the stored bytes are untouched.
+
+    defect: the converter itself misbehaved (an unexpected exception, an invalid output). False means the data is at
+        fault; only defects and timeouts belong into a breaker, or one topic of bad data would stop all others.
+    """
+
+    reason: FailureReason
+    converter: str
+    message: str
+    defect: bool = False
+
+
+def park_delay_ms(attempt: int) -> int:
+    """How long a parked entry waits before attempt number `attempt` + 1: 1 s, 2 s, 4 s ... 5 min."""
+    return min(_FIRST_DELAY_MS << min(max(attempt - 1, 0), 16), _LAST_DELAY_MS)
