@@ -1,0 +1,25 @@
+"""What foreign bytes and names can be wrong with.
+
+    ProtocolError
+    ├── InvalidTopicNameError     no topic or namespace name
+    ├── MalformedEntryError       headers and payload that do not hold together
+    └── CompressionError          a payload that its codec does not decode, or not to the size it claims
+"""
+
+from __future__ import annotations
+
+
+class ProtocolError(Exception):
+    """Root of this room's errors."""
+
+
+class InvalidTopicNameError(ProtocolError):
+    """A text that is no topic name or no namespace name."""
+
+
+class MalformedEntryError(ProtocolError):
+    """Headers and payload that do not hold together."""
+
+
+class CompressionError(ProtocolError):
+    """A payload that does not decompress, or not to the size it claims."""

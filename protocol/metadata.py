@@ -1,0 +1,35 @@
+"""MessageMetadata of a stored entry."""
+
+from __future__ import annotations
+
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol._pure import MAGIC_CHECKSUM, _metadata, after_prefix
+
+
+
+def parse_metadata(body: memoryview | bytes) -> pb.MessageMetadata | None:
+    """The metadata of an entry as it is stored (with or without broker entry metadata); None when it is unreadable."""
+    return split_entry(body)[0]
+
+
+def split_entry(body: memoryview | bytes) -> tuple[pb.MessageMetadata | None, memoryview]:
+    """Metadata and payload of an entry as it is stored; (None, empty) when the metadata is unreadable."""
+    view = memoryview(body)
+    at = after_prefix(view)
+    if bytes(view[at : at + 2]) == MAGIC_CHECKSUM:
+        at += 6
+    metadata = _metadata(view, at)
+    if metadata is None:
+        return None, view[:0]
+    size = int.from_bytes(view[at : at + 4], "big")
+    return metadata, view[at + 4 + size :]
+
+
+def parse_entry_metadata(body: memoryview | bytes) -> pb.BrokerEntryMetadata | None:
+    """The broker entry metadata of an entry, None when it has none."""
+    end = after_prefix(body)
+    return pb.BrokerEntryMetadata.FromString(bytes(body[6:end])) if end else None
+
+
+__all__ = ["parse_entry_metadata", "parse_metadata", "split_entry"]

@@ -1,0 +1,167 @@
+"""Topic and namespace names: parsed once, compared and printed as Pulsar does.
+
+    persistent://tenant/namespace/local-name           the full form
+    tenant/namespace/local-name                        = persistent://...
+    local-name                                         = persistent://public/default/local-name
+
+A local name may hold anything but a slash; tenant and namespace only ``[-=:.\\w]``. ``-partition-<n>`` at the end of a local name
+makes it partition n of the topic before it. The four-part names of Pulsar 1 are refused (Apache Pulsar 4.2).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote_plus, unquote_plus
+
+from magnetar.protocol.errors import InvalidTopicNameError
+
+PERSISTENT = "persistent"
+NON_PERSISTENT = "non-persistent"
+PUBLIC_DEFAULT = "public/default"
+_DOMAINS = frozenset({PERSISTENT, NON_PERSISTENT})
+_ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
+_PARTITION = re.compile(r"(.*)-partition-(0|[1-9]\d{0,8})\Z", re.DOTALL)
+_SYSTEM_TOPICS = frozenset(
+    {
+        "__change_events",
+        "__transaction_buffer_snapshot",
+        "__transaction_buffer_snapshot_segments",
+        "__transaction_buffer_snapshot_indexes",
+        "__transaction_pending_ack",
+        "transaction_coordinator_assign",
+    }
+)
+
+
+class NamespaceName(NamedTuple):
+    """``tenant/namespace``."""
+
+    tenant: str
+    local_name: str
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.local_name}"
+
+    @classmethod
+    def parse(cls, text: str) -> NamespaceName:
+        """Raises InvalidTopicNameError."""
+        parts = text.split("/")
+        if len(parts) != 2:
+            raise InvalidTopicNameError(f"Invalid namespace format: {text}")
+        for part in parts:
+            check_entity(part)
+        return cls(*parts)
+
+
+def check_entity(text: str) -> None:
+    """Refuse what cannot be the name of a tenant, cluster or namespace."""
+    if not _ENTITY.match(text):
+        raise InvalidTopicNameError(f"Invalid named entity: {text!r}")
+
+
+class TopicName:
+    """A parsed topic name; equal names are equal, and print as the full name."""
+
+    __slots__ = ("_full", "domain", "local_name", "namespace", "partition", "tenant")
+
+    def __init__(self, domain: str, tenant: str, namespace: str, local_name: str) -> None:
+        self.domain = domain
+        self.tenant = tenant
+        self.namespace = f"{tenant}/{namespace}"
+        """``tenant/namespace``."""
+        self.local_name = local_name
+        self._full = f"{domain}://{tenant}/{namespace}/{local_name}"
+        found = _PARTITION.match(local_name)
+        self.partition = int(found.group(2)) if found else -1
+        """Index of the partition, -1 for a topic that is none."""
+
+    @staticmethod
+    def parse(text: str) -> TopicName:
+        """Raises InvalidTopicNameError."""
+        return _parse(text)
+
+    @property
+    def persistent(self) -> bool:
+        return self.domain == PERSISTENT
+
+    @property
+    def is_partition(self) -> bool:
+        return self.partition >= 0
+
+    @property
+    def base(self) -> TopicName:
+        """The partitioned topic this is a partition of; itself when it is none."""
+        if self.partition < 0:
+            return self
+        return self._with_local(self.local_name[: self.local_name.rindex("-partition-")])
+
+    def partition_name(self, index: int) -> TopicName:
+        """Partition `index` of this topic."""
+        return self._with_local(f"{self.local_name}-partition-{index}")
+
+    def _with_local(self, local_name: str) -> TopicName:
+        return TopicName(self.domain, self.tenant, self.namespace.partition("/")[2], local_name)
+
+    @property
+    def is_system(self) -> bool:
+        """Topics of the broker itself, left out of the lists clients get."""
+        local = self.base.local_name
+        return local in _SYSTEM_TOPICS or local.startswith("__transaction_log_") or local.endswith("__transaction_pending_ack")
+
+    @property
+    def schema_name(self) -> str:
+        """``tenant/namespace/topic`` of the base topic: how schemas are named."""
+        return f"{self.namespace}/{self.base.local_name}"
+
+    @property
+    def persistence_name(self) -> str:
+        """``tenant/namespace/domain/encoded local name``: the name of the managed ledger."""
+        return f"{self.namespace}/{self.domain}/{quote_plus(self.local_name)}"
+
+    @classmethod
+    def from_persistence_name(cls, text: str) -> TopicName | None:
+        """The topic of a managed ledger's name, None when it is not a topic's."""
+        parts = text.split("/")
+        if len(parts) != 4 or parts[2] not in _DOMAINS:
+            return None
+        return cls(parts[2], parts[0], parts[1], unquote_plus(parts[3]))
+
+    def __str__(self) -> str:
+        return self._full
+
+    def __repr__(self) -> str:
+        return f"TopicName({self._full!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TopicName) and other._full == self._full
+
+    def __hash__(self) -> int:
+        return hash(self._full)
+
+
+@lru_cache(maxsize=65536)
+def _parse(text: str) -> TopicName:
+    domain, separator, rest = text.partition("://")
+    if not separator:
+        parts = text.split("/")
+        if len(parts) == 1:
+            domain, rest = PERSISTENT, f"{PUBLIC_DEFAULT}/{text}"
+        elif len(parts) == 3:
+            domain, rest = PERSISTENT, text
+        else:
+            raise InvalidTopicNameError(
+                f"Invalid short topic name '{text}', it should be in the format of <tenant>/<namespace>/<topic> or <topic>"
+            )
+    if domain not in _DOMAINS:
+        raise InvalidTopicNameError(f"Invalid topic domain: '{domain}'")
+    parts = rest.split("/")
+    if len(parts) != 3:
+        raise InvalidTopicNameError(f"Invalid topic name: {text}")
+    tenant, namespace, local_name = parts
+    check_entity(tenant)
+    check_entity(namespace)
+    if not local_name.strip():
+        raise InvalidTopicNameError(f"Invalid topic name: {text}")
+    return TopicName(domain, tenant, namespace, local_name)
