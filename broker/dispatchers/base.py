@@ -1,0 +1,312 @@
+"""The read loop all dispatchers of persistent topics share.
+
+One read is under way at a time. `wake` asks for a turn in the next round of the event loop, however often it is called; a turn
+reads and sends while there are permits, at most TURN_BYTES, then lets others run. Reads that the cache answers are done within
+the turn; a cold read goes on in a task, and its result is dropped when the cursor was rewound meanwhile.
+
+    turn:  _next_read() -> what to read, None to stop      (the dispatcher decides)
+           reader.read / read_positions                     (cached: at once; cold: later)
+           _dispatch(spans, read) -> bytes queued           (the dispatcher decides who gets what)
+           flush of every consumer that was sent something  (one write per consumer and turn)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from magnetar.broker.dispatchers.ports import FilterResult
+from magnetar.broker.dispatchers.sift import Sifted, sift
+from magnetar.storage.errors import CorruptEntryError, StorageClosedError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+    from typing import Any
+
+    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.storage.position import Position
+    from magnetar.storage.slab import Span
+
+log = structlog.get_logger(__name__)
+
+TURN_BYTES = 256 * 1024
+_READ_COST_BYTES = 4096  # a read counts at least so much, or one that sends nothing would go on without end
+
+
+class Read(NamedTuple):
+    """What to read next: so many new entries, or these positions again."""
+
+    max_entries: int
+    positions: list[Position] | None = None
+
+
+class Dispatcher(ABC):
+    """Consumers of one subscription and who of them gets what."""
+
+    sub_type: int
+
+    def __init__(self, context: DispatchContext) -> None:
+        self.context = context
+        self.closed = False
+        self.paused = False
+        """Nothing is read while the cursor is being moved (SEEK)."""
+        self._scheduled = False
+        self._cold: asyncio.Task[None] | None = None
+        self._generation = 0
+        self._rewind_after_read = False
+        self._backoff_ms = 0
+        self._backoff_timer: Any = None
+        self._read_entries = context.settings.max_read_entries
+        self._sent_to: set[Consumer] = set()
+
+    # --- to be decided by each type ------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def consumers(self) -> Sequence[Consumer]:
+        """Connected consumers."""
+
+    @abstractmethod
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Admit a consumer; raises what the client is told."""
+
+    def occupant(self, consumer: Consumer) -> Consumer | None:  # noqa: ARG002 - only Exclusive has one
+        """Who keeps `consumer` out unless its connection turns out to be dead."""
+        return None
+
+    @abstractmethod
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A consumer left; what it held is delivered to others."""
+
+    @abstractmethod
+    def redeliver_all(self, consumer: Consumer, epoch: int | None) -> None:
+        """REDELIVER_UNACKNOWLEDGED_MESSAGES without ids."""
+
+    @abstractmethod
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        """REDELIVER_UNACKNOWLEDGED_MESSAGES with ids."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """The cursor was moved: forget everything that belongs to the old place."""
+
+    @abstractmethod
+    def _next_read(self) -> Read | None: ...
+
+    @abstractmethod
+    def _dispatch(self, spans: list[Span], read: Read) -> int: ...
+
+    def flow(self, consumer: Consumer) -> None:  # noqa: ARG002 - some types look at the consumer
+        """A consumer can use more permits."""
+        self.wake()
+
+    def can_unsubscribe(self, consumer: Consumer) -> bool:
+        """Whether this is the only consumer."""
+        return len(self.consumers) == 1 and self.consumers[0] is consumer
+
+    def closed_by_seek(self) -> list[Consumer]:
+        """Whom SEEK closes."""
+        return list(self.consumers)
+
+    def remove_for_seek(self, consumer: Consumer) -> None:
+        """Like `remove_consumer`, for one that is expected back."""
+        self.remove_consumer(consumer)
+
+    # --- the loop ------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Have a turn soon: permits, entries, acks or consumers changed."""
+        if not self._scheduled and not self.closed:
+            self._scheduled = True
+            self.context.call_later(0, self._run)
+
+    def _run(self) -> None:
+        self._scheduled = False
+        if self.closed or self.paused or self._cold is not None or self._backoff_timer is not None:
+            return
+        try:
+            self._turn()
+        finally:
+            self._flush()
+
+    def _turn(self) -> None:
+        budget = TURN_BYTES
+        while budget > 0:
+            read = self._next_read()
+            if read is None:
+                return
+            try:
+                result = self._start(read)
+            except StorageError as error:
+                self._failed(error)
+                return
+            if inspect.isawaitable(result):
+                self._cold = self.context.tasks.spawn(self._finish(result, read, self._generation), "dispatch.read")
+                return
+            assert isinstance(result, list)
+            if self._backoff_ms:
+                self._recovered()
+            if not result and read.positions is None:
+                return
+            budget -= max(self._dispatch(result, read), _READ_COST_BYTES)
+        self.wake()
+
+    def _start(self, read: Read) -> list[Span] | Awaitable[list[Span]]:
+        context = self.context
+        max_bytes = min(context.settings.max_read_bytes, TURN_BYTES)
+        if read.positions is not None:
+            result = context.reader.read_positions(read.positions)
+        else:
+            skip = None if context.delay is None else context.delay.pending
+            result = context.reader.read(min(read.max_entries, self._read_entries), max_bytes, None, skip)
+        if context.transform is None:
+            return result
+        return self._converted(result) if isinstance(result, list) else self._converted_later(result)
+
+    def _converted(self, spans: list[Span]) -> list[Span] | Awaitable[list[Span]]:
+        """The spans as the converters give them; at once unless one of them has to wait."""
+        transform, done = self.context.transform, []
+        assert transform is not None
+        for k, span in enumerate(spans):
+            each = transform(span)
+            if inspect.isawaitable(each):
+                return self._converted_rest(done, each, spans[k + 1 :])
+            done.append(each)
+        return done
+
+    async def _converted_rest(self, done: list[Span], waiting: Awaitable[Span], rest: list[Span]) -> list[Span]:
+        done.append(await waiting)
+        converted = self._converted(rest)
+        return done + (converted if isinstance(converted, list) else await converted)
+
+    async def _converted_later(self, result: Awaitable[list[Span]]) -> list[Span]:
+        converted = self._converted(await result)
+        return converted if isinstance(converted, list) else await converted
+
+    async def _finish(self, result: Awaitable[list[Span]], read: Read, generation: int) -> None:
+        """Wait for a cold read, then go on where the turn stopped."""
+        try:
+            spans = await result
+        except StorageError as error:
+            self._cold = None
+            self._ended_read()
+            if not self.closed:
+                self._failed(error)
+            return
+        except BaseException:
+            self._cold = None
+            raise
+        self._cold = None
+        self._ended_read()
+        if self.closed:
+            return
+        self._recovered()
+        try:
+            if generation == self._generation:
+                if spans or read.positions is not None:
+                    self._dispatch(spans, read)
+                    self.wake()
+            else:
+                self.wake()
+        finally:
+            self._flush()
+
+    def _ended_read(self) -> None:
+        if self._rewind_after_read:
+            self._rewind_after_read = False
+            self.context.reader.rewind()
+
+    def rewind(self) -> None:
+        """Read again from the mark-delete position; what is being read now is dropped."""
+        self._generation += 1
+        self.context.reader.rewind()
+        self._rewind_after_read = self._cold is not None
+
+    def forget_read(self) -> None:
+        """What is being read now is dropped (the cursor is being moved elsewhere)."""
+        self._generation += 1
+        self._rewind_after_read = False
+
+    async def wait_idle(self) -> None:
+        """Return when no read is under way."""
+        while self._cold is not None:
+            await asyncio.wait({self._cold})
+
+    # --- failed reads --------------------------------------------------------------------------------------------
+
+    def _failed(self, error: StorageError) -> None:
+        """Wait before the next read; a damaged entry is passed over only where the settings say so."""
+        if isinstance(error, StorageClosedError):
+            return
+        context = self.context
+        if isinstance(error, CorruptEntryError) and context.settings.skip_damaged_entries:
+            log.error(
+                "entry.skipped", topic=context.topic_name, subscription=context.subscription_name, error=str(error)
+            )
+            context.skipped([error.position])
+            self.wake()
+            return
+        self._read_entries = context.settings.min_read_entries
+        initial, longest = context.settings.read_backoff_initial_ms, context.settings.read_backoff_max_ms
+        self._backoff_ms = min(self._backoff_ms * 2 or initial, longest)
+        log.error(
+            "read.failed",
+            topic=context.topic_name,
+            subscription=context.subscription_name,
+            error=str(error),
+            retry_ms=self._backoff_ms,
+        )
+        self._backoff_timer = context.call_later(self._backoff_ms / 1000, self._retry)
+
+    def _retry(self) -> None:
+        self._backoff_timer = None
+        self.wake()
+
+    def _recovered(self) -> None:
+        self._backoff_ms = 0
+        if self._read_entries < self.context.settings.max_read_entries:
+            self._read_entries = min(self._read_entries * 2, self.context.settings.max_read_entries)
+
+    # --- helpers of the types ------------------------------------------------------------------------------------
+
+    def _sift(self, spans: list[Span], *, delayed: bool) -> Sifted:
+        """Take out what is not to be sent; what is nobody's is acknowledged."""
+        context = self.context
+        delay = context.delay if delayed else None
+        sifted = sift(spans, None if delay is None else delay.offer, context.entry_filter, context.filtered)
+        if sifted.skipped:
+            context.skipped(sifted.skipped)
+        if sifted.rescheduled:
+            self._reschedule(sifted.rescheduled)
+        return sifted
+
+    def _reschedule(self, positions: list[Position]) -> None:
+        """Entries that a filter wants later."""
+
+    def _flush(self) -> None:
+        if self._sent_to:
+            now_ms = self.context.now_ms()
+            for consumer in self._sent_to:
+                consumer.flush(now_ms)
+            self._sent_to.clear()
+
+    def set_settings(self) -> None:
+        """The context's settings were replaced."""
+        self._read_entries = self.context.settings.max_read_entries
+
+    def close(self) -> None:
+        """No more turns; idempotent."""
+        self.closed = True
+        if self._backoff_timer is not None:
+            self._backoff_timer.cancel()
+            self._backoff_timer = None
+        if self._cold is not None:
+            self._cold.cancel()
+
+
+__all__ = ["TURN_BYTES", "Dispatcher", "FilterResult", "Read"]

@@ -1,0 +1,237 @@
+"""Key_Shared: each key's messages go to one consumer, in order, while consumers join and leave (reference F.2, PIP-379)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+from magnetar.broker.consumer import KEY_SHARED, KeySharedPolicy
+from magnetar.broker.dispatchers.base import Read
+from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
+from magnetar.broker.draining_hashes import DrainingHashes
+from magnetar.broker.hash_ring import RingSelector
+from magnetar.broker.key_ranges import KeySelector, SplitSelector, StickySelector, lost_ranges
+from magnetar.broker.key_shared_plan import plan_by_key
+from magnetar.storage.slab import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.key_ranges import Assignment
+    from magnetar.broker.pending_acks import PendingAck
+    from magnetar.storage.position import Position
+    from magnetar.storage.slab import Slab
+
+
+def policy_of(consumer: Consumer) -> KeySharedPolicy:
+    """The consumer's KeySharedMeta; without one it is AUTO_SPLIT in order."""
+    return consumer.spec.key_shared or KeySharedPolicy()
+
+
+def make_selector(context: DispatchContext, policy: KeySharedPolicy) -> KeySelector:
+    """The selector that the consumers' policy and the broker's settings ask for."""
+    if policy.sticky:
+        return StickySelector()
+    if context.settings.key_shared_consistent_hashing:
+        return RingSelector(context.settings.key_shared_ring_points)
+    return SplitSelector()
+
+
+class KeySharedDispatcher(MultipleConsumersDispatcher):
+    """Hands entries to the owners of their hashes; keeps the order of each key."""
+
+    sub_type = KEY_SHARED
+
+    def __init__(self, context: DispatchContext, policy: KeySharedPolicy) -> None:
+        super().__init__(context)
+        self.sticky = policy.sticky
+        self.allow_out_of_order = policy.allow_out_of_order
+        self.selector = make_selector(context, policy)
+        self.draining: DrainingHashes[Consumer] = DrainingHashes()
+        self._replay_may_help = True
+        """Something changed since a walk through the replay queue found nothing that can be sent."""
+
+    # --- members -------------------------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        before = self.selector.ranges()
+        if isinstance(self.selector, StickySelector):
+            self.selector.check(consumer)
+        super().add_consumer(consumer)
+        self.selector.add(consumer)
+        self._hashes_moved(before)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer in self.members.consumers:
+            before = self.selector.ranges()
+            self.selector.remove(consumer)
+            self.draining.consumer_left(consumer)
+            super().remove_consumer(consumer)
+            self._hashes_moved([each for each in before if each.owner is not consumer])
+
+    def _hashes_moved(self, before: list[Assignment]) -> None:
+        """What a consumer holds of hashes that it lost drains before the new owner gets any of them."""
+        self._replay_may_help = True
+        if self.allow_out_of_order:
+            return
+        lost: dict[int, list[Assignment]] = {}
+        for each in lost_ranges(before, self.selector.ranges()):
+            lost.setdefault(id(each.owner), []).append(each)
+        for ranges in lost.values():
+            owner = cast("Consumer", ranges[0].owner)
+            moved = _Ranges(ranges)
+            hashes = (held.key_hash for held in owner.pending_acks or ())
+            for key_hash, held in Counter(h for h in hashes if moved.covers(h)).items():
+                self.draining.drain(key_hash, owner, held)
+
+    def _forget_places(self) -> None:
+        super()._forget_places()
+        self._replay_may_help = True
+        self.draining.clear()
+
+    # --- what makes a walk through the replay queue worth while --------------------------------------------------
+
+    def flow(self, consumer: Consumer) -> None:
+        self._replay_may_help = True
+        super().flow(consumer)
+
+    def _put_to_replay(self, held: PendingAck) -> bool:
+        self._replay_may_help = True
+        return super()._put_to_replay(held)
+
+    def _no_longer_held(self, consumer: Consumer, held: PendingAck) -> None:
+        if self.draining and self.draining.released(held.key_hash, consumer):
+            self._replay_may_help = True
+            self.wake()
+
+    def _reschedule(self, positions: list[Position]) -> None:
+        self._replay_may_help = True
+        super()._reschedule(positions)
+
+    # --- dispatch ------------------------------------------------------------------------------------------------
+
+    def _entry_permits(self, consumer: Consumer) -> int:
+        """Entries the consumer can take: its permits, limited by the room for unacked messages."""
+        permits = consumer.permits
+        if permits.usable <= 0 or not consumer.is_writable():
+            return 0
+        average = max(consumer.average_messages_per_entry, 1.0)
+        return min(permits.usable, int(-(-permits.unacked_room // average)))
+
+    def _next_read(self) -> Read | None:
+        permits = self._usable_permits()
+        if permits <= 0 or self.unacked.blocked:
+            return None
+        settings = self.context.settings
+        limit = min(permits, settings.max_read_entries)
+        waiting = len(self.replay)
+        self._take_due(limit)
+        if self.replay and (self._replay_may_help or len(self.replay) > waiting):
+            positions = self._replayable(limit)
+            if positions:
+                return Read(limit, positions)
+            self._replay_may_help = False
+        look_ahead = min(
+            settings.key_shared_look_ahead_per_consumer * len(self.consumers),
+            settings.key_shared_look_ahead_per_subscription,
+        )
+        return Read(limit) if len(self.replay) < look_ahead else None
+
+    def _replayable(self, limit: int) -> list[Position]:
+        """The first waiting positions that can be sent now, or whose hash is not known yet."""
+        chosen: list[Position] = []
+        left: dict[Consumer, int] = {}
+        refused: set[int] = set()
+        for position in self.replay:
+            key_hash = self.replay.hash_of(*position)
+            if key_hash:
+                if key_hash in refused:
+                    continue
+                consumer = cast("Consumer | None", self.selector.select(key_hash))
+                if consumer is not None and consumer not in left:
+                    left[consumer] = self._entry_permits(consumer)
+                if consumer is None or left[consumer] <= 0 or self.draining.is_blocked(key_hash, consumer):
+                    if not self.allow_out_of_order:
+                        refused.add(key_hash)
+                    continue
+                left[consumer] -= 1
+            chosen.append(position)
+            if len(chosen) >= limit:
+                break
+        return chosen
+
+    def _dispatch(self, spans: list[Span], read: Read) -> int:
+        entries: list[tuple[Slab, int]] = []
+        keyed: list[tuple[tuple[int, int], int]] = []
+        for slab, i, j in self._received(spans, read):
+            hashes = key_hashes(slab)
+            for k in range(i, j):
+                entries.append((slab, k))
+                keyed.append(((slab.ledger_id, slab.first_entry_id + k), hashes[k]))
+        unknown = False
+        if read.positions is not None:
+            for position, _ in keyed:
+                unknown |= not self.replay.hash_of(*position)
+                self.replay.discard(*position)  # what is refused comes back below
+        plan = plan_by_key(
+            keyed,
+            cast("Callable[[int], Consumer | None]", self.selector.select),
+            self._entry_permits,
+            None if self.allow_out_of_order else self,
+        )
+        for index in plan.refused:
+            self.replay.add(*keyed[index][0], keyed[index][1])
+        if read.positions is not None and not plan.given and not unknown:
+            self._replay_may_help = False
+        return sum(
+            self._send(consumer, span, read, key_hashes(span.slab)) for consumer, span in _runs(plan.given, entries)
+        )
+
+    def drains(self, key_hash: int, consumer: object) -> bool:
+        """Whether the hash must wait for its former owner (`key_shared_plan.Blocks`)."""
+        return bool(self.draining) and self.draining.blocks(key_hash, cast("Consumer", consumer))
+
+    def waits_behind(self, key_hash: int, position: tuple[int, int]) -> bool:
+        """Whether an earlier entry of the hash is in the replay queue."""
+        first = self.replay.first_of_hash(key_hash)
+        return first is not None and first < position
+
+    def key_ranges_of(self, consumer: Consumer) -> tuple[tuple[int, int], ...]:
+        """The hash ranges a consumer serves now, for the stats."""
+        return tuple((each.start, each.end) for each in self.selector.ranges() if each.owner is consumer)
+
+
+class _Ranges:
+    """Whether a hash is in one of some ranges."""
+
+    def __init__(self, ranges: list[Assignment]) -> None:
+        self._starts = [each.start for each in ranges]
+        self._ends = [each.end for each in ranges]
+
+    def covers(self, key_hash: int) -> bool:
+        i = bisect_right(self._starts, key_hash) - 1
+        return i >= 0 and key_hash <= self._ends[i]
+
+
+def key_hashes(slab: Slab) -> memoryview:
+    """Sticky key hash of each entry of the slab."""
+    hashes = slab.facts(want_hash=True).key_hashes
+    assert hashes is not None
+    return memoryview(hashes).cast("q")
+
+
+def _runs(given: list[tuple[Consumer, int]], entries: list[tuple[Slab, int]]) -> list[tuple[Consumer, Span]]:
+    """Neighbouring entries of one consumer as one span."""
+    runs: list[tuple[Consumer, Span]] = []
+    for consumer, index in given:
+        slab, k = entries[index]
+        if runs:
+            last_consumer, last = runs[-1]
+            if last_consumer is consumer and last.slab is slab and last.end == k:
+                runs[-1] = (consumer, Span(slab, last.start, k + 1))
+                continue
+        runs.append((consumer, Span(slab, k, k + 1)))
+    return runs

@@ -1,0 +1,256 @@
+"""What Shared and Key_Shared have in common: many served consumers, held entries, the replay queue, redelivery counts.
+
+Every entry that was read and is not yet acknowledged is in exactly one place: held by one consumer (`pending_acks`), waiting in
+the replay queue, kept by the delay view, or acknowledged in the cursor. Nothing leaves a place before it is in the next.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap
+
+from magnetar.broker.consumer_selection import RoundRobin
+from magnetar.broker.dispatchers.base import Dispatcher, Read
+from magnetar.broker.dispatchers.deliver import deliver
+from magnetar.broker.errors import ConsumerBusyError
+from magnetar.broker.permits import UnackedLimit
+from magnetar.broker.redelivery_tracker import RedeliveryTracker
+from magnetar.broker.replay_queue import ReplayQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.pending_acks import PendingAck
+    from magnetar.storage.position import Position
+    from magnetar.storage.slab import Span
+
+_GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than one by one
+
+
+class MultipleConsumersDispatcher(Dispatcher):
+    """Books of a subscription whose consumers acknowledge one by one."""
+
+    def __init__(self, context: DispatchContext) -> None:
+        super().__init__(context)
+        self.members: RoundRobin[Consumer] = RoundRobin()
+        self.replay = ReplayQueue()
+        self.tracker = RedeliveryTracker()
+        self.unacked = UnackedLimit(context.settings.max_unacked_per_subscription)
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return self.members.consumers
+
+    # --- members -------------------------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        limit = self.context.settings.max_consumers
+        if 0 < limit <= len(self.members.consumers):
+            raise ConsumerBusyError("Subscription reached max consumers limit")
+        consumer.permits.set_max_unacked(self.context.settings.max_unacked_per_consumer)
+        if not self.members.consumers:
+            self._forget_places()
+            self.rewind()
+        self.members.add(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer not in self.members.consumers:
+            return
+        self.members.remove(consumer)
+        self.unacked.remove(consumer.permits.unacked)
+        consumer.permits.unacked = 0
+        held = consumer.pending_acks.take_all() if consumer.pending_acks is not None else []
+        if not self.members.consumers:
+            self._forget_places()
+            self.forget_read()
+            return
+        for each in held:
+            self._put_to_replay(each)
+        self.wake()
+
+    def _forget_places(self) -> None:
+        self.replay.clear()
+        self.tracker.clear()
+        self.unacked.remove(self.unacked.total)
+
+    def reset(self) -> None:
+        self._forget_places()
+        self.forget_read()
+        if self.context.delay is not None:
+            self.context.delay.clear()
+        for consumer in self.members.consumers:
+            if consumer.pending_acks is not None:
+                consumer.pending_acks.take_all()
+            consumer.permits.given_back(consumer.permits.unacked)
+        self.wake()
+
+    def set_settings(self) -> None:
+        super().set_settings()
+        settings = self.context.settings
+        self.unacked.set_limit(settings.max_unacked_per_subscription)
+        for consumer in self.members.consumers:
+            consumer.permits.set_max_unacked(settings.max_unacked_per_consumer)
+        self.wake()
+
+    # --- redelivery ----------------------------------------------------------------------------------------------
+
+    def redeliver_all(self, consumer: Consumer, epoch: int | None) -> None:  # noqa: ARG002 - no epochs here
+        assert consumer.pending_acks is not None
+        self._give_back(consumer, consumer.pending_acks.take_all())
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        pending = consumer.pending_acks
+        assert pending is not None
+        self._give_back(consumer, [held for p in positions if (held := pending.remove(p[0], p[1])) is not None])
+
+    def _give_back(self, consumer: Consumer, held: list[PendingAck]) -> None:
+        """Entries go back on the client's wish: this is what redelivery counts count."""
+        messages = 0
+        for each in held:
+            messages += each.unacked
+            if self._put_to_replay(each):
+                self.tracker.increment(each.ledger_id, each.entry_id)
+            self._no_longer_held(consumer, each)
+        consumer.redelivered.add(messages, 0)
+        consumer.permits.given_back(messages)
+        self.unacked.remove(messages)
+        self.wake()
+
+    def _put_to_replay(self, held: PendingAck) -> bool:
+        """Have a held entry delivered again, unless it was acknowledged meanwhile."""
+        position = (held.ledger_id, held.entry_id)
+        if position <= self.context.cursor.mark_delete:
+            return False
+        self.replay.add(held.ledger_id, held.entry_id, held.key_hash)
+        return True
+
+    def _no_longer_held(self, consumer: Consumer, held: PendingAck) -> None:
+        """`consumer` does not hold the entry any more (Key_Shared frees draining hashes)."""
+
+    # --- acknowledgements ----------------------------------------------------------------------------------------
+
+    def acked(self, consumer: Consumer, ledger_id: int, entry_ids: list[int]) -> int:
+        """Whole entries were acknowledged by `consumer`; returns how many held messages that were.
+
+        An entry that another consumer holds is taken from that one.
+        """
+        rest: Iterable[int] = entry_ids
+        messages = 0
+        if len(entry_ids) >= _GROUP and consumer.pending_acks is not None:
+            every = BitMap(entry_ids)
+            plain = consumer.pending_acks.remove_plain(ledger_id, every)
+            messages = len(plain)
+            self._released(consumer, messages)
+            if self.tracker:
+                self.tracker.remove_all(ledger_id, plain)
+            rest = every - plain if len(plain) < len(every) else ()
+        for entry_id in rest:
+            messages += self._acked_one(consumer, ledger_id, entry_id)
+        return messages
+
+    def _acked_one(self, consumer: Consumer, ledger_id: int, entry_id: int) -> int:
+        owner, held = consumer, consumer.pending_acks.remove(ledger_id, entry_id) if consumer.pending_acks else None
+        if held is None:
+            for other in self.members.consumers:
+                if other.pending_acks and (held := other.pending_acks.remove(ledger_id, entry_id)) is not None:
+                    owner = other
+                    break
+            else:
+                self.replay.discard(ledger_id, entry_id)
+        if self.tracker:
+            self.tracker.remove(ledger_id, entry_id)
+        if held is None:
+            return 0
+        self._released(owner, held.unacked)
+        self._no_longer_held(owner, held)
+        return held.unacked
+
+    def acked_part(self, consumer: Consumer, ledger_id: int, entry_id: int, left: int) -> int:
+        """Of a held entry `left` messages are still to be acknowledged; returns how many no longer are."""
+        for owner in (consumer, *self.members.consumers):
+            if owner.pending_acks and (messages := owner.pending_acks.reduce(ledger_id, entry_id, left)):
+                self._released(owner, messages)
+                return messages
+        return 0
+
+    def _released(self, owner: Consumer, messages: int) -> None:
+        if messages:
+            consumer_released = owner.permits.acked(messages)
+            if self.unacked.remove(messages) or consumer_released:
+                self.flow(owner)
+
+    def dropped_up_to(self, position: Position) -> None:
+        """The backlog up to `position` was skipped or expired: nobody holds or awaits it any more."""
+        self.replay.drop_up_to(position)
+        self.tracker.drop_up_to(position)
+        for consumer in self.members.consumers:
+            for held in consumer.pending_acks.drop_up_to(position) if consumer.pending_acks else ():
+                self._released(consumer, held.unacked)
+                self._no_longer_held(consumer, held)
+
+    # --- dispatch ------------------------------------------------------------------------------------------------
+
+    def _usable_permits(self) -> int:
+        """Messages that the consumers can take now; who is not writable is asked to call back."""
+        total = 0
+        for consumer in self.members.consumers:
+            usable = consumer.permits.usable
+            if usable > 0:
+                if consumer.is_writable():
+                    total += usable
+                else:
+                    consumer.when_writable(partial(self.flow, consumer))
+        return total
+
+    def _take_due(self, limit: int) -> None:
+        """Delayed entries that became due wait with those to be delivered again."""
+        delay = self.context.delay
+        if delay is not None and delay.has_due():
+            for position in delay.take_due(limit):
+                if not self.context.cursor.is_deleted(position):
+                    self.replay.add(position.ledger_id, position.entry_id)
+
+    def _received(self, spans: list[Span], read: Read) -> list[Span]:
+        """What of a read may be sent. Entries of a replay read that are gone, skipped or held back leave the queue."""
+        if read.positions is not None:
+            there = {(s.slab.ledger_id, s.slab.first_entry_id + k) for s in spans for k in range(s.start, s.end)}
+            for position in read.positions:
+                if position not in there:
+                    self.replay.discard(*position)
+        sifted = self._sift(spans, delayed=True)
+        if read.positions is not None:
+            for position in (*sifted.skipped, *sifted.held, *sifted.rescheduled):
+                self.replay.discard(*position)
+        return sifted.spans
+
+    def _send(self, consumer: Consumer, span: Span, read: Read, key_hashes: Sequence[int] | None = None) -> int:
+        slab, i, j = span
+        before = consumer.permits.unacked
+        queued = deliver(consumer, self.context.cursor, self.tracker, slab, i, j, key_hashes)
+        self.unacked.add(consumer.permits.unacked - before)
+        self._sent_to.add(consumer)
+        if read.positions is not None:
+            for k in range(i, j):
+                self.replay.discard(slab.ledger_id, slab.first_entry_id + k)
+        return queued
+
+    def _wait_in_replay(self, span: Span, key_hashes: Sequence[int] | None = None) -> None:
+        """New entries that nobody can take now are the first to be tried again."""
+        slab, i, j = span
+        for k in range(i, j):
+            self.replay.add(slab.ledger_id, slab.first_entry_id + k, 0 if key_hashes is None else key_hashes[k])
+
+    def _reschedule(self, positions: list[Position]) -> None:
+        generation = self._generation
+
+        def later() -> None:
+            if generation == self._generation and not self.closed:
+                for position in positions:
+                    self.replay.add(position.ledger_id, position.entry_id)
+                self.wake()
+
+        self.context.call_later(self.context.settings.filter_reschedule_ms / 1000, later)

@@ -1,0 +1,110 @@
+"""What dispatchers need of the world around them: the cursor they read, the view of delayed entries, converters, filters."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyroaring import BitMap
+
+    from magnetar.broker.subscription_settings import SubscriptionSettings
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.storage.position import Position
+    from magnetar.storage.slab import Slab, Span
+
+
+class Reader(Protocol):
+    """Where entries come from: the cursor itself, or a view of the compacted topic with the same calls."""
+
+    def read(
+        self,
+        max_entries: int,
+        max_bytes: int,
+        upto: Position | None = None,
+        skip: Callable[[int], BitMap | None] | None = None,
+    ) -> list[Span] | Awaitable[list[Span]]:
+        """The next entries that are not deleted and not to be skipped; [] at the end. Advances the read position."""
+        ...
+
+    def read_positions(self, positions: Sequence[Position]) -> list[Span] | Awaitable[list[Span]]:
+        """These entries, without those that are deleted or gone."""
+        ...
+
+    def rewind(self) -> None:
+        """Read next what follows the mark-delete position."""
+        ...
+
+
+class AckCursor(Protocol):
+    """What dispatch asks of a cursor's books."""
+
+    @property
+    def mark_delete(self) -> Position: ...
+    @property
+    def has_more(self) -> bool: ...
+    @property
+    def backlog_entries(self) -> int: ...
+    def is_deleted(self, position: Position) -> bool: ...
+    def ack_set(self, position: Position) -> list[int] | None: ...
+    def ack_many(self, positions: Sequence[Position]) -> None: ...
+
+
+class DelayView(Protocol):
+    """Delayed delivery of one Shared or Key_Shared subscription; calls its wake function when something becomes due."""
+
+    def pending(self, ledger_id: int) -> BitMap | None:
+        """Entries known to be not yet due: reads skip them."""
+        ...
+
+    def offer(self, deliver_at_ms: int, position: Position) -> bool:
+        """An entry was read that has a deliver_at_time; True: held back, the view gives it again when it is due."""
+        ...
+
+    def take_due(self, max_entries: int) -> list[Position]:
+        """What became due; each position is given once."""
+        ...
+
+    def has_due(self) -> bool: ...
+    @property
+    def pending_count(self) -> int: ...
+    def clear(self) -> None: ...
+
+
+class FilterResult(enum.Enum):
+    """What an entry filter says of an entry (reference F.0)."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"  # acknowledged, not sent
+    RESCHEDULE = "reschedule"  # sent later
+
+
+EntryFilter = Callable[["Slab", int], FilterResult]
+EntryTransformer = Callable[["Span"], "Span | Awaitable[Span]"]
+
+
+@dataclass(slots=True)
+class DispatchContext:
+    """What all dispatchers of one subscription share; settings may be replaced at any time."""
+
+    topic_name: str
+    subscription_name: str
+    partition: int
+    cursor: Any
+    reader: Reader
+    settings: SubscriptionSettings
+    now_ms: Callable[[], int]
+    call_later: Callable[[float, Callable[[], None]], Any]
+    tasks: TaskSet
+    delay: DelayView | None = None
+    transform: EntryTransformer | None = None
+    entry_filter: EntryFilter | None = None
+    filtered: dict[FilterResult, int] = field(default_factory=lambda: dict.fromkeys(FilterResult, 0))
+    skipped: Callable[[list[Position]], None] = field(default=lambda _positions: None)
+    """Entries that are nobody's (markers, unreadable, rejected) are given here to be acknowledged."""
+    freed: Callable[[], None] = field(default=lambda: None)
+    """The subscription may be told that its books changed without an ack (REACHED_END_OF_TOPIC)."""

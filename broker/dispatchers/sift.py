@@ -1,0 +1,105 @@
+"""Which entries of a read are sent at all (reference F.0): markers, unreadable and rejected entries are acknowledged and
+skipped, delayed ones are held back. A span that has nothing special goes through untouched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magnetar.broker.dispatchers.ports import FilterResult
+from magnetar.protocol.runs import EntryFlag
+from magnetar.storage.position import Position
+from magnetar.storage.slab import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from magnetar.broker.dispatchers.ports import EntryFilter
+    from magnetar.storage.slab import Slab
+
+_SKIPPED = int(EntryFlag.MARKER | EntryFlag.UNREADABLE)
+_DELAYED = int(EntryFlag.HAS_DELIVER_AT)
+_BATCHED = int(EntryFlag.BATCHED)
+
+
+@dataclass(slots=True)
+class Sifted:
+    """Outcome: what to send, what to acknowledge unsent, what the delay view or the rescheduling keeps."""
+
+    spans: list[Span] = field(default_factory=list)
+    skipped: list[Position] = field(default_factory=list)
+    held: list[Position] = field(default_factory=list)
+    rescheduled: list[Position] = field(default_factory=list)
+
+
+def sift(
+    spans: Iterable[Span],
+    offer: Callable[[int, Position], bool] | None,
+    entry_filter: EntryFilter | None,
+    filtered: dict[FilterResult, int],
+) -> Sifted:
+    """Sort the entries of `spans`; `offer` is the delay view's (None: delayed entries are sent like others)."""
+    result = Sifted()
+    watched = _SKIPPED | (_DELAYED if offer is not None else 0)
+    for span in spans:
+        if entry_filter is None and not span.slab.facts().any_flags & watched:
+            result.spans.append(span)
+        else:
+            _sift_span(span, offer, entry_filter, filtered, result)
+    return result
+
+
+def _sift_span(
+    span: Span,
+    offer: Callable[[int, Position], bool] | None,
+    entry_filter: EntryFilter | None,
+    filtered: dict[FilterResult, int],
+    result: Sifted,
+) -> None:
+    slab, start = span.slab, span.start
+    facts = slab.facts()
+    flags = memoryview(facts.flags).cast("I")
+    deliver_at = None if facts.deliver_at is None or offer is None else memoryview(facts.deliver_at).cast("q")
+    for i in range(span.start, span.end):
+        position = slab.position(i)
+        target = None
+        if entry_filter is not None:
+            target = _filtered(entry_filter, slab, i, filtered, result)
+        if target is None:
+            if flags[i] & _SKIPPED:
+                target = result.skipped
+            elif (
+                deliver_at is not None and flags[i] & _DELAYED and offer is not None and offer(deliver_at[i], position)
+            ):
+                target = result.held
+            else:
+                continue
+        target.append(position)
+        if start < i:
+            result.spans.append(Span(slab, start, i))
+        start = i + 1
+    if start < span.end:
+        result.spans.append(Span(slab, start, span.end))
+
+
+def _filtered(
+    entry_filter: EntryFilter, slab: Slab, i: int, filtered: dict[FilterResult, int], result: Sifted
+) -> list[Position] | None:
+    """Where the filter sends the entry, None when it accepts it."""
+    verdict = entry_filter(slab, i)
+    filtered[verdict] += 1
+    if verdict is FilterResult.REJECT:
+        return result.skipped
+    return result.rescheduled if verdict is FilterResult.RESCHEDULE else None
+
+
+def batch_sizes(slab: Slab, i: int, j: int) -> memoryview | None:
+    """Messages of each of the entries i..j-1 (num_messages_in_batch), None when no entry is a batch: one each."""
+    facts = slab.facts()
+    return memoryview(facts.batch_sizes).cast("q")[i:j] if facts.any_flags & _BATCHED else None
+
+
+def messages_in(slab: Slab, i: int, j: int) -> int:
+    """How many messages entries i..j-1 hold."""
+    sizes = batch_sizes(slab, i, j)
+    return j - i if sizes is None else sum(sizes)

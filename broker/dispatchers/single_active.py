@@ -1,0 +1,212 @@
+"""Exclusive and Failover: one consumer is served, in order (reference F.3).
+
+The choice of the active consumer is made at every join and leave (`active_consumer.choose_active`). When it changes, reading
+starts again at the mark-delete position: at once for Exclusive, for Failover after a delay in which the old consumer's acks may
+still arrive. Redelivery is a rewind: there are no counts and no held entries here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.active_consumer import active_order, choose_active
+from magnetar.broker.consumer import EXCLUSIVE, FAILOVER
+from magnetar.broker.dispatchers.base import Dispatcher, Read
+from magnetar.broker.dispatchers.deliver import deliver
+from magnetar.broker.errors import ConsumerBusyError
+from magnetar.broker.key_ranges import StickySelector
+from magnetar.storage.slab import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.storage.position import Position
+
+
+RETURN_AFTER_SEEK_S = 5.0
+"""How long standbys wait for the consumer that SEEK closed. (Apache Pulsar 4.2.4 waits for the next join, however long.)"""
+
+
+def admit_failover(consumers: Sequence[Consumer], max_consumers: int) -> None:
+    """Raise ConsumerBusyError when a Failover subscription has all the consumers it may have."""
+    if 0 < max_consumers <= len(consumers):
+        raise ConsumerBusyError("Subscription reached max consumers limit")
+
+
+def asks_for_ranges(consumer: Consumer) -> bool:
+    """Whether an Exclusive consumer wants only some hash ranges (KeySharedMeta with STICKY mode)."""
+    policy = consumer.spec.key_shared
+    return consumer.sub_type == EXCLUSIVE and policy is not None and policy.sticky and bool(policy.ranges)
+
+
+class SingleActiveDispatcher(Dispatcher):
+    """Serves the active one of its consumers."""
+
+    def __init__(self, context: DispatchContext, sub_type: int) -> None:
+        super().__init__(context)
+        self.sub_type = sub_type
+        self.active: Consumer | None = None
+        self._consumers: list[Consumer] = []
+        self._failover_timer: Any = None
+        self._ranges: StickySelector | None = None
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return self._consumers
+
+    # --- members -------------------------------------------------------------------------------------------------
+
+    def occupant(self, consumer: Consumer) -> Consumer | None:
+        """Of a dead connection the client may be back before the broker noticed: it is asked before ConsumerBusy."""
+        return self._consumers[0] if consumer.sub_type == EXCLUSIVE and self._consumers else None
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        if self.sub_type == FAILOVER:
+            admit_failover(self._consumers, self.context.settings.max_consumers)
+        ranges = None
+        if asks_for_ranges(consumer):
+            ranges = StickySelector()
+            ranges.add(consumer)
+        self._ranges = ranges
+        self._consumers.append(consumer)
+        if not self._choose() and self.active is not None and self.sub_type == FAILOVER:
+            consumer.tell_active(is_active=consumer is self.active)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer not in self._consumers:
+            return
+        self._consumers.remove(consumer)
+        if self._consumers:
+            self._choose()
+            return
+        self.active = None
+        self._stop_failover_timer()
+        self.forget_read()
+
+    def remove_for_seek(self, consumer: Consumer) -> None:
+        """The active consumer is expected back: nobody takes over now, but at its return or after a while without it."""
+        if consumer not in self._consumers:
+            return
+        self._consumers.remove(consumer)
+        self.active = None
+        self._stop_failover_timer()
+        self.forget_read()
+        if self._consumers:
+            self._failover_timer = self.context.call_later(RETURN_AFTER_SEEK_S, self._not_returned)
+
+    def _not_returned(self) -> None:
+        self._failover_timer = None
+        if not self.closed and self._consumers and self.active is None:
+            self._choose()
+
+    def _choose(self) -> bool:
+        """Choose the active consumer; whether it changed."""
+        context = self.context
+        keys = [(c.priority_level, c.name) for c in self._consumers]
+        chosen = self._consumers[
+            choose_active(
+                keys,
+                context.partition,
+                context.topic_name,
+                consistent_hashing=context.settings.failover_consistent_hashing,
+            )
+        ]
+        self._consumers = [self._consumers[i] for i in active_order(keys)]
+        if chosen is self.active:
+            return False
+        if self.active is None:
+            self._stop_failover_timer()  # of a consumer that left for a SEEK
+        self.active = chosen
+        self._generation += 1
+        if self.sub_type == FAILOVER and context.settings.failover_delay_ms > 0:
+            if self._failover_timer is None:
+                delay_s = context.settings.failover_delay_ms / 1000
+                self._failover_timer = context.call_later(delay_s, self._take_over)
+        else:
+            self._take_over()
+        return True
+
+    def _take_over(self) -> None:
+        """The active consumer begins: from the mark-delete position."""
+        self._failover_timer = None
+        if self.closed or self.active is None:
+            return
+        self.rewind()
+        if self.sub_type == FAILOVER:
+            for consumer in self._consumers:
+                consumer.tell_active(is_active=consumer is self.active)
+        self.wake()
+
+    def _stop_failover_timer(self) -> None:
+        if self._failover_timer is not None:
+            self._failover_timer.cancel()
+            self._failover_timer = None
+
+    def can_unsubscribe(self, consumer: Consumer) -> bool:
+        return super().can_unsubscribe(consumer) and self.active is consumer
+
+    def closed_by_seek(self) -> list[Consumer]:
+        """Only the active consumer, even when a standby asks (Apache Pulsar 4.2.4)."""
+        return [] if self.active is None else [self.active]
+
+    # --- redelivery ----------------------------------------------------------------------------------------------
+
+    def redeliver_all(self, consumer: Consumer, epoch: int | None) -> None:
+        if epoch is not None and epoch > consumer.epoch:
+            consumer.epoch = epoch
+        if consumer is self.active and self._failover_timer is None:
+            self.rewind()
+            self.wake()
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:  # noqa: ARG002
+        """Single messages cannot go back without breaking the order: all of them do."""
+        self.redeliver_all(consumer, None)
+
+    def reset(self) -> None:
+        self.forget_read()
+        self.wake()
+
+    # --- dispatch ------------------------------------------------------------------------------------------------
+
+    def _next_read(self) -> Read | None:
+        consumer = self.active
+        if consumer is None or self._failover_timer is not None or consumer.permits.available <= 0:
+            return None
+        if not consumer.is_writable():
+            consumer.when_writable(self.wake)
+            return None
+        return Read(min(consumer.permits.available, self.context.settings.max_read_entries))
+
+    def _dispatch(self, spans: list[Span], read: Read) -> int:  # noqa: ARG002 - all reads are new entries
+        consumer, cursor = self.active, self.context.cursor
+        assert consumer is not None, "a read of a consumer that left is dropped"
+        if self._ranges is not None:
+            spans = self._within_ranges(spans)
+        queued = 0
+        for slab, i, j in self._sift(spans, delayed=False).spans:
+            queued += deliver(consumer, cursor, None, slab, i, j)
+        if queued:
+            self._sent_to.add(consumer)
+        return queued
+
+    def _within_ranges(self, spans: list[Span]) -> list[Span]:
+        """Without the entries whose hash is not asked for; these are not acknowledged."""
+        selector, kept = self._ranges, []
+        assert selector is not None
+        for slab, i, j in spans:
+            hashes = memoryview(slab.facts(want_hash=True).key_hashes).cast("q")
+            start = i
+            for k in range(i, j):
+                if selector.select(hashes[k]) is None:
+                    if start < k:
+                        kept.append(Span(slab, start, k))
+                    start = k + 1
+            if start < j:
+                kept.append(Span(slab, start, j))
+        return kept
+
+    def close(self) -> None:
+        self._stop_failover_timer()
+        super().close()

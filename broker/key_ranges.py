@@ -1,0 +1,169 @@
+"""Who serves which sticky key hash on a Key_Shared subscription: selectors and their hash ranges.
+
+Hashes are 1..65535 (0 stands for "no hash"); a range is inclusive at both ends. Three selectors (reference F.2):
+
+    RingSelector    AUTO_SPLIT by consistent hashing, the default (hash_ring.py)
+    SplitSelector   AUTO_SPLIT that halves the largest range (subscriptionKeySharedUseConsistentHashing=false)
+    StickySelector  STICKY: the ranges the consumers asked for
+
+All of them are deciders without side effects on consumers: what a change of members moves is the difference of two
+`ranges()` (see `lost_ranges`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from magnetar.broker.errors import ConsumerAssignError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+HASHES = 65536
+FIRST_HASH = 1
+LAST_HASH = HASHES - 1
+
+
+class Member(Protocol):
+    """What a selector asks of a consumer; members are told apart by identity."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def sticky_ranges(self) -> Sequence[tuple[int, int]]: ...
+
+
+class Assignment(NamedTuple):
+    """Hashes ``start..end`` are served by ``owner``."""
+
+    start: int
+    end: int
+    owner: Member
+
+
+class KeySelector(Protocol):
+    """Maps each hash to one member, or to nobody."""
+
+    def add(self, member: Member) -> None: ...
+
+    def remove(self, member: Member) -> None: ...
+
+    def select(self, key_hash: int) -> Member | None: ...
+
+    def ranges(self) -> list[Assignment]: ...
+
+
+def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
+    """Adjacent ranges of one owner as one; the input is in order."""
+    merged: list[Assignment] = []
+    for each in assignments:
+        if merged and merged[-1].owner is each.owner and merged[-1].end + 1 == each.start:
+            merged[-1] = Assignment(merged[-1].start, each.end, each.owner)
+        else:
+            merged.append(each)
+    return merged
+
+
+def lost_ranges(before: list[Assignment], after: list[Assignment]) -> list[Assignment]:
+    """What each owner of ``before`` no longer owns in ``after``; both in order."""
+    lost: list[Assignment] = []
+    j = 0
+    for start, end, owner in before:
+        while j < len(after) and after[j].end < start:
+            j += 1
+        at, k = start, j
+        while at <= end:
+            if k < len(after) and after[k].start <= at:
+                upto = min(after[k].end, end)
+                if after[k].owner is not owner:
+                    lost.append(Assignment(at, upto, owner))
+                k += 1
+            else:
+                upto = min(after[k].start - 1, end) if k < len(after) else end
+                lost.append(Assignment(at, upto, owner))
+            at = upto + 1
+    return merge(lost)
+
+
+class StickySelector:
+    """Each consumer serves the ranges it declared (KeySharedMeta.hashRanges); a hash in none of them waits."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int, int, Member]] = []  # start, end, tie breaker, owner
+        self._starts: list[int] = []
+
+    def check(self, member: Member) -> None:
+        """Raises ConsumerAssignError: no ranges, start > end, overlap within the request or with another consumer."""
+        ranges = sorted(member.sticky_ranges)
+        if not ranges:
+            raise ConsumerAssignError("Ranges for KeyShared policy must not be empty.")
+        previous_end = -1
+        for start, end in ranges:
+            if start < 0 or start > end:
+                raise ConsumerAssignError(f"KeyShared range [{start}, {end}] is not valid.")
+            if start <= previous_end:
+                raise ConsumerAssignError(f"KeyShared ranges of the consumer overlap at {start}.")
+            previous_end = end
+            for other_start, other_end, _, owner in self._ranges:
+                if start <= other_end and other_start <= end:
+                    raise ConsumerAssignError(f"Range conflict with consumer {owner.name}")
+
+    def add(self, member: Member) -> None:
+        self.check(member)
+        for start, end in member.sticky_ranges:
+            insort(self._ranges, (start, end, id(member), member))
+        self._starts = [each[0] for each in self._ranges]
+
+    def remove(self, member: Member) -> None:
+        self._ranges = [each for each in self._ranges if each[3] is not member]
+        self._starts = [each[0] for each in self._ranges]
+
+    def select(self, key_hash: int) -> Member | None:
+        i = bisect_left(self._starts, key_hash + 1) - 1
+        if i < 0 or self._ranges[i][1] < key_hash:
+            return None
+        return self._ranges[i][3]
+
+    def ranges(self) -> list[Assignment]:
+        return [Assignment(start, end, owner) for start, end, _, owner in self._ranges]
+
+
+class SplitSelector:
+    """The whole range is split in halves: a joiner gets the lower half of the largest range, a leaver's goes to the next."""
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._owners: list[Member] = []
+
+    def add(self, member: Member) -> None:
+        if not self._ends:
+            self._ends, self._owners = [LAST_HASH], [member]
+            return
+        sizes = [end - start + 1 for start, end, _ in self.ranges()]
+        largest = sizes.index(max(sizes))
+        if sizes[largest] < 2:
+            raise ConsumerAssignError("No hash range is left to split.")
+        start = self._ends[largest] - sizes[largest] + 1
+        self._ends.insert(largest, start + sizes[largest] // 2 - 1)
+        self._owners.insert(largest, member)
+
+    def remove(self, member: Member) -> None:
+        for i, owner in enumerate(self._owners):
+            if owner is member:
+                del self._owners[i]
+                del self._ends[i]
+                if self._ends and i == len(self._ends):
+                    self._ends[-1] = LAST_HASH
+                return
+
+    def select(self, key_hash: int) -> Member | None:
+        return self._owners[bisect_left(self._ends, key_hash)] if self._owners and key_hash <= LAST_HASH else None
+
+    def ranges(self) -> list[Assignment]:
+        start, result = FIRST_HASH, []
+        for end, owner in zip(self._ends, self._owners, strict=True):
+            result.append(Assignment(start, end, owner))
+            start = end + 1
+        return result

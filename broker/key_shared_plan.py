@@ -1,0 +1,71 @@
+"""Which entries of a read may be sent on a Key_Shared subscription, and to whom (reference F.2). A pure decision.
+
+An entry goes to the consumer that owns its hash, unless
+
+    nobody owns the hash, or its owner has no permits left (counted in entries here),
+    the hash is draining: its former owner still holds entries of it,
+    an earlier entry of the hash waits in the replay queue or was refused before in this read.
+
+So entries of one hash are never sent out of order, whatever joins, leaves and redeliveries happen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Blocks(Protocol):
+    """What the plan asks about the order of keys."""
+
+    def drains(self, key_hash: int, consumer: object) -> bool:
+        """Whether the hash must wait for its former owner."""
+        ...
+
+    def waits_behind(self, key_hash: int, position: tuple[int, int]) -> bool:
+        """Whether an earlier entry of the hash is in the replay queue."""
+        ...
+
+
+C = TypeVar("C")
+
+
+@dataclass(slots=True)
+class KeyPlan(Generic[C]):
+    """``given``: (consumer, index of the entry) in order; ``refused``: indices; ``blocked_by_order``: some entry was
+    refused only for the order's sake while its consumer had permits."""
+
+    given: list[tuple[C, int]] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+    blocked_by_order: bool = False
+
+
+def plan_by_key(
+    entries: Iterable[tuple[tuple[int, int], int]],
+    select: Callable[[int], C | None],
+    permits: Callable[[C], int],
+    blocks: Blocks | None,
+) -> KeyPlan[C]:
+    """Plan for ``entries`` = (position, hash) in order of position. ``blocks`` is None when the order does not matter."""
+    plan: KeyPlan[C] = KeyPlan()
+    left: dict[C, int] = {}
+    refused_hashes: set[int] = set()
+    for index, (position, key_hash) in enumerate(entries):
+        consumer = None if key_hash in refused_hashes else select(key_hash)
+        if consumer is not None:
+            available = left.get(consumer)
+            if available is None:
+                available = left[consumer] = permits(consumer)
+            if blocks is not None and (blocks.drains(key_hash, consumer) or blocks.waits_behind(key_hash, position)):
+                plan.blocked_by_order |= available > 0
+            elif available > 0:
+                left[consumer] = available - 1
+                plan.given.append((consumer, index))
+                continue
+        plan.refused.append(index)
+        if blocks is not None:
+            refused_hashes.add(key_hash)
+    return plan

@@ -1,0 +1,146 @@
+"""Entries a consumer holds: sent to it and not yet acknowledged (Shared and Key_Shared only).
+
+Kept compactly, per ledger: a bitmap of the entries of one message without a key hash (the usual ones; a run of them is one
+call), and a dict ``entry id -> unacked messages << 17 | key hash`` for batches and for Key_Shared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyroaring import BitMap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.storage.position import Position
+
+_HASH_BITS = 17
+_HASH_MASK = (1 << _HASH_BITS) - 1
+
+
+class PendingAck(NamedTuple):
+    """One held entry: how many of its messages are unacked, and its sticky key hash (0 = none)."""
+
+    ledger_id: int
+    entry_id: int
+    unacked: int
+    key_hash: int
+
+
+class _Ledger:
+    __slots__ = ("packed", "plain")
+
+    def __init__(self) -> None:
+        self.plain: BitMap = BitMap()
+        self.packed: dict[int, int] = {}
+
+
+class PendingAcks:
+    """The entries one consumer holds."""
+
+    __slots__ = ("_ledgers", "entries")
+
+    def __init__(self) -> None:
+        self._ledgers: dict[int, _Ledger] = {}
+        self.entries = 0
+
+    def __len__(self) -> int:
+        return self.entries
+
+    def __contains__(self, position: tuple[int, int]) -> bool:
+        ledger = self._ledgers.get(position[0])
+        return ledger is not None and (position[1] in ledger.plain or position[1] in ledger.packed)
+
+    def _ledger(self, ledger_id: int) -> _Ledger:
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            ledger = self._ledgers[ledger_id] = _Ledger()
+        return ledger
+
+    def add_run(self, ledger_id: int, first_entry_id: int, count: int) -> None:
+        """Hold ``count`` consecutive entries of one message each. None of them may be held already."""
+        self._ledger(ledger_id).plain.add_range(first_entry_id, first_entry_id + count)
+        self.entries += count
+
+    def add(self, ledger_id: int, entry_id: int, unacked: int, key_hash: int = 0) -> None:
+        """Hold one entry (again: its unacked messages are replaced)."""
+        ledger = self._ledger(ledger_id)
+        held = entry_id in ledger.plain or entry_id in ledger.packed
+        ledger.plain.discard(entry_id)
+        if unacked == 1 and not key_hash:
+            ledger.packed.pop(entry_id, None)
+            ledger.plain.add(entry_id)
+        else:
+            ledger.packed[entry_id] = unacked << _HASH_BITS | key_hash
+        if not held:
+            self.entries += 1
+
+    def get(self, ledger_id: int, entry_id: int) -> PendingAck | None:
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return None
+        packed = ledger.packed.get(entry_id)
+        if packed is not None:
+            return PendingAck(ledger_id, entry_id, packed >> _HASH_BITS, packed & _HASH_MASK)
+        return PendingAck(ledger_id, entry_id, 1, 0) if entry_id in ledger.plain else None
+
+    def remove(self, ledger_id: int, entry_id: int) -> PendingAck | None:
+        """No longer hold the entry; what was held, None when it was not."""
+        found = self.get(ledger_id, entry_id)
+        if found is not None:
+            ledger = self._ledgers[ledger_id]
+            ledger.plain.discard(entry_id)
+            ledger.packed.pop(entry_id, None)
+            self.entries -= 1
+            if not ledger.plain and not ledger.packed:
+                del self._ledgers[ledger_id]
+        return found
+
+    def remove_plain(self, ledger_id: int, entry_ids: BitMap) -> BitMap:
+        """Take away those of ``entry_ids`` that are held as one message without a hash; returns which they were."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return BitMap()
+        found: BitMap = ledger.plain & entry_ids
+        if found:
+            ledger.plain -= found
+            self.entries -= len(found)
+            if not ledger.plain and not ledger.packed:
+                del self._ledgers[ledger_id]
+        return found
+
+    def reduce(self, ledger_id: int, entry_id: int, unacked: int) -> int:
+        """Part of a batch was acknowledged: ``unacked`` of its messages are left. Returns how many that took away."""
+        found = self.get(ledger_id, entry_id)
+        if found is None or unacked >= found.unacked:
+            return 0
+        self.add(ledger_id, entry_id, unacked, found.key_hash)
+        return found.unacked - unacked
+
+    def drop_up_to(self, position: Position) -> list[PendingAck]:
+        """Take away all entries at or before ``position`` (the backlog was skipped or expired)."""
+        dropped = [held for held in self if (held.ledger_id, held.entry_id) <= position]
+        for held in dropped:
+            self.remove(held.ledger_id, held.entry_id)
+        return dropped
+
+    def take_all(self) -> list[PendingAck]:
+        """Everything held, in order of position; nothing is held on return."""
+        held = list(self)
+        self._ledgers.clear()
+        self.entries = 0
+        return held
+
+    def __iter__(self) -> Iterator[PendingAck]:
+        """In order of position; must not change meanwhile."""
+        for ledger_id in sorted(self._ledgers):
+            ledger = self._ledgers[ledger_id]
+            if not ledger.packed:
+                for entry_id in ledger.plain:
+                    yield PendingAck(ledger_id, entry_id, 1, 0)
+                continue
+            packed = ledger.packed
+            for entry_id in sorted([*ledger.plain, *packed]):
+                value = packed.get(entry_id, 1 << _HASH_BITS)
+                yield PendingAck(ledger_id, entry_id, value >> _HASH_BITS, value & _HASH_MASK)

@@ -1,0 +1,106 @@
+"""What a consumer may still be sent: permits, unacked messages and the block between them. Arithmetic only.
+
+Permits are counted in messages (CommandFlow.messagePermits) and may go negative: an entry is sent whole even when its batch
+is larger than what is left. A consumer of a Shared or Key_Shared subscription that holds ``max_unacked`` unacked messages is
+*blocked*: it gets nothing, and permits that arrive meanwhile are *parked*. It is released at half of the limit.
+"""
+
+from __future__ import annotations
+
+
+class Permits:
+    """Permits and unacked messages of one consumer. ``max_unacked`` 0 means that unacked messages never block it."""
+
+    __slots__ = ("available", "blocked", "max_unacked", "parked", "unacked")
+
+    def __init__(self, max_unacked: int = 0) -> None:
+        self.max_unacked = max_unacked
+        self.available = 0
+        self.parked = 0
+        self.unacked = 0
+        self.blocked = False
+
+    @property
+    def usable(self) -> int:
+        """Messages that may be sent now; 0 or less when none."""
+        return 0 if self.blocked else self.available
+
+    @property
+    def unacked_room(self) -> int:
+        """Messages until the block, or a number beyond any permits when there is no limit."""
+        return max(self.max_unacked - self.unacked, 0) if self.max_unacked > 0 else 1 << 62
+
+    def flow(self, messages: int) -> bool:
+        """FLOW arrived. Returns whether the permits can be used now."""
+        if 0 < self.max_unacked <= self.unacked:
+            self.blocked = True
+        if self.blocked:
+            self.parked += messages
+            return False
+        self.available += messages
+        return True
+
+    def sent(self, messages: int, unacked: int) -> None:
+        """``messages`` permits were used, ``unacked`` messages are now to be acknowledged."""
+        self.available -= messages
+        self.unacked += unacked
+        if 0 < self.max_unacked <= self.unacked:
+            self.blocked = True
+
+    def acked(self, messages: int) -> bool:
+        """Messages are no longer unacked. Returns whether this released the consumer (its parked permits count again)."""
+        self.unacked = max(self.unacked - messages, 0)
+        if self.blocked and self.unacked <= self.max_unacked // 2:
+            self._release()
+            return True
+        return False
+
+    def given_back(self, messages: int) -> None:
+        """Messages go back to the subscription on the client's wish: always releases (reference B.10)."""
+        self.unacked = max(self.unacked - messages, 0)
+        self._release()
+
+    def set_max_unacked(self, max_unacked: int) -> None:
+        """The policy changed; a consumer that is within the new limit is released."""
+        self.max_unacked = max_unacked
+        if 0 < max_unacked <= self.unacked:
+            self.blocked = True
+        elif self.blocked and (max_unacked <= 0 or self.unacked <= max_unacked // 2):
+            self._release()
+
+    def _release(self) -> None:
+        self.blocked = False
+        self.available += self.parked
+        self.parked = 0
+
+
+class UnackedLimit:
+    """Unacked messages of all consumers of a subscription: dispatch stops at the limit and goes on at half of it."""
+
+    __slots__ = ("blocked", "limit", "total")
+
+    def __init__(self, limit: int = 0) -> None:
+        self.limit = limit
+        self.total = 0
+        self.blocked = False
+
+    def add(self, messages: int) -> None:
+        self.total += messages
+        if 0 < self.limit <= self.total:
+            self.blocked = True
+
+    def remove(self, messages: int) -> bool:
+        """Returns whether this released the subscription."""
+        self.total = max(self.total - messages, 0)
+        return self._check_release()
+
+    def set_limit(self, limit: int) -> bool:
+        """The policy changed. Returns whether this released the subscription."""
+        self.limit = limit
+        return self._check_release()
+
+    def _check_release(self) -> bool:
+        if self.blocked and (self.limit <= 0 or self.total <= self.limit // 2):
+            self.blocked = False
+            return True
+        return False

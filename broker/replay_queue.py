@@ -1,0 +1,124 @@
+"""Positions to be read again, in order: given back by a client, left by a consumer that is gone, due, or blocked by their key.
+
+A position stays in the queue until its entry is sent or acknowledged, so that nothing is lost between a failed read and the
+next. Key_Shared also asks by sticky key hash: an entry may only be sent when no earlier entry of its hash waits here.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap
+
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class ReplayQueue:
+    """An ordered set of positions, each with a sticky key hash (0 = not known)."""
+
+    __slots__ = ("_by_hash", "_hashes", "_ledgers", "entries")
+
+    def __init__(self) -> None:
+        self._ledgers: dict[int, BitMap] = {}
+        self._hashes: dict[tuple[int, int], int] = {}
+        self._by_hash: dict[int, list[tuple[int, int]]] = {}  # heaps; what left the queue is dropped lazily
+        self.entries = 0
+
+    def __len__(self) -> int:
+        return self.entries
+
+    def __contains__(self, position: tuple[int, int]) -> bool:
+        ledger = self._ledgers.get(position[0])
+        return ledger is not None and position[1] in ledger
+
+    def add(self, ledger_id: int, entry_id: int, key_hash: int = 0) -> bool:
+        """Put a position into the queue; False when it was there (a hash that was unknown is noted then)."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            ledger = self._ledgers[ledger_id] = BitMap()
+        known = entry_id in ledger
+        if not known:
+            ledger.add(entry_id)
+            self.entries += 1
+        position = (ledger_id, entry_id)
+        if key_hash and self._hashes.get(position) != key_hash:
+            self._hashes[position] = key_hash
+            heapq.heappush(self._by_hash.setdefault(key_hash, []), position)
+        return not known
+
+    def discard(self, ledger_id: int, entry_id: int) -> bool:
+        """Take a position out; whether it was there."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None or entry_id not in ledger:
+            return False
+        ledger.remove(entry_id)
+        self.entries -= 1
+        if not ledger:
+            del self._ledgers[ledger_id]
+        if self._hashes:
+            key_hash = self._hashes.pop((ledger_id, entry_id), 0)
+            if key_hash:
+                self.first_of_hash(key_hash)
+        return True
+
+    def discard_all(self, ledger_id: int, entry_ids: BitMap) -> None:
+        """Take many positions of one ledger out."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is not None:
+            for entry_id in ledger & entry_ids:
+                self.discard(ledger_id, entry_id)
+
+    def drop_up_to(self, position: Position) -> None:
+        for waiting in list(self):
+            if waiting > position:
+                return
+            self.discard(*waiting)
+
+    def hash_of(self, ledger_id: int, entry_id: int) -> int:
+        """The sticky key hash noted for a position, 0 when none."""
+        return self._hashes.get((ledger_id, entry_id), 0)
+
+    def first_of_hash(self, key_hash: int) -> tuple[int, int] | None:
+        """The earliest position that waits with this hash."""
+        heap = self._by_hash.get(key_hash)
+        while heap:
+            if self._hashes.get(heap[0]) == key_hash:
+                return heap[0]
+            heapq.heappop(heap)
+        self._by_hash.pop(key_hash, None)
+        return None
+
+    def has_hash(self, key_hash: int) -> bool:
+        return key_hash in self._by_hash and self.first_of_hash(key_hash) is not None
+
+    def first(self) -> Position | None:
+        if not self._ledgers:
+            return None
+        ledger_id = min(self._ledgers)
+        return Position(ledger_id, self._ledgers[ledger_id].min())
+
+    def __iter__(self) -> Iterator[Position]:
+        """In order; must not change meanwhile."""
+        for ledger_id in sorted(self._ledgers):
+            for entry_id in self._ledgers[ledger_id]:
+                yield Position(ledger_id, entry_id)
+
+    def head(self, limit: int) -> list[Position]:
+        """The first ``limit`` positions; they stay in the queue."""
+        positions: list[Position] = []
+        for ledger_id in sorted(self._ledgers):
+            for entry_id in self._ledgers[ledger_id]:
+                if len(positions) >= limit:
+                    return positions
+                positions.append(Position(ledger_id, entry_id))
+        return positions
+
+    def clear(self) -> None:
+        self._ledgers.clear()
+        self._hashes.clear()
+        self._by_hash.clear()
+        self.entries = 0

@@ -1,0 +1,333 @@
+"""A subscription of a persistent topic: one cursor, the dispatcher of its type, and the rules of joining, acking and seeking.
+
+Everything happens on the event loop; what does not wait is a plain function. While it is *fenced* (SEEK, UNSUBSCRIBE, close)
+no consumer may join: the client is told ServiceNotReady and comes again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from magnetar.broker.acknowledge import Acknowledger
+from magnetar.broker.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TYPE_NAMES
+from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher, policy_of
+from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
+from magnetar.broker.dispatchers.ports import DispatchContext
+from magnetar.broker.dispatchers.shared import SharedDispatcher
+from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
+from magnetar.broker.errors import (
+    BrokerError,
+    ConsumerBusyError,
+    MetadataError,
+    ServiceNotReadyError,
+    SubscriptionBusyError,
+)
+from magnetar.broker.rates import RateMeter
+from magnetar.broker.subscription_settings import SubscriptionSettings
+from magnetar.broker.subscription_stats import consumer_stats, subscription_stats
+from magnetar.broker.tasks import TaskSet
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.consumer_stats import SubscriptionStats
+    from magnetar.broker.dispatchers.base import Dispatcher
+    from magnetar.broker.dispatchers.ports import DelayView, EntryFilter, EntryTransformer, Reader
+    from magnetar.protocol import pulsar_api_pb2 as pb
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.cursor import ManagedCursor
+
+log = structlog.get_logger(__name__)
+
+
+class Subscription:
+    """Cursor + dispatcher + rules.
+
+    Args: on_empty is told when the last consumer of a non-durable subscription left (the topic then drops it);
+    reader: where entries are read, the cursor itself unless a compacted view is given.
+    """
+
+    def __init__(
+        self,
+        topic_name: TopicName,
+        name: str,
+        cursor: ManagedCursor,
+        settings: SubscriptionSettings,
+        now_ms: Callable[[], int],
+        call_later: Callable[..., Any],
+        delay: DelayView | None = None,
+        on_empty: Callable[[Subscription], None] | None = None,
+        reader: Reader | None = None,
+        transform: EntryTransformer | None = None,
+        entry_filter: EntryFilter | None = None,
+    ) -> None:
+        self.topic_name = topic_name
+        self.name = name
+        self.cursor = cursor
+        self.durable: bool = cursor.durable
+        self.replicated = False
+        self.terminated = False
+        self.fenced = False
+        self.dispatcher: Dispatcher | None = None
+        self.expired = RateMeter()
+        self.gone = RateMeter()
+        """Messages and bytes sent to consumers that are no longer connected."""
+        self.last_expire_ms = self.last_flow_ms = 0
+        self._on_empty = on_empty
+        self._admitting = 0
+        self._tasks = TaskSet()
+        self.context = DispatchContext(
+            topic_name=str(topic_name),
+            subscription_name=name,
+            partition=topic_name.partition,
+            cursor=cursor,
+            reader=reader if reader is not None else cursor,
+            settings=settings,
+            now_ms=now_ms,
+            call_later=call_later,
+            tasks=self._tasks,
+            delay=delay,
+            transform=transform,
+            entry_filter=entry_filter,
+            skipped=self._skip,
+        )
+        self.acknowledger = Acknowledger(self.context)
+
+    # --- consumers -----------------------------------------------------------------------------------------------
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return () if self.dispatcher is None else self.dispatcher.consumers
+
+    async def add_consumer(self, consumer: Consumer) -> None:
+        """Admit a consumer.
+
+        Raises: ServiceNotReadyError while fenced; SubscriptionBusyError when those connected have another type or
+        key-shared policy; ConsumerBusyError when an Exclusive one is there and alive, or all places are taken;
+        ConsumerAssignError for hash ranges that cannot be had.
+        """
+        self._admitting += 1
+        try:
+            while True:
+                if self.fenced:
+                    raise ServiceNotReadyError("Subscription is fenced")
+                dispatcher = self._dispatcher_for(consumer)
+                occupant = dispatcher.occupant(consumer)
+                if occupant is None:
+                    break
+                if await occupant.outbox.check_alive():
+                    raise ConsumerBusyError("Exclusive consumer is already connected")
+                self.remove_consumer(occupant)
+            consumer.subscription = self
+            consumer.connected_ms = self.context.now_ms()
+            dispatcher.add_consumer(consumer)
+        finally:
+            self._admitting -= 1
+        if self.dispatcher is not dispatcher:
+            self._replace_dispatcher(dispatcher)
+
+    def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
+        """The dispatcher that serves the consumer's type: the one at work, or a new one when nobody is connected."""
+        current = self.dispatcher
+        if current is not None:
+            fits = current.sub_type == consumer.sub_type
+            if fits and isinstance(current, KeySharedDispatcher):
+                policy = policy_of(consumer)
+                fits = (current.sticky, current.allow_out_of_order) == (policy.sticky, policy.allow_out_of_order)
+            if fits:
+                return current
+            if current.consumers:
+                raise SubscriptionBusyError("Subscription is of different type")
+        if consumer.sub_type == SHARED:
+            return SharedDispatcher(self.context)
+        if consumer.sub_type == KEY_SHARED:
+            return KeySharedDispatcher(self.context, policy_of(consumer))
+        return SingleActiveDispatcher(self.context, consumer.sub_type)
+
+    def _replace_dispatcher(self, dispatcher: Dispatcher) -> None:
+        if self.dispatcher is not None:
+            self.dispatcher.close()
+        self.dispatcher = dispatcher
+        self.acknowledger.books = dispatcher if isinstance(dispatcher, MultipleConsumersDispatcher) else None
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A consumer left; safe to call twice."""
+        dispatcher = self.dispatcher
+        if dispatcher is not None and consumer in dispatcher.consumers:
+            self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
+            dispatcher.remove_consumer(consumer)
+            self._check_empty()
+
+    def _check_empty(self) -> None:
+        if not self.durable and not self.consumers and not self._admitting and not self.fenced and self._on_empty:
+            self._on_empty(self)
+
+    def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None:
+        """CLOSE_CONSUMER to all (or these); they leave."""
+        for consumer in list(self.consumers if consumers is None else consumers):
+            consumer.close_from_broker()
+            self.remove_consumer(consumer)
+
+    # --- commands ------------------------------------------------------------------------------------------------
+
+    def on_flow(self, consumer: Consumer, permits: int) -> None:
+        """FLOW: so many more messages may be sent."""
+        now_ms = self.context.now_ms()
+        consumer.last_flow_ms = self.last_flow_ms = now_ms
+        consumer.first_flow_ms = consumer.first_flow_ms or now_ms
+        if consumer.permits.flow(permits) and self.dispatcher is not None:
+            self.dispatcher.flow(consumer)
+        if self.terminated and not consumer.end_of_topic_told and self.cursor.backlog_entries == 0:
+            consumer.tell_end_of_topic()
+
+    def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None] | None:
+        """ACK: the acks hold at once. Returns what to wait for before ACK_RESPONSE (only when a request id was given)."""
+        self.acknowledger.on_ack(consumer, command)
+        if self.terminated:
+            self._tell_end_of_topic()
+        return self.cursor.flush() if command.HasField("request_id") else None
+
+    def on_redeliver(
+        self, consumer: Consumer, message_ids: Iterable[pb.MessageIdData] | None, consumer_epoch: int | None
+    ) -> None:
+        """REDELIVER_UNACKNOWLEDGED_MESSAGES: these messages, or all that the consumer holds."""
+        dispatcher = self.dispatcher
+        if dispatcher is None or consumer not in dispatcher.consumers:
+            return
+        if message_ids and consumer.sub_type in (SHARED, KEY_SHARED):
+            dispatcher.redeliver(consumer, [Position(m.ledgerId, m.entryId) for m in message_ids])
+        else:
+            dispatcher.redeliver_all(consumer, consumer_epoch)
+
+    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
+        """Have all consumers leave so that the topic can delete the subscription; it stays fenced.
+
+        Raises MetadataError when others are connected (or the consumer is a standby) and `force` is not set.
+        """
+        dispatcher = self.dispatcher
+        allowed = dispatcher is not None and consumer in dispatcher.consumers
+        if not allowed or dispatcher is None or not (force or dispatcher.can_unsubscribe(consumer)):
+            raise MetadataError("Unconnected or shared consumer attempting to unsubscribe")
+        self.fenced = True
+        self.remove_consumer(consumer)
+        self.disconnect_all()
+
+    async def seek(self, position: Position, ack_set: list[int] | None = None) -> None:
+        """Read next at `position` (inclusive; the nearest valid one), durable on return.
+
+        Consumers are closed first (of a Failover subscription the active one): their clients subscribe again.
+        What was to be delivered again, redelivery counts and delayed entries of the old place are forgotten.
+        """
+        if self.fenced:
+            raise BrokerError("Failed to fence subscription")
+        self.fenced = True
+        dispatcher = self.dispatcher
+        try:
+            if dispatcher is not None:
+                for consumer in dispatcher.closed_by_seek():
+                    consumer.close_from_broker()
+                    self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
+                    dispatcher.remove_for_seek(consumer)
+                dispatcher.paused = True
+                dispatcher.forget_read()
+                await dispatcher.wait_idle()
+            await self.cursor.reset(position, ack_set)
+            if dispatcher is not None:
+                dispatcher.reset()
+            elif self.context.delay is not None:
+                self.context.delay.clear()
+        finally:
+            self.fenced = False
+            if dispatcher is not None:
+                dispatcher.paused = False
+                dispatcher.wake()
+        log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))
+
+    async def close(self, *, disconnect: bool = True) -> None:
+        """Stop dispatching; idempotent. Saving the cursor is the topic's."""
+        self.fenced = True
+        if disconnect:
+            self.disconnect_all()
+        if self.dispatcher is not None:
+            self.dispatcher.close()
+        await self._tasks.close()
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def entries_available(self) -> None:
+        """New entries became readable; called once per burst of appends."""
+        if self.dispatcher is not None and self.dispatcher.consumers:
+            self.dispatcher.wake()
+
+    delayed_due = entries_available
+    """Delayed entries became due (what a `DelayView` calls)."""
+
+    def on_terminated(self) -> None:
+        """No entry will follow: consumers that have acknowledged all are told; later ones at their first FLOW."""
+        if not self.terminated:
+            self.terminated = True
+            self._tell_end_of_topic()
+
+    def _tell_end_of_topic(self) -> None:
+        if self.cursor.backlog_entries == 0:
+            for consumer in self.consumers:
+                consumer.tell_end_of_topic()
+
+    def _skip(self, positions: list[Position]) -> None:
+        """Entries that nobody is sent (markers, unreadable ones) are acknowledged."""
+        self.cursor.ack_many(positions)
+        if self.terminated:
+            self._tell_end_of_topic()
+
+    def backlog_dropped(self, position: Position, *, expired_messages: int = 0) -> None:
+        """The cursor was moved forward to `position` (skip, expiry): who held or awaits such entries is relieved."""
+        if expired_messages:
+            self.expired.add(expired_messages, 0)
+            self.last_expire_ms = self.context.now_ms()
+        if isinstance(self.dispatcher, MultipleConsumersDispatcher):
+            self.dispatcher.dropped_up_to(position)
+        self.acknowledger.mark_delete_moved()
+        if self.terminated:
+            self._tell_end_of_topic()
+
+    def set_settings(self, settings: SubscriptionSettings) -> None:
+        """Policies changed."""
+        self.context.settings = settings
+        if self.dispatcher is not None:
+            self.dispatcher.set_settings()
+
+    # --- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def sub_type(self) -> int | None:
+        """Type of the consumers that are or were last connected."""
+        return None if self.dispatcher is None else self.dispatcher.sub_type
+
+    @property
+    def type_name(self) -> str:
+        return "" if self.sub_type is None else TYPE_NAMES[self.sub_type]
+
+    def mark_delete_for_client(self) -> Position:
+        """consumer_mark_delete_position of GET_LAST_MESSAGE_ID."""
+        return self.cursor.mark_delete
+
+    def roll_rates(self, seconds: float) -> None:
+        """End a stats period."""
+        self.expired.roll(seconds)
+        for consumer in self.consumers:
+            consumer.roll_rates(seconds)
+
+    def consumer_stats(self, consumer: Consumer) -> dict[str, object]:
+        """Fields of CommandConsumerStatsResponse."""
+        return consumer_stats(self, consumer).wire()
+
+    def stats(self) -> SubscriptionStats:
+        """Everything the stats JSON and the metrics say of this subscription."""
+        return subscription_stats(self)
+
+
+__all__ = ["EXCLUSIVE", "FAILOVER", "Subscription", "SubscriptionSettings"]
