@@ -26,8 +26,9 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
+for folder in (HERE, HERE.parents[1]):  # the harness, and the project when it is not installed
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 sys.modules.setdefault("transcript", sys.modules[__name__])
 
 from harness.runner import Runner, compare, load, scenario  # noqa: E402  # importable only from here on

@@ -8,6 +8,7 @@ import sys
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
+PROJECT = HERE.parents[1]
 READY = re.compile(r"ready (pulsar://\S+) (http://\S+)")
 START_SECONDS = 30
 STOP_SECONDS = 20
@@ -25,7 +26,7 @@ def running_broker(profile, directory):
     command += ["--data-dir", str(directory / "data"), "--set", "brokerServicePort=0", "--set", "webServicePort=0"]
     with (
         (directory / "stderr").open("wb") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=PROJECT) as process,
     ):
         try:
             yield _wait_ready(process, directory / "stderr")

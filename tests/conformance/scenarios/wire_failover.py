@@ -158,6 +158,7 @@ def failover_standby_acks_and_asks(s):
 
 @scenario
 def failover_seek_closes_the_active_one(s):
+    """Nobody is active until somebody joins or leaves: the standby is not told and gets nothing."""
     topic = s.topic()
     a = join(s, topic, "a", 0)
     b = join(s, topic, "b", 1)
@@ -166,7 +167,9 @@ def failover_seek_closes_the_active_one(s):
     read(a, 2)
     b.ask("SEEK", consumer_id=1, message_id=ids[0])
     s.note("active", [f.type for f in iter(lambda: a.recv_quietly(0.3), None)])
-    heard(s, b)
+    heard(s, b, seconds=2.5)
+    a.subscribe(topic, permits=100, consumer_name="a", priority_level=0, **FAILOVER)
+    heard(s, a, b)
 
 
 @scenario

@@ -108,3 +108,24 @@ def commands_after_a_transaction_refusal_go_on(s):
     c.producer(topic, 1, producer_name="p", txn_enabled=True)
     c.publish(1, 0)
     c.recv()
+
+
+@scenario
+def ends_of_transactions_on_topics_that_exist(s):
+    """Unknown topics and subscriptions have nothing to end and succeed; what exists refuses."""
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, quietly=True)
+    ids = dict(txnid_least_bits=1, txnid_most_bits=0)
+    c.ask("END_TXN_ON_PARTITION", topic=topic, txn_action="COMMIT", **ids)
+    for name in "sub", "unknown":
+        subscription = dict(topic=topic, subscription=name)
+        c.ask("END_TXN_ON_SUBSCRIPTION", subscription=subscription, txn_action="ABORT", **ids)
+    c.none()
+
+
+@scenario
+def end_of_a_transaction_on_a_bad_topic_closes(s):
+    c = s.connect()
+    c.send("END_TXN_ON_PARTITION", request_id=1, topic="foo://x", txn_action="COMMIT")
+    c.recv(2)

@@ -312,9 +312,10 @@ def end_of_topic_and_a_standby(s):
     published(s, topic, 1)
     (message,) = read(a, 1)
     s.http("POST", rest(topic, "/terminate"), quietly=True)
-    ack(a, message.message_id)
-    a.recv()
+    a.send("ACK", consumer_id=1, ack_type="Individual", message_id=[message.message_id])
+    a.recv(2)
     b.recv(2)
+    a.none()
 
 
 @scenario
