@@ -19,6 +19,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
+    from magnetar.broker.non_persistent_subscription import NonPersistentSubscription
     from magnetar.broker.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.slab import Slab
@@ -131,7 +132,7 @@ class ConsumerSpec:
 class Consumer:
     """A connected consumer. Its subscription decides what it gets; `Permits` and `PendingAcks` keep the books."""
 
-    subscription: Subscription  # set when it was admitted
+    subscription: Subscription | NonPersistentSubscription  # set when it was admitted
 
     def __init__(self, outbox: Outbox, spec: ConsumerSpec) -> None:
         self.outbox = outbox
@@ -180,6 +181,11 @@ class Consumer:
     def type_name(self) -> str:
         return TYPE_NAMES[self.sub_type]
 
+    def hide_entry_metadata(self) -> None:
+        """Entries of a non-persistent topic have none: never look for it."""
+        if self._mode == _KEEP_PREFIX:
+            self._mode = _STRIP_PREFIX
+
     # --- what it is sent -----------------------------------------------------------------------------------------
 
     def is_writable(self) -> bool:
@@ -227,12 +233,6 @@ class Consumer:
         average = self.average_messages_per_entry
         self.average_messages_per_entry = ratio if average <= 0 else 0.9 * average + 0.1 * ratio
         return len(data)
-
-    def push_frame(self, frame: bytes, messages: int, size_bytes: int) -> None:
-        """Queue one ready MESSAGE frame (non-persistent topics)."""
-        self._queued.append(frame)
-        self.queued_bytes += len(frame)
-        self.out.add(messages, size_bytes)
 
     def flush(self, now_ms: int) -> None:
         """Write what was queued in this turn."""

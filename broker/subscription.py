@@ -254,6 +254,7 @@ class Subscription:
             self.disconnect_all()
         if self.dispatcher is not None:
             self.dispatcher.close()
+            await self.dispatcher.wait_idle()
         await self._tasks.close()
 
     # --- events --------------------------------------------------------------------------------------------------

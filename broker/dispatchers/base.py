@@ -300,13 +300,11 @@ class Dispatcher(ABC):
         self._read_entries = self.context.settings.max_read_entries
 
     def close(self) -> None:
-        """No more turns; idempotent."""
+        """No more turns; a read under way ends and is dropped (see `wait_idle`). Idempotent."""
         self.closed = True
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
             self._backoff_timer = None
-        if self._cold is not None:
-            self._cold.cancel()
 
 
 __all__ = ["TURN_BYTES", "Dispatcher", "FilterResult", "Read"]

@@ -95,7 +95,7 @@ class DispatchContext:
     subscription_name: str
     partition: int
     cursor: Any
-    reader: Reader
+    reader: Any  # a Reader; Any, as None goes with a topic that stores nothing
     settings: SubscriptionSettings
     now_ms: Callable[[], int]
     call_later: Callable[[float, Callable[[], None]], Any]

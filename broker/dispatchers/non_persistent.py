@@ -1,0 +1,188 @@
+"""Dispatch without storage: an entry goes out at once to a consumer with permits, or is dropped (reference F.4).
+
+The same rules of joining and choosing as on persistent topics, without delay, redelivery, held entries and draining. An entry
+is sent with the id (0, 0).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, cast
+
+from magnetar.broker.active_consumer import active_order, choose_active
+from magnetar.broker.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
+from magnetar.broker.consumer_selection import RoundRobin
+from magnetar.broker.dispatchers.key_shared import key_hashes, make_selector, policy_of
+from magnetar.broker.dispatchers.single_active import admit_failover
+from magnetar.broker.errors import ConsumerBusyError
+from magnetar.broker.key_ranges import StickySelector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from magnetar.broker.consumer import Consumer, KeySharedPolicy
+    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.storage.slab import Slab
+
+
+class NonPersistentDispatcher(ABC):
+    """Consumers of one subscription of a non-persistent topic."""
+
+    sub_type: int
+
+    def __init__(self, context: DispatchContext) -> None:
+        self.context = context
+
+    @property
+    @abstractmethod
+    def consumers(self) -> Sequence[Consumer]:
+        """Connected consumers."""
+
+    @abstractmethod
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Admit a consumer; raises what the client is told."""
+
+    @abstractmethod
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A consumer left."""
+
+    @abstractmethod
+    def choose(self, slab: Slab) -> Iterator[Consumer | None]:
+        """For each entry the consumer that gets it, None when it is dropped. Sent entries use permits meanwhile."""
+
+    def occupant(self, consumer: Consumer) -> Consumer | None:  # noqa: ARG002 - only Exclusive has one
+        """Who keeps `consumer` out unless its connection turns out to be dead."""
+        return None
+
+    def can_unsubscribe(self, consumer: Consumer) -> bool:
+        """Whether this is the only consumer."""
+        return len(self.consumers) == 1 and self.consumers[0] is consumer
+
+
+def can_take(consumer: Consumer) -> bool:
+    """Whether a consumer has permits and reads what it is sent."""
+    return consumer.permits.available > 0 and consumer.is_writable()
+
+
+class SingleActiveNonPersistent(NonPersistentDispatcher):
+    """Exclusive and Failover."""
+
+    def __init__(self, context: DispatchContext, sub_type: int) -> None:
+        super().__init__(context)
+        self.sub_type = sub_type
+        self.active: Consumer | None = None
+        self._consumers: list[Consumer] = []
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return self._consumers
+
+    def occupant(self, consumer: Consumer) -> Consumer | None:
+        return self._consumers[0] if consumer.sub_type == EXCLUSIVE and self._consumers else None
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        if self.sub_type == FAILOVER:
+            admit_failover(self._consumers, self.context.settings.max_consumers)
+        self._consumers.append(consumer)
+        if not self._choose() and self.sub_type == FAILOVER:
+            consumer.tell_active(is_active=consumer is self.active)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer in self._consumers:
+            self._consumers.remove(consumer)
+            if self._consumers:
+                self._choose()
+            else:
+                self.active = None
+
+    def _choose(self) -> bool:
+        context = self.context
+        keys = [(c.priority_level, c.name) for c in self._consumers]
+        ring = context.settings.failover_consistent_hashing
+        chosen = self._consumers[choose_active(keys, context.partition, context.topic_name, consistent_hashing=ring)]
+        self._consumers = [self._consumers[i] for i in active_order(keys)]
+        if chosen is self.active:
+            return False
+        self.active = chosen
+        if self.sub_type == FAILOVER:
+            for consumer in self._consumers:
+                consumer.tell_active(is_active=consumer is chosen)
+        return True
+
+    def choose(self, slab: Slab) -> Iterator[Consumer | None]:
+        for _ in range(slab.count):
+            yield self.active if self.active is not None and can_take(self.active) else None
+
+
+class SharedNonPersistent(NonPersistentDispatcher):
+    """Shared: each entry to the next consumer that can take it."""
+
+    sub_type = SHARED
+
+    def __init__(self, context: DispatchContext) -> None:
+        super().__init__(context)
+        self._members: RoundRobin[Consumer] = RoundRobin()
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return self._members.consumers
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        if 0 < self.context.settings.max_consumers <= len(self._members.consumers):
+            raise ConsumerBusyError("Subscription reached max consumers limit")
+        self._members.add(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer in self._members.consumers:
+            self._members.remove(consumer)
+
+    def choose(self, slab: Slab) -> Iterator[Consumer | None]:
+        for _ in range(slab.count):
+            yield self._members.next(can_take)
+
+
+class KeySharedNonPersistent(SharedNonPersistent):
+    """Key_Shared: each entry to the owner of its hash."""
+
+    sub_type = KEY_SHARED
+
+    def __init__(self, context: DispatchContext, policy: KeySharedPolicy) -> None:
+        super().__init__(context)
+        self.sticky = policy.sticky
+        self.allow_out_of_order = policy.allow_out_of_order
+        self.selector = make_selector(context, policy)
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        if isinstance(self.selector, StickySelector):
+            self.selector.check(consumer)
+        super().add_consumer(consumer)
+        self.selector.add(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer in self.consumers:
+            super().remove_consumer(consumer)
+            self.selector.remove(consumer)
+
+    def choose(self, slab: Slab) -> Iterator[Consumer | None]:
+        for key_hash in key_hashes(slab):
+            consumer = cast("Consumer | None", self.selector.select(key_hash))
+            yield consumer if consumer is not None and can_take(consumer) else None
+
+
+def make_non_persistent(context: DispatchContext, consumer: Consumer) -> NonPersistentDispatcher:
+    """The dispatcher for the consumer's type."""
+    if consumer.sub_type == SHARED:
+        return SharedNonPersistent(context)
+    if consumer.sub_type == KEY_SHARED:
+        return KeySharedNonPersistent(context, policy_of(consumer))
+    return SingleActiveNonPersistent(context, consumer.sub_type)
+
+
+def fits(dispatcher: NonPersistentDispatcher, consumer: Consumer) -> bool:
+    """Whether the consumer may join those the dispatcher serves (type and key-shared policy)."""
+    if dispatcher.sub_type != consumer.sub_type:
+        return False
+    if isinstance(dispatcher, KeySharedNonPersistent):
+        policy = policy_of(consumer)
+        return (dispatcher.sticky, dispatcher.allow_out_of_order) == (policy.sticky, policy.allow_out_of_order)
+    return True

@@ -1,0 +1,465 @@
+"""Exclusive and Failover as a client sees them (reference F.3, B.6 - B.14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.broker.errors import (
+    BrokerError,
+    ConsumerBusyError,
+    MetadataError,
+    ServiceNotReadyError,
+    SubscriptionBusyError,
+)
+from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageFailedError
+from magnetar.storage.position import EARLIEST, Position
+from tests.broker.dispatch_fakes import (
+    EXCLUSIVE,
+    FAILOVER,
+    KEY_SHARED,
+    SHARED,
+    Bench,
+    KeySharedPolicy,
+    Outbox,
+    entry,
+    got,
+)
+
+
+async def test_nothing_is_sent_before_flow():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE)
+    bench.publish(entry(), entry())
+    assert got(consumer) == []
+    bench.flow(consumer, 1)
+    assert got(consumer) == [0]
+    bench.flow(consumer, 5)
+    assert got(consumer) == [1]
+    assert consumer.permits.available == 4
+
+
+async def test_a_turn_is_one_write():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=1000)
+    bench.publish(*[entry(b"%d" % i) for i in range(500)])
+    assert got(consumer) == list(range(500))
+    assert consumer.outbox.writes == 1
+
+
+async def test_permits_count_messages_and_every_entry_read_is_sent():
+    """Verified against Apache Pulsar 4.2.4: FLOW 2, 3, 5, 4 on batches of three give 2, 0, 4, 0 entries."""
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE)
+    bench.publish(*[entry(batch=3) for _ in range(12)])
+    sent = []
+    for permits in (2, 3, 5, 4):
+        bench.flow(consumer, permits)
+        sent.append(len(got(consumer)))
+    assert sent == [2, 0, 4, 0]
+    assert consumer.permits.available == 14 - 18
+
+
+async def test_second_exclusive_consumer_is_refused_while_the_first_lives():
+    bench = Bench()
+    first = await bench.join(EXCLUSIVE)
+    with pytest.raises(ConsumerBusyError):
+        await bench.join(EXCLUSIVE)
+    first.outbox.alive = False
+    second = await bench.join(EXCLUSIVE, permits=10)
+    assert list(bench.subscription.consumers) == [second]
+    bench.publish(entry())
+    assert got(second) == [0]
+
+
+@pytest.mark.parametrize("other", [SHARED, FAILOVER, KEY_SHARED])
+async def test_types_do_not_mix_but_may_change_when_nobody_is_there(other):
+    bench = Bench()
+    first = await bench.join(EXCLUSIVE)
+    with pytest.raises(SubscriptionBusyError):
+        await bench.join(other)
+    bench.leave(first)
+    await bench.join(other)
+    assert bench.subscription.sub_type == other
+
+
+async def test_redelivery_is_a_rewind_to_the_mark_delete_position():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(*[entry() for _ in range(4)])
+    assert got(consumer) == [0, 1, 2, 3]
+    bench.ack(consumer, positions[1], cumulative=True)
+    bench.ack(consumer, positions[2])
+    bench.redeliver(consumer)
+    messages = consumer.outbox.take()
+    assert [m.position.entry_id for m in messages] == [3]
+    assert messages[0].count == 0
+
+
+async def test_named_messages_of_an_exclusive_consumer_redeliver_all():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(entry(), entry())
+    got(consumer)
+    bench.redeliver(consumer, positions[1])
+    assert [(m.position.entry_id, m.count) for m in consumer.outbox.take()] == [(0, 0), (1, 0)]
+
+
+async def test_epochs_grow_and_are_carried():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10, epoch=3)
+    bench.publish(entry())
+    assert [m.epoch for m in consumer.outbox.take()] == [3]
+    bench.redeliver(consumer, epoch=5)
+    assert [m.epoch for m in consumer.outbox.take()] == [5]
+    bench.redeliver(consumer, epoch=4)
+    assert [m.epoch for m in consumer.outbox.take()] == [5]
+    bench.redeliver(consumer)
+    assert [m.epoch for m in consumer.outbox.take()] == [5]
+
+
+async def test_without_an_epoch_none_is_sent():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.publish(entry())
+    assert [m.epoch for m in consumer.outbox.take()] == [None]
+
+
+async def test_next_consumer_starts_after_the_acknowledged():
+    bench = Bench()
+    first = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(*[entry() for _ in range(3)])
+    bench.ack(first, positions[0])
+    bench.leave(first)
+    second = await bench.join(EXCLUSIVE, permits=10)
+    bench.clock.run()
+    assert got(second) == [1, 2]
+
+
+async def test_a_stuck_peer_gets_nothing_until_it_is_writable():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=1000)
+    consumer.outbox.writable = False
+    bench.publish(*[entry() for _ in range(10)])
+    bench.publish(entry())
+    assert got(consumer) == []
+    assert len(consumer.outbox.waiting) == 1
+    consumer.outbox.become_writable()
+    bench.clock.run()
+    assert got(consumer) == list(range(11))
+
+
+async def test_one_turn_is_bounded_in_bytes():
+    bench = Bench()
+    outbox = Outbox()
+    consumer = await bench.join(EXCLUSIVE, permits=10_000, outbox=outbox)
+    limit = 0
+
+    def full(_message):
+        nonlocal limit
+        limit += 1
+        outbox.writable = False
+
+    outbox.on_message = full
+    bench.publish(*[entry(bytes(10_000)) for _ in range(300)])
+    assert 0 < limit < 150
+    sizes = [limit]
+    while limit < 300:
+        before = limit
+        outbox.become_writable()
+        bench.clock.run()
+        sizes.append(limit - before)
+    assert got(consumer) == list(range(300))
+
+
+async def test_markers_and_unreadable_entries_are_acknowledged_and_skipped():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.publish(entry(), entry(marker_type=21), b"\0\0\0\5junk!", entry())
+    assert got(consumer) == [0, 3]
+    assert bench.cursor.deleted == {1, 2}
+    assert consumer.permits.available == 8
+
+
+async def test_hash_ranges_of_an_exclusive_consumer_leave_the_others_in_the_backlog():
+    bench = Bench()
+    # sticky hashes: k1 24618, k2 32712, key1 293
+    policy = KeySharedPolicy(sticky=True, ranges=((24618, 24618), (30000, 40000)))
+    consumer = await bench.join(EXCLUSIVE, permits=10, key_shared=policy)
+    bench.publish(entry(key="k1"), entry(key="key1"), entry(key="k2"), entry(key="key1"))
+    assert got(consumer) == [0, 2]
+    assert not bench.cursor.deleted
+
+
+async def test_cumulative_ack_needs_exactly_one_id():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(entry(), entry(), entry())
+    bench.ack(consumer, positions[0], positions[2], cumulative=True)
+    assert not bench.cursor.deleted
+    bench.ack(consumer, cumulative=True)
+    bench.ack(consumer, positions[1], cumulative=True)
+    assert bench.cursor.deleted == {0, 1}
+
+
+async def test_part_of_a_batch_is_redelivered_with_its_ack_set():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(entry(batch=3), entry())
+    got(consumer)
+    bench.ack(consumer, positions[0], ack_set=[0b101])
+    available = consumer.permits.available
+    bench.redeliver(consumer)
+    messages = consumer.outbox.take()
+    assert [(m.position.entry_id, m.ack_set) for m in messages] == [(0, (0b101,)), (1, ())]
+    assert consumer.permits.available == available - 3
+
+
+async def test_ack_waits_for_the_flush_only_when_a_request_id_is_given():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(entry(), entry())
+    assert bench.ack(consumer, positions[0]) is None
+    durable = bench.ack(consumer, positions[1], request_id=5)
+    assert bench.cursor.flushes == 0
+    await durable
+    assert bench.cursor.flushes == 1
+
+
+async def test_acks_of_what_does_not_exist_change_nothing():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.publish(entry())
+    for position in [(99, 7), (7, 2**40), (2**64 - 1, 2**64 - 1), (7, 5)]:
+        bench.ack(consumer, position)
+        bench.ack(consumer, position, ack_set=[1])
+    bench.ack(consumer, (2**64 - 1, 2**64 - 1), cumulative=True)
+    assert not bench.cursor.deleted
+
+
+async def test_seek_closes_the_consumer_first_and_reads_from_there():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(*[entry() for _ in range(3)])
+    bench.ack(consumer, positions[2], cumulative=True)
+    got(consumer)
+    await bench.subscription.seek(positions[1])
+    assert consumer.outbox.names() == ["CLOSE_CONSUMER"]
+    assert consumer.outbox.consumers == {}
+    assert not bench.subscription.consumers
+    again = await bench.join(EXCLUSIVE, permits=10)
+    bench.clock.run()
+    assert got(again) == [1, 2]
+
+
+async def test_seek_is_fenced_against_itself_and_joiners():
+    bench = Bench()
+    await bench.join(EXCLUSIVE, permits=10)
+    moving = bench.subscription.seek(EARLIEST)
+    moving.send(None)
+    with pytest.raises(BrokerError, match="Failed to fence subscription"):
+        await bench.subscription.seek(EARLIEST)
+    with pytest.raises(ServiceNotReadyError):
+        await bench.join(EXCLUSIVE)
+    with pytest.raises(StopIteration):
+        moving.send(None)
+    await bench.join(EXCLUSIVE)
+
+
+async def test_unsubscribe_wants_the_only_consumer_or_force():
+    bench = Bench()
+    first = await bench.join(FAILOVER, "a")
+    second = await bench.join(FAILOVER, "b")
+    with pytest.raises(MetadataError):
+        await bench.subscription.unsubscribe(first)
+    await bench.subscription.unsubscribe(first, force=True)
+    assert second.outbox.names()[-1] == "CLOSE_CONSUMER"
+    assert not bench.subscription.consumers
+    with pytest.raises(ServiceNotReadyError):
+        await bench.join(FAILOVER)
+
+
+async def test_end_of_topic_is_told_after_the_last_ack_and_to_late_comers_on_flow():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(entry(), entry())
+    bench.subscription.on_terminated()
+    bench.ack(consumer, positions[0])
+    assert consumer.outbox.names() == ["MESSAGE", "MESSAGE"]
+    bench.ack(consumer, positions[1])
+    assert consumer.outbox.names()[2:] == ["REACHED_END_OF_TOPIC"]
+    bench.flow(consumer, 1)
+    assert consumer.outbox.names()[3:] == []
+    bench.ack(consumer, positions[1])
+    assert consumer.outbox.names()[3:] == ["REACHED_END_OF_TOPIC"]
+    bench.leave(consumer)
+    late = await bench.join(EXCLUSIVE)
+    assert late.outbox.names() == []
+    bench.flow(late, 1)
+    assert late.outbox.names() == ["REACHED_END_OF_TOPIC"]
+
+
+# --- Failover ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_failover_consumer_is_told_and_served_after_the_delay():
+    bench = Bench()
+    consumer = await bench.join(FAILOVER, permits=10)
+    bench.publish(entry())
+    assert consumer.outbox.frames == []
+    bench.clock.advance(0.999)
+    assert consumer.outbox.frames == []
+    bench.clock.advance(0.001)
+    assert consumer.outbox.names() == ["ACTIVE_CONSUMER_CHANGE", "MESSAGE"]
+
+
+async def test_a_joiner_that_is_not_chosen_is_told_at_once_and_others_nothing():
+    bench = Bench()
+    first = await bench.join(FAILOVER, "first", priority=0)
+    bench.clock.advance(1)
+    second = await bench.join(FAILOVER, "second", priority=1)
+    assert first.outbox.frames == [("ACTIVE_CONSUMER_CHANGE", True)]
+    assert second.outbox.frames == [("ACTIVE_CONSUMER_CHANGE", False)]
+    bench.leave(first)
+    bench.clock.advance(1)
+    assert second.outbox.frames[1:] == [("ACTIVE_CONSUMER_CHANGE", True)]
+
+
+async def test_a_better_joiner_takes_over_what_was_not_acknowledged():
+    bench = Bench(topic=TopicName.parse("persistent://public/default/t-partition-0"))
+    old = await bench.join(FAILOVER, "b", permits=10)
+    bench.clock.advance(1)
+    positions = bench.publish(*[entry() for _ in range(3)])
+    assert got(old) == [0, 1, 2]
+    new = await bench.join(FAILOVER, "a", permits=10)
+    bench.ack(old, positions[0])
+    assert got(new) == []
+    bench.publish(entry())
+    assert got(old) == got(new) == []
+    bench.clock.advance(1)
+    assert got(new) == [1, 2, 3]
+    assert old.outbox.frames == [("ACTIVE_CONSUMER_CHANGE", True), ("ACTIVE_CONSUMER_CHANGE", False)]
+
+
+async def test_seek_of_failover_closes_only_the_active_one_which_is_expected_back():
+    bench = Bench(topic=TopicName.parse("persistent://public/default/t-partition-0"))
+    active = await bench.join(FAILOVER, "a", permits=10)
+    standby = await bench.join(FAILOVER, "b", permits=10)
+    bench.clock.advance(1)
+    bench.publish(entry(), entry())
+    got(active)
+    standby.outbox.frames.clear()
+    await bench.subscription.seek(Position(7, 0))
+    bench.clock.advance(2)
+    assert active.outbox.names()[-1] == "CLOSE_CONSUMER"
+    assert standby.outbox.frames == []
+    back = await bench.join(FAILOVER, "a", permits=10)
+    bench.clock.advance(1)
+    assert got(back) == [0, 1]
+    assert standby.outbox.frames == [("ACTIVE_CONSUMER_CHANGE", False)]
+
+
+async def test_a_standby_takes_over_when_the_one_that_sought_stays_away():
+    bench = Bench(topic=TopicName.parse("persistent://public/default/t-partition-0"))
+    await bench.join(FAILOVER, "a", permits=10)
+    standby = await bench.join(FAILOVER, "b", permits=10)
+    bench.clock.advance(1)
+    bench.publish(entry())
+    await bench.subscription.seek(Position(7, 0))
+    bench.clock.advance(6.1)
+    assert got(standby) == [0]
+
+
+async def test_failover_takes_so_many_consumers_as_allowed():
+    bench = Bench(max_consumers=1)
+    await bench.join(FAILOVER)
+    with pytest.raises(ConsumerBusyError):
+        await bench.join(FAILOVER)
+
+
+async def test_unsubscribe_of_a_lone_consumer():
+    bench = Bench()
+    consumer = await bench.join(FAILOVER)
+    await bench.subscription.unsubscribe(consumer)
+    assert not bench.subscription.consumers
+    with pytest.raises(MetadataError):
+        await bench.subscription.unsubscribe(consumer, force=True)
+
+
+# --- cold reads and failures -------------------------------------------------------------------------------------
+
+
+async def test_cold_reads_deliver_all_in_order():
+    bench = Bench(cold=True)
+    consumer = await bench.join(EXCLUSIVE, permits=1000)
+    bench.publish(*[entry() for _ in range(350)])
+    await bench.settle()
+    assert got(consumer) == list(range(350))
+
+
+async def test_a_cold_read_of_a_consumer_that_left_is_not_lost():
+    bench = Bench(cold=True)
+    first = await bench.join(EXCLUSIVE, permits=10)
+    bench.publish(entry(), entry())
+    bench.leave(first)
+    second = await bench.join(EXCLUSIVE, permits=10)
+    await bench.settle()
+    assert got(first) == []
+    assert got(second) == [0, 1]
+
+
+async def test_redeliver_during_a_cold_read_sends_each_once():
+    bench = Bench(cold=True)
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.publish(entry(), entry())
+    bench.redeliver(consumer)
+    await bench.settle()
+    assert got(consumer) == [0, 1]
+
+
+async def test_seek_waits_for_the_read_under_way():
+    bench = Bench(cold=True)
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(*[entry() for _ in range(4)])
+    await bench.subscription.seek(positions[2])
+    again = await bench.join(EXCLUSIVE, permits=10)
+    await bench.settle()
+    assert got(consumer) == []
+    assert got(again) == [2, 3]
+
+
+async def test_a_failed_read_is_tried_again_after_the_back_off():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.cursor.errors = [StorageFailedError("no disk"), StorageFailedError("no disk")]
+    bench.publish(entry(), entry())
+    assert got(consumer) == []
+    reads = bench.cursor.reads
+    bench.flow(consumer, 1)
+    bench.clock.advance(14.9)
+    assert bench.cursor.reads == reads
+    bench.clock.advance(0.2)
+    assert bench.cursor.reads == reads + 1
+    bench.clock.advance(30)
+    assert got(consumer) == [0, 1]
+
+
+async def test_the_topic_hears_when_the_last_reader_leaves():
+    bench = Bench()
+    bench.subscription.durable = False
+    reader = await bench.join(EXCLUSIVE)
+    await bench.subscription.seek(EARLIEST)
+    assert bench.empty == []
+    reader = await bench.join(EXCLUSIVE)
+    bench.leave(reader)
+    assert bench.empty == [bench.subscription]
+
+
+async def test_close_tells_all_and_stops():
+    bench = Bench(cold=True)
+    consumer = await bench.join(EXCLUSIVE, permits=5)
+    bench.publish(entry())
+    await bench.subscription.close()
+    await bench.settle()
+    assert consumer.outbox.names() == ["CLOSE_CONSUMER"]
+    await bench.subscription.close()
