@@ -17,6 +17,15 @@
      +- StorageFullError               no space left; retry later, the engine resumes by itself
      +- StorageFailedError             write or fsync failed; nothing is acknowledged any more
      +- StorageClosedError             used after close
+     +- ManagedLedgerError(name)
+     |   +- NoSuchManagedLedgerError   never created, or deleted
+     |   +- NoSuchCursorError          the managed ledger has no cursor of this name
+     |   +- ManagedLedgerFencedError   someone else changed its ledger list: another owner
+     |   +- ManagedLedgerClosedError   used after close
+     |   +- ManagedLedgerTerminatedError   no more appends for ever
+     |   +- WriteFailedError           an append failed; no more until ready_to_create_new_ledger()
+     +- CursorStateError               stored acknowledgements that cannot be read
+     +- LedgerListError                a stored ledger list or cursor record that cannot be read
      +- MetadataError(path)
          +- BadVersionError            compare-and-set lost
          +- NoNodeError                delete or conditional put of a node that is not there
@@ -32,15 +41,23 @@ if TYPE_CHECKING:
 __all__ = [
     "BadVersionError",
     "CorruptEntryError",
+    "CursorStateError",
     "DamagedFileError",
     "EntryTooLargeError",
     "LedgerClosedError",
     "LedgerError",
     "LedgerFencedError",
+    "LedgerListError",
+    "ManagedLedgerClosedError",
+    "ManagedLedgerError",
+    "ManagedLedgerFencedError",
+    "ManagedLedgerTerminatedError",
     "MetadataError",
     "NoNodeError",
+    "NoSuchCursorError",
     "NoSuchEntryError",
     "NoSuchLedgerError",
+    "NoSuchManagedLedgerError",
     "StorageClosedError",
     "StorageError",
     "StorageFailedError",
@@ -48,6 +65,7 @@ __all__ = [
     "StoreLockedError",
     "StoreMismatchError",
     "UnsupportedFormatError",
+    "WriteFailedError",
 ]
 
 
@@ -161,6 +179,55 @@ class StorageFailedError(StorageError):
 
 class StorageClosedError(StorageError):
     """The engine is closed."""
+
+
+class ManagedLedgerError(StorageError):
+    """Something about one managed ledger."""
+
+    what = "error"
+
+    def __init__(self, name: str, detail: str = "") -> None:
+        super().__init__(name, detail)
+        self.name, self.detail = name, detail
+
+    def __str__(self) -> str:
+        return f"managed ledger {self.name}: {self.what}{': ' if self.detail else ''}{self.detail}"
+
+
+class NoSuchManagedLedgerError(ManagedLedgerError):
+    what = "no such managed ledger"
+
+
+class NoSuchCursorError(ManagedLedgerError):
+    what = "no such cursor"
+
+
+class ManagedLedgerFencedError(ManagedLedgerError):
+    """Another owner changed the ledger list or a cursor's record. Close it; the name may be opened again."""
+
+    what = "fenced: another owner has it"
+
+
+class ManagedLedgerClosedError(ManagedLedgerError):
+    what = "closed"
+
+
+class ManagedLedgerTerminatedError(ManagedLedgerError):
+    what = "terminated, no more appends"
+
+
+class WriteFailedError(ManagedLedgerError):
+    """An earlier append failed; appends are refused until ``ready_to_create_new_ledger()`` is called."""
+
+    what = "an earlier append failed"
+
+
+class CursorStateError(StorageError):
+    """Stored acknowledgements of a cursor that cannot be read."""
+
+
+class LedgerListError(StorageError):
+    """A stored ledger list or cursor record that cannot be read."""
 
 
 class MetadataError(StorageError):

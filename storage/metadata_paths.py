@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["check_path", "is_at_or_below", "names_below", "parents"]
+__all__ = ["check_path", "is_at_or_below", "names_below"]
 
 
 def check_path(path: str) -> str:
@@ -26,12 +26,3 @@ def names_below(path: str, nodes: Iterable[str]) -> list[str]:
     """Names directly below ``path`` that the nodes imply, sorted, each once."""
     start = 1 if path == "/" else len(path) + 1
     return sorted({node[start:].split("/", 1)[0] for node in nodes if len(node) > start})
-
-
-def parents(path: str) -> list[str]:
-    """Every proper ancestor, nearest first, ending with ``/``."""
-    found = []
-    while path != "/":
-        path = path.rsplit("/", 1)[0] or "/"
-        found.append(path)
-    return found

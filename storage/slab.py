@@ -11,12 +11,10 @@ Journal, ledger files and cache hold these same bytes; nothing is encoded again 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from magnetar.protocol import speed
 from magnetar.storage.position import Position
-
-if TYPE_CHECKING:
-    from magnetar.protocol import speed
 
 __all__ = ["RECORD_HEADER_BYTES", "Slab", "Span"]
 
@@ -80,8 +78,6 @@ class Slab:
         """What MessageMetadata says about each entry (see ``speed.entry_facts``); computed once and kept."""
         known: speed.Facts | None = self.__dict__.get("_hashed") or (None if want_hash else self.__dict__.get("_facts"))
         if known is None:
-            from magnetar.protocol import speed  # noqa: PLC0415
-
             known = speed.entry_facts(self.data, self.offsets, 0, self.count, want_hash)
             self.__dict__["_hashed" if want_hash else "_facts"] = known
         return known

@@ -1,0 +1,54 @@
+"""Plain values the embedded engine is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["EngineSettings"]
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Sizes in bytes. Raises ValueError naming the field when a value makes no sense."""
+
+    journal_segment_bytes: int = 64 * _MIB
+    """Full size of a journal segment; the first ones of a store are smaller."""
+    journal_first_segment_bytes: int = 1 * _MIB
+    journal_max_frame_bytes: int = 8 * _MIB
+    """One group commit writes at most about this much before it syncs."""
+    checkpoint_bytes: int = 256 * _MIB
+    """Checkpoint after this much was journalled."""
+    checkpoint_interval_s: float = 30.0
+    """Checkpoint at the latest so long after a write."""
+    max_unwritten_bytes: int = 256 * _MIB
+    """Appends wait while so much awaits write-behind."""
+    cache_bytes: int = 64 * _MIB
+    """Entry cache (recent slabs and read-ahead)."""
+    read_piece_bytes: int = 1 * _MIB
+    """Size of a sequential read from a ledger file."""
+    read_threads: int = 2
+    max_open_files: int = 256
+    """Ledger files held open at a time."""
+    max_record_bytes: int = 16 * _MIB
+    """Largest record taken."""
+    full_probe_s: float = 0.1
+    """First wait before trying again after the disk was full; doubles up to 5 s."""
+
+    def __post_init__(self) -> None:
+        minimum = {
+            "journal_segment_bytes": 64 << 10,
+            "journal_first_segment_bytes": 16 << 10,
+            "journal_max_frame_bytes": 4 << 10,
+            "checkpoint_bytes": 1 << 10,
+            "max_unwritten_bytes": 1 << 10,
+            "cache_bytes": 0,
+            "read_piece_bytes": 4 << 10,
+            "read_threads": 1,
+            "max_open_files": 4,
+            "max_record_bytes": 1 << 10,
+        }
+        for name, least in minimum.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}, the least is {least}")

@@ -1,0 +1,67 @@
+"""Whether the store can be trusted with new entries: running, full (resumes by itself), failed (for good)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Health"]
+
+
+class Health:
+    """State of the engine, with callbacks. Loop only."""
+
+    def __init__(self) -> None:
+        self.failed: StorageFailedError | None = None
+        """Set once a write or fsync failed: the process should end (exit code 74) and be started anew."""
+        self.full_sources: dict[str, StorageFullError] = {}
+        self._on_failure: list[Callable[[StorageFailedError], None]] = []
+        self._on_change: list[Callable[[], None]] = []
+
+    @property
+    def full(self) -> StorageFullError | None:
+        """Set while there is no space left."""
+        return next(iter(self.full_sources.values()), None)
+
+    @property
+    def problem(self) -> StorageError | None:
+        """Why appends fail at the moment; None when they do not."""
+        return self.failed or self.full
+
+    def on_failure(self, callback: Callable[[StorageFailedError], None]) -> None:
+        """Call back once when the store fails; at once if it has."""
+        if self.failed is not None:
+            callback(self.failed)
+        else:
+            self._on_failure.append(callback)
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back whenever the state changes (full, running again, failed)."""
+        self._on_change.append(callback)
+
+    def fail(self, error: StorageFailedError) -> None:
+        """Only the first failure counts."""
+        if self.failed is None:
+            self.failed = error
+            waiting, self._on_failure = self._on_failure, []
+            for callback in waiting:
+                callback(error)
+            self._changed()
+
+    def set_full(self, error: StorageFullError | None, source: str = "journal") -> None:
+        """Space ran out in one part of the engine (journal, write-behind, checkpoint); None: it has some again."""
+        before = self.full
+        if error is None:
+            self.full_sources.pop(source, None)
+        else:
+            self.full_sources[source] = error
+        if (before is None) != (self.full is None):
+            self._changed()
+
+    def _changed(self) -> None:
+        for callback in self._on_change:
+            callback()

@@ -1,0 +1,50 @@
+"""Names in a data directory::
+
+VERSION               one line of text: "magnetar-store <format version> <store id> <crc32c>"
+LOCK                  held (flock) while a process uses the store; holds its pid
+metadata.sqlite       MetadataStore (and SQLite's -wal, -shm)
+journal/<segment id>.journal, journal/checkpoint
+ledgers/<ledger id>.ledger
+lost+found/           files found in journal/ or ledgers/ that no one knows; never deleted by the engine
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+__all__ = ["Layout", "ledger_id_of", "segment_id_of"]
+
+
+class Layout:
+    """Absolute paths of one data directory."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.version = posixpath.join(root, "VERSION")
+        self.lock = posixpath.join(root, "LOCK")
+        self.metadata = posixpath.join(root, "metadata.sqlite")
+        self.journal = posixpath.join(root, "journal")
+        self.checkpoint = posixpath.join(self.journal, "checkpoint")
+        self.ledgers = posixpath.join(root, "ledgers")
+        self.lost = posixpath.join(root, "lost+found")
+
+    def segment(self, segment_id: int) -> str:
+        return posixpath.join(self.journal, f"{segment_id:08d}.journal")
+
+    def ledger(self, ledger_id: int) -> str:
+        return posixpath.join(self.ledgers, f"{ledger_id:012d}.ledger")
+
+
+def _number(name: str, suffix: str) -> int | None:
+    stem = name.removesuffix(suffix)
+    return int(stem) if stem != name and stem.isascii() and stem.isdigit() else None
+
+
+def segment_id_of(name: str) -> int | None:
+    """The segment id of a file name, None for other files."""
+    return _number(name, ".journal")
+
+
+def ledger_id_of(name: str) -> int | None:
+    """The ledger id of a file name, None for other files."""
+    return _number(name, ".ledger")

@@ -1,0 +1,169 @@
+"""Log records as bytes: scan, find again after damage. Pure. Layout in ``slab.py``.
+
+A scan trusts nothing: length, checksum, ledger id and the succession of entry ids must all fit. Behind a damaged record
+the next one is found by its ids and its checksum, so damage costs the entry it hit and no other.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from magnetar.protocol.speed import scan_records
+from magnetar.storage.slab import RECORD_HEADER_BYTES
+
+__all__ = [
+    "ANY_LEDGER",
+    "Damage",
+    "RecordHeader",
+    "Run",
+    "find_entry",
+    "is_placeholder",
+    "peek_record",
+    "placeholder",
+    "record_crc",
+    "scan_records",
+    "valid_record_at",
+    "walk",
+    "with_ids",
+]
+
+ANY_LEDGER = -1
+_HEADER = struct.Struct("<IIQQq")
+_IDS = struct.Struct("<QQ")
+_CRC = struct.Struct("<I")
+
+
+class RecordHeader(NamedTuple):
+    """First 32 bytes of a record."""
+
+    body_bytes: int
+    crc: int
+    ledger_id: int
+    entry_id: int
+    last_add_confirmed: int
+
+
+class Run(NamedTuple):
+    """Intact consecutive records. ``offsets`` are native int64, absolute in the buffer, one more than records."""
+
+    ledger_id: int
+    first_entry_id: int
+    offsets: bytes
+
+    @property
+    def count(self) -> int:
+        return (len(self.offsets) >> 3) - 1
+
+    @property
+    def start(self) -> int:
+        return int.from_bytes(self.offsets[:8], "little")
+
+    @property
+    def end(self) -> int:
+        return int.from_bytes(self.offsets[-8:], "little")
+
+
+class Damage(NamedTuple):
+    """Bytes ``start .. end - 1`` are no intact record of the entries expected there."""
+
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    """Less than ``first_entry_id`` when nothing intact follows in the buffer: then it is not known how many."""
+    start: int
+    end: int
+    reason: str
+
+
+def peek_record(buffer: bytes, offset: int) -> RecordHeader | None:
+    """The header's fields, unchecked; None when the buffer ends before."""
+    if offset + RECORD_HEADER_BYTES > len(buffer):
+        return None
+    return RecordHeader._make(_HEADER.unpack_from(buffer, offset))
+
+
+def record_crc(buffer: bytes, offset: int, end: int) -> int:
+    """Checksum of the record at ``offset .. end``: the length field, then everything behind the checksum field."""
+    view = memoryview(buffer)
+    return crc32c(view[offset + 8 : end], crc32c(view[offset : offset + 4]))
+
+
+def valid_record_at(buffer: bytes, offset: int, end: int) -> RecordHeader | None:
+    """The header of the record at ``offset`` if it is complete before ``end`` and intact."""
+    header = peek_record(buffer, offset)
+    if header is None or offset + RECORD_HEADER_BYTES + header.body_bytes > end:
+        return None
+    stop = offset + RECORD_HEADER_BYTES + header.body_bytes
+    return header if record_crc(buffer, offset, stop) == header.crc else None
+
+
+def placeholder(ledger_id: int, entry_id: int) -> bytes:
+    """Stands in a ledger file for an entry whose bytes the journal lost: an empty record whose checksum is wrong on
+    purpose (all bits inverted), so every reader reports the entry as damaged and finds the next one right behind."""
+    blank = bytearray(_HEADER.pack(0, 0, ledger_id, entry_id, -1))
+    blank[4:8] = _CRC.pack(record_crc(bytes(blank), 0, RECORD_HEADER_BYTES) ^ 0xFFFFFFFF)
+    return bytes(blank)
+
+
+def is_placeholder(buffer: bytes, offset: int) -> bool:
+    """Whether the record at ``offset`` says that its entry was lost before."""
+    header = peek_record(buffer, offset)
+    return header is not None and buffer[offset : offset + RECORD_HEADER_BYTES] == placeholder(
+        header.ledger_id, header.entry_id
+    )
+
+
+def with_ids(buffer: bytes, offset: int, ledger_id: int, entry_id: int) -> bytes | None:
+    """The record at ``offset`` with these ids put in, if that makes its checksum right."""
+    header = peek_record(buffer, offset)
+    if header is None or offset + RECORD_HEADER_BYTES + header.body_bytes > len(buffer):
+        return None
+    record = bytearray(buffer[offset : offset + RECORD_HEADER_BYTES + header.body_bytes])
+    _IDS.pack_into(record, 8, ledger_id, entry_id)
+    return bytes(record) if record_crc(bytes(record), 0, len(record)) == header.crc else None
+
+
+def find_entry(buffer: bytes, start: int, end: int, ledger_id: int, least_entry_id: int) -> tuple[int, int] | None:
+    """(offset, entry id) of the first intact record of this ledger at or behind ``start`` whose entry id is at least
+    ``least_entry_id``; None when there is none."""
+    pattern = struct.pack("<Q", ledger_id)
+    at = start + 8
+    while 0 <= (at := buffer.find(pattern, at, end)):
+        offset = at - 8
+        if at + 16 <= end and _IDS.unpack_from(buffer, at)[1] >= least_entry_id:
+            header = valid_record_at(buffer, offset, end)
+            if header is not None:
+                return offset, header.entry_id
+        at += 1
+    return None
+
+
+def walk(buffer: bytes, start: int, end: int, ledger_id: int, first_entry_id: int) -> list[Run | Damage]:
+    """Everything intact in ``start .. end``, in order, with the damage between.
+
+    The first record should be entry ``first_entry_id``. Placeholders count as damage. A last record that is cut off by
+    ``end`` is a Damage with reason "short" and unknown extent.
+    """
+    found: list[Run | Damage] = []
+    expected, at = first_entry_id, start
+    while at < end:
+        header = peek_record(buffer, at)
+        reason: str | None = "order"
+        if header is None or header.entry_id == expected:
+            offsets, at_end, reason = scan_records(buffer, at, end, ledger_id)
+            count = (len(offsets) >> 3) - 1
+            if count > 0:
+                found.append(Run(ledger_id, expected, bytes(offsets)))
+                expected, at = expected + count, at_end
+                if at >= end:
+                    break
+        following = find_entry(buffer, at + 1, end, ledger_id, expected + 1)
+        if following is None:
+            found.append(Damage(ledger_id, expected, expected - 1, at, end, reason or "order"))
+            break
+        found.append(Damage(ledger_id, expected, following[1] - 1, at, following[0], reason or "order"))
+        at, expected = following
+    return found
