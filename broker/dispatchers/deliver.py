@@ -26,7 +26,7 @@ _CHUNK = int(EntryFlag.NOT_LAST_CHUNK)
 
 def partial_acks(cursor: AckCursor, slab: Slab, i: int, j: int) -> dict[int, list[int]]:
     """Ack sets of those entries i..j-1 that were acknowledged in part, by index."""
-    if not slab.facts().any_flags & _BATCHED:
+    if not cursor.has_partial_acks or not slab.facts().any_flags & _BATCHED:
         return {}
     found = {}
     for k in range(i, j):

@@ -236,6 +236,10 @@ class Cursor:
         return self.at < self.log.entries
 
     @property
+    def has_partial_acks(self) -> bool:
+        return bool(self.sets)
+
+    @property
     def backlog_entries(self) -> int:
         return sum(1 for e in range(self.start, self.log.entries) if e not in self.deleted)
 

@@ -1,0 +1,434 @@
+"""Shared subscriptions as clients see them (reference F.1, B.7 - B.10)."""
+
+from __future__ import annotations
+
+import pytest
+from pyroaring import BitMap
+
+from magnetar.broker.dispatchers.ports import FilterResult
+from magnetar.broker.errors import ConsumerBusyError
+from magnetar.storage.position import Position
+from tests.broker.dispatch_fakes import SHARED, Bench, entry, got
+
+
+async def test_messages_are_divided_in_turns_of_twenty():
+    bench = Bench()
+    a = await bench.join(permits=100)
+    b = await bench.join(permits=100)
+    bench.publish(*[entry() for _ in range(100)])
+    assert got(a) == [*range(20), *range(40, 60), *range(80, 100)]
+    assert got(b) == [*range(20, 40), *range(60, 80)]
+    assert a.outbox.writes == b.outbox.writes == 1
+
+
+async def test_permits_follow_the_average_batch():
+    """Verified against Apache Pulsar 4.2.4: FLOW 2, 3, 5, 4 on batches of three give 1, 1, 2, 1 entries."""
+    bench = Bench()
+    consumer = await bench.join()
+    bench.publish(*[entry(batch=3) for _ in range(12)])
+    sent = []
+    for permits in (2, 3, 5, 4):
+        bench.flow(consumer, permits)
+        sent.append(len(got(consumer)))
+    assert sent == [1, 1, 2, 1]
+
+
+async def test_priorities_are_served_first():
+    bench = Bench()
+    low = await bench.join(permits=100, priority=1)
+    high = await bench.join(permits=30)
+    other = await bench.join(permits=5)
+    bench.publish(*[entry() for _ in range(50)])
+    assert len(got(high)) == 30
+    assert len(got(other)) == 5
+    assert len(got(low)) == 15
+
+
+async def test_redelivery_of_named_messages_counts():
+    bench = Bench()
+    consumer = await bench.join(permits=10)
+    positions = bench.publish(entry(), entry(), entry())
+    got(consumer)
+    for count in (1, 2):
+        bench.redeliver(consumer, positions[1])
+        assert [(m.position.entry_id, m.count) for m in consumer.outbox.take()] == [(1, count)]
+    bench.redeliver(consumer)
+    assert [(m.position.entry_id, m.count) for m in consumer.outbox.take()] == [(0, 1), (1, 3), (2, 1)]
+
+
+async def test_messages_of_others_cannot_be_given_back():
+    bench = Bench()
+    a = await bench.join(permits=10)
+    b = await bench.join()
+    positions = bench.publish(entry())
+    got(a)
+    bench.redeliver(b, positions[0])
+    assert got(a) == got(b) == []
+    assert a.permits.unacked == 1
+
+
+async def test_a_consumer_that_leaves_hands_on_without_counting():
+    bench = Bench()
+    a = await bench.join(permits=10)
+    positions = bench.publish(entry(), entry(), entry())
+    got(a)
+    bench.redeliver(a, positions[2])
+    got(a)
+    b = await bench.join(permits=10)
+    bench.ack(a, positions[1])
+    bench.leave(a)
+    assert [(m.position.entry_id, m.count) for m in b.outbox.take()] == [(0, 0), (2, 1)]
+
+
+async def test_counts_are_lost_when_all_consumers_left():
+    """Verified against Apache Pulsar 4.2.4."""
+    bench = Bench()
+    a = await bench.join(permits=10)
+    positions = bench.publish(entry(), entry())
+    bench.redeliver(a, positions[1])
+    bench.leave(a)
+    b = await bench.join(permits=10)
+    assert [(m.position.entry_id, m.count) for m in b.outbox.take()] == [(0, 0), (1, 0)]
+
+
+async def test_replay_goes_before_new_messages():
+    bench = Bench()
+    a = await bench.join(permits=2)
+    positions = bench.publish(entry(), entry(), entry())
+    assert got(a) == [0, 1]
+    bench.subscription.on_redeliver(a, [_id(positions[0])], None)
+    bench.flow(a, 1)
+    assert got(a) == [0]
+    bench.flow(a, 1)
+    assert got(a) == [2]
+
+
+async def test_partial_acks_as_the_oracle_counts_them():
+    """Figures of Apache Pulsar 4.2.4: [available permits, unacked messages] after each step."""
+    bench = Bench()
+    c = await bench.join(permits=10)
+    first, second = bench.publish(entry(batch=3), entry(batch=2))
+
+    def figures():
+        stats = bench.subscription.stats().consumers[0]
+        return [stats.available_permits, stats.unacked_messages]
+
+    assert figures() == [5, 5]
+    assert bench.subscription.stats().consumers[0].avg_messages_per_entry == 3
+    bench.ack(c, first, ack_set=[0b101])
+    assert figures() == [5, 4]
+    bench.ack(c, first, ack_set=[0b101])
+    assert figures() == [5, 4]
+    got(c)
+    bench.redeliver(c)
+    messages = c.outbox.take()
+    assert [(m.position.entry_id, m.count, m.ack_set) for m in messages] == [(0, 1, (5,)), (1, 1, ())]
+    assert figures() == [1, 4]
+    bench.ack(c, first, ack_set=[0b100])
+    assert figures() == [1, 3]
+    bench.ack(c, first, ack_set=[0])
+    assert figures() == [1, 2]
+    bench.ack(c, second)
+    assert figures() == [1, 0]
+    bench.ack(c, second)
+    bench.ack(c, (99999, 7))
+    assert figures() == [1, 0]
+    assert bench.cursor.deleted == {0, 1}
+
+
+async def test_partial_acks_are_not_kept_when_switched_off():
+    bench = Bench(batch_index_acks=False)
+    c = await bench.join(permits=10)
+    (position,) = bench.publish(entry(batch=2))
+    bench.ack(c, position, ack_set=[0b10])
+    assert c.permits.unacked == 2
+    bench.ack(c, position, ack_set=[0])
+    assert c.permits.unacked == 0
+    assert bench.cursor.deleted == {0}
+
+
+async def test_an_ack_of_another_consumer_is_honoured():
+    bench = Bench()
+    a = await bench.join(permits=40)
+    b = await bench.join(permits=1)
+    positions = bench.publish(*[entry() for _ in range(20)])
+    assert a.permits.unacked == 20
+    bench.ack(b, *positions)
+    assert a.permits.unacked == 0
+    assert bench.subscription.stats().unacked_messages == 0
+    bench.leave(a)
+    assert got(b) == []
+
+
+async def test_cumulative_acks_are_ignored():
+    bench = Bench()
+    c = await bench.join(permits=10)
+    positions = bench.publish(entry(), entry())
+    bench.ack(c, positions[1], cumulative=True)
+    assert not bench.cursor.deleted
+
+
+async def test_unacked_limit_of_a_consumer_blocks_and_releases_at_half():
+    bench = Bench(max_unacked_per_consumer=10)
+    c = await bench.join(permits=100)
+    positions = bench.publish(*[entry() for _ in range(30)])
+    assert got(c) == list(range(10))
+    assert bench.subscription.stats().consumers[0].blocked_on_unacked
+    bench.flow(c, 7)
+    assert c.permits.parked == 7
+    bench.ack(c, *positions[:4])
+    assert got(c) == []
+    bench.ack(c, positions[4])
+    assert got(c) == list(range(10, 15))
+    assert c.permits.available == 107 - 15
+
+
+async def test_redeliver_releases_a_blocked_consumer():
+    bench = Bench(max_unacked_per_consumer=3)
+    c = await bench.join(permits=10)
+    positions = bench.publish(*[entry() for _ in range(5)])
+    assert got(c) == [0, 1, 2]
+    bench.redeliver(c, positions[1])
+    assert got(c) == [1]
+    assert bench.subscription.stats().consumers[0].blocked_on_unacked
+
+
+async def test_unacked_limit_of_the_subscription():
+    bench = Bench(max_unacked_per_subscription=10, max_read_entries=5)
+    a = await bench.join(permits=100)
+    b = await bench.join(permits=100)
+    positions = bench.publish(*[entry() for _ in range(30)])
+    first, second = got(a), got(b)
+    assert len(first) + len(second) == 10
+    assert bench.subscription.stats().blocked_on_unacked
+    for position in positions[:4]:
+        bench.ack(a, position)
+    assert got(a) == got(b) == []
+    bench.ack(b, positions[4])
+    assert len(got(a)) + len(got(b)) == 5
+
+
+async def test_raised_limits_release():
+    bench = Bench(max_unacked_per_consumer=2)
+    c = await bench.join(permits=10)
+    bench.publish(*[entry() for _ in range(5)])
+    assert got(c) == [0, 1]
+    bench.subscription.set_settings(type(bench.subscription.context.settings)(max_unacked_per_consumer=0))
+    bench.clock.run()
+    assert got(c) == [2, 3, 4]
+
+
+async def test_only_writable_consumers_are_served():
+    bench = Bench()
+    a = await bench.join(permits=100)
+    b = await bench.join(permits=2)
+    a.outbox.writable = False
+    bench.publish(*[entry() for _ in range(4)])
+    assert got(b) == [0, 1]
+    a.outbox.become_writable()
+    bench.clock.run()
+    assert got(a) == [2, 3]
+
+
+async def test_limit_of_consumers():
+    bench = Bench(max_consumers=1)
+    await bench.join()
+    with pytest.raises(ConsumerBusyError):
+        await bench.join()
+
+
+async def test_seek_forgets_replay_and_counts():
+    bench = Bench()
+    c = await bench.join(permits=10)
+    positions = bench.publish(*[entry() for _ in range(4)])
+    bench.redeliver(c, positions[3])
+    await bench.subscription.seek(positions[2])
+    assert c.outbox.names()[-1] == "CLOSE_CONSUMER"
+    again = await bench.join(permits=10)
+    assert [(m.position.entry_id, m.count) for m in again.outbox.take()] == [(2, 0), (3, 0)]
+
+
+async def test_markers_in_the_middle_are_skipped():
+    bench = Bench()
+    c = await bench.join(permits=10)
+    bench.publish(entry(), entry(marker_type=20), entry())
+    assert got(c) == [0, 2]
+    assert bench.cursor.deleted == {1}
+
+
+async def test_filters_reject_and_reschedule():
+    bench = Bench()
+    verdicts = {b"no": FilterResult.REJECT, b"later": FilterResult.RESCHEDULE}
+    seen = []
+
+    def judge(slab, i):
+        payload = bytes(slab.body(i))
+        seen.append(payload)
+        for word, verdict in verdicts.items():
+            if payload.endswith(word):
+                return verdict
+        return FilterResult.ACCEPT
+
+    bench.subscription.context.entry_filter = judge
+    c = await bench.join(permits=10)
+    bench.publish(entry(b"yes"), entry(b"no"), entry(b"later"), entry(b"yes"))
+    assert got(c) == [0, 3]
+    assert bench.cursor.deleted == {1}
+    verdicts.clear()
+    bench.clock.advance(1)
+    assert got(c) == [2]
+    stats = bench.subscription.stats()
+    assert (stats.filter_accepted, stats.filter_rejected, stats.filter_rescheduled) == (3, 1, 1)
+
+
+class Delay:
+    """A view that holds everything later than now."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.waiting: dict[Position, int] = {}
+        self.cleared = 0
+
+    def pending(self, ledger_id):
+        return BitMap([p.entry_id for p in self.waiting])
+
+    def offer(self, deliver_at_ms, position):
+        if deliver_at_ms <= self.now:
+            return False
+        self.waiting[position] = deliver_at_ms
+        return True
+
+    def take_due(self, max_entries):
+        due = sorted((at, p) for p, at in self.waiting.items() if at <= self.now)[:max_entries]
+        for _, p in due:
+            del self.waiting[p]
+        return [p for _, p in due]
+
+    def has_due(self):
+        return any(at <= self.now for at in self.waiting.values())
+
+    @property
+    def pending_count(self):
+        return len(self.waiting)
+
+    def clear(self):
+        self.cleared += 1
+        self.waiting.clear()
+
+
+async def test_delayed_entries_are_held_skipped_and_given_when_due():
+    delay = Delay()
+    bench = Bench(delay=delay)
+    c = await bench.join(permits=10)
+    bench.publish(entry(), entry(deliver_at_time=50), entry(), entry(deliver_at_time=40))
+    assert got(c) == [0, 2]
+    assert c.permits.available == 8
+    assert bench.subscription.stats().msg_delayed == 2
+    assert bench.subscription.stats().msg_backlog_no_delayed == 2
+    bench.leave(c)
+    c = await bench.join(permits=10)
+    assert got(c) == [0, 2]
+    delay.now = 45
+    bench.subscription.delayed_due()
+    bench.clock.run()
+    assert got(c) == [3]
+    delay.now = 60
+    bench.subscription.delayed_due()
+    bench.clock.run()
+    assert got(c) == [1]
+    await bench.subscription.seek(Position(7, 0))
+    assert delay.cleared == 1
+
+
+async def test_converted_spans_are_what_is_sent():
+    bench = Bench()
+    converted = []
+
+    def transform(span):
+        converted.append(span)
+        return span
+
+    async def later(span):
+        converted.append(span)
+        return span
+
+    c = await bench.join(permits=100)
+    for how in (transform, later, lambda span: later(span) if len(converted) % 2 else transform(span)):
+        bench.subscription.context.transform = how
+        before = bench.log.entries
+        bench.log.append(entry(), entry())
+        bench.publish(entry())
+        await bench.settle()
+        assert got(c) == [before, before + 1, before + 2]
+    assert len(converted) >= 4
+
+
+async def test_cold_replay_keeps_what_was_added_meanwhile():
+    bench = Bench(cold=True)
+    c = await bench.join(permits=100)
+    positions = bench.publish(*[entry() for _ in range(6)])
+    await bench.settle()
+    assert got(c) == list(range(6))
+    bench.redeliver(c, positions[3])
+    bench.redeliver(c, positions[1])
+    bench.ack(c, positions[0])
+    await bench.settle()
+    assert sorted(got(c)) == [1, 3]
+
+
+async def test_an_entry_acked_while_it_waits_in_replay_is_not_sent():
+    bench = Bench()
+    a = await bench.join(permits=5)
+    positions = bench.publish(entry(), entry())
+    got(a)
+    a.outbox.writable = False
+    bench.redeliver(a)
+    assert bench.subscription.stats().msg_in_replay == 2
+    bench.ack(a, positions[0])
+    a.outbox.become_writable()
+    bench.clock.run()
+    assert got(a) == [1]
+    assert bench.subscription.stats().msg_in_replay == 0
+
+
+async def test_skipped_backlog_relieves_its_holders():
+    bench = Bench()
+    c = await bench.join(permits=5)
+    positions = bench.publish(*[entry() for _ in range(4)])
+    bench.cursor.ack_cumulative(positions[1])
+    bench.subscription.backlog_dropped(positions[1], expired_messages=2)
+    stats = bench.subscription.stats()
+    assert (c.permits.unacked, stats.unacked_messages, stats.total_msg_expired) == (2, 2, 2)
+
+
+async def test_rates_of_the_last_period():
+    bench = Bench()
+    c = await bench.join(permits=100)
+    positions = bench.publish(*[entry() for _ in range(30)])
+    bench.ack(c, *positions[:10])
+    bench.redeliver(c, positions[20])
+    bench.subscription.roll_rates(10)
+    stats = bench.subscription.stats()
+    assert (stats.msg_rate_out, stats.message_ack_rate, stats.msg_rate_redeliver) == (3.1, 1.0, 0.1)
+    bench.leave(c)
+    assert bench.subscription.stats().msg_out_counter == 31
+    assert bench.subscription.stats().type_name == "Shared"
+
+
+async def test_consumer_stats_of_the_wire():
+    bench = Bench()
+    c = await bench.join(SHARED, "me", permits=10)
+    positions = bench.publish(entry(), entry(), entry())
+    bench.ack(c, positions[0])
+    values = bench.subscription.consumer_stats(c)
+    assert values["availablePermits"] == 7
+    assert values["unackedMessages"] == 2
+    assert values["msgBacklog"] == 2
+    assert values["type"] == "Shared"
+    assert values["connectedSince"] == "1970-01-01T00:16:40.000Z"
+
+
+def _id(position):
+    from magnetar.protocol import pulsar_api_pb2 as pb
+
+    return pb.MessageIdData(ledgerId=position[0], entryId=position[1])
