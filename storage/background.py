@@ -1,0 +1,46 @@
+"""The room's one door for background work on the loop: keeps the reference, logs what failed, waits at close."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+__all__ = ["Background"]
+
+log = structlog.get_logger(__name__)
+
+
+class Background:
+    """Tasks of one managed ledger (or of a factory)."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[object, object, None], what: str) -> None:
+        """Run the coroutine; a StorageError is expected to happen and logged without traceback."""
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def wait_idle(self) -> None:
+        """Until nothing runs any more, what was started meanwhile included."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, StorageError):
+            log.warning("background.failed", task=task.get_name(), error=str(error))
+        elif error is not None:
+            log.error("background.crashed", task=task.get_name(), exc_info=error)
