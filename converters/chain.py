@@ -14,8 +14,8 @@ The chain holds no mutable state; a reload builds a new one, and the old one is 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from magnetar.converters import outer_compression
 from magnetar.converters.entry import (
@@ -28,11 +28,13 @@ from magnetar.converters.entry import (
 )
 from magnetar.converters.errors import ConversionTooLargeError, ConverterError, EntryChecksumError, EntryError
 from magnetar.converters.interface import Conversion, MessageConverter
-from magnetar.converters.kafka.errors import DecompressedTooLargeError
 from magnetar.converters.limits import DEFAULT_LIMITS, ExpansionLimits
 from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
 from magnetar.converters.output_check import InvalidOutputError, check_output
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class ConverterChain:
             return self._convert(entry, chosen)
         except EntryChecksumError as error:
             return ConversionFailure(FailureReason.CHECKSUM, chosen.name, str(error))
-        except (ConversionTooLargeError, DecompressedTooLargeError) as error:
+        except ConversionTooLargeError as error:
             return ConversionFailure(FailureReason.OVERSIZE, chosen.name, str(error))
         except InvalidOutputError as error:
             return ConversionFailure(FailureReason.INVALID, chosen.name, str(error), defect=True)

@@ -30,7 +30,7 @@ class RejectAllConverter:
     def accepts(self, metadata: MessageMetadata, head: memoryview) -> bool:  # noqa: ARG002 - the interface's arguments
         return False
 
-    def convert(self, metadata: MessageMetadata, payload: memoryview) -> Conversion:
+    def convert(self, metadata: MessageMetadata, payload: memoryview) -> Conversion:  # noqa: ARG002 - as above
         raise AssertionError("a converter that accepts nothing was asked to convert")
 
 

@@ -13,11 +13,13 @@ Rules for implementations, checked where they can be (`registry.py` at start, `o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from magnetar.converters.limits import ExpansionLimits
-from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from magnetar.converters.limits import ExpansionLimits
+    from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 
 
 class Conversion(NamedTuple):

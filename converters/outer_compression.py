@@ -20,7 +20,8 @@ _COMPRESSION_FIELD = 8
 
 def is_known(metadata: MessageMetadata) -> bool:
     """Whether the codec is one of ours. Protobuf keeps an unknown enum value as an unknown field and reads NONE."""
-    return all(field.field_number != _COMPRESSION_FIELD for field in UnknownFieldSet(metadata))
+    unknown = UnknownFieldSet(metadata)
+    return all(unknown[index].field_number != _COMPRESSION_FIELD for index in range(len(unknown)))
 
 
 def decompress(metadata: MessageMetadata, payload: memoryview, limit: int) -> memoryview:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from google.protobuf.message import DecodeError
 
 from magnetar.converters.entry import ENTRY_FORMAT, declared_messages
-from magnetar.converters.interface import Conversion
 from magnetar.protocol.pulsar_api_pb2 import NONE, MessageMetadata, SingleMessageMetadata
+
+if TYPE_CHECKING:
+    from magnetar.converters.interface import Conversion
 
 KEPT_FIELDS = (
     "producer_name",

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.converters.chain import ConverterChain, LoadedConverter, loaded
 from magnetar.converters.errors import ConverterSettingsError
 from magnetar.converters.interface import ConverterSettings, MessageConverter
 from magnetar.converters.limits import DEFAULT_LIMITS, ExpansionLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 SHORT_NAMES: Mapping[str, str] = {
     "kafka": "magnetar.converters.kafka_entry.converter.KafkaConverter",
@@ -94,7 +96,7 @@ def _create(spec: str) -> MessageConverter:
         known = ", ".join(SHORT_NAMES)
         raise _refusal(spec, f"neither a short name ({known}) nor a dotted path package.module.Class")
     try:
-        factory: Callable[[], Any] = getattr(import_module(module_name), class_name)
+        factory = getattr(import_module(module_name), class_name)
     except ImportError as error:
         raise _refusal(spec, f"module {module_name!r} cannot be imported: {error}") from error
     except AttributeError as error:
@@ -103,11 +105,12 @@ def _create(spec: str) -> MessageConverter:
         raise _refusal(spec, f"importing it failed with {type(error).__name__}: {error}") from error
     if not inspect.isclass(factory):
         raise _refusal(spec, "is no class")
+    created: Any
     try:
-        created: MessageConverter = factory()
+        created = factory()
     except Exception as error:  # a converter may be anybody's code
         raise _refusal(spec, f"cannot be created without arguments: {error}") from error
-    return created
+    return cast("MessageConverter", created)
 
 
 def _check(spec: str, converter: Any) -> None:

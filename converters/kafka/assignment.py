@@ -15,13 +15,16 @@ match the records is put right in the same way.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.batch_builder import patch_batch, stamp_batch
 from magnetar.converters.kafka.errors import UnsupportedForMessageFormatError
 from magnetar.converters.kafka.message import Message
 from magnetar.converters.kafka.message_builder import build_message_set, patch_message, stamp_message
 from magnetar.converters.kafka.records import Record
-from magnetar.converters.kafka.validation import ValidatedEntry, ValidatedSet
+
+if TYPE_CHECKING:
+    from magnetar.converters.kafka.validation import ValidatedEntry, ValidatedSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka import record_batch
 from magnetar.converters.kafka.codecs import Codec, compress
@@ -11,6 +11,9 @@ from magnetar.converters.kafka.errors import InvalidRecordError
 from magnetar.converters.kafka.framing import LOG_OVERHEAD
 from magnetar.converters.kafka.records import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Record, encode_record
 from magnetar.protocol.checksum import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _INT32_MAX = 0x7FFFFFFF
 
@@ -22,7 +25,7 @@ class BatchOptions:
     append_time: LogAppendTime in ms; None = CreateTime. The records' own timestamps stay in their deltas, readers
         ignore them.
     delete_horizon: sets attribute bit 6 and takes the place of the base timestamp (stored logs only, KIP-534).
-    last_offset_delta: None = the last record's; larger when compaction removed the last records.
+    last_offset_delta, max_timestamp: None = those of the records; compaction keeps the old ones when it removes records.
     """
 
     codec: Codec = Codec.NONE
@@ -36,6 +39,7 @@ class BatchOptions:
     delete_horizon: int | None = None
     base_offset: int | None = None
     last_offset_delta: int | None = None
+    max_timestamp: int | None = None
 
     def attributes(self) -> int:
         bits = int(self.codec)
@@ -71,7 +75,7 @@ def build_record_batch(records: Sequence[Record], options: BatchOptions = DEFAUL
         parts.append(encode_record(timestamp - base_timestamp, delta, key, value, headers))
     if options.last_offset_delta is not None:
         delta = max(delta, options.last_offset_delta)
-    max_timestamp = options.append_time
+    max_timestamp = options.max_timestamp if options.append_time is None else options.append_time
     if max_timestamp is None:
         max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
     body = b"".join(parts)

@@ -5,15 +5,17 @@ create_record_set([NewMessage(b"k", b"v")], OffsetAssigner.sequential(100), code
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.errors import InvalidRecordError, MixedMagicError, UnsupportedMagicError
 from magnetar.converters.kafka.message_builder import build_message_set
 from magnetar.converters.kafka.records import NO_TIMESTAMP, Header, Record, TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 class NewMessage(NamedTuple):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from magnetar.converters.errors import ConverterError
+from magnetar.converters.errors import ConversionTooLargeError, ConverterError
 
 
 class KafkaFormatError(ConverterError):
@@ -79,7 +79,7 @@ class InvalidTimestampError(KafkaFormatError):
     kafka_code: ClassVar[int] = 32
 
 
-class DecompressedTooLargeError(KafkaFormatError):
+class DecompressedTooLargeError(KafkaFormatError, ConversionTooLargeError):
     """Decompression was stopped because the output would pass the limit."""
 
     kafka_code: ClassVar[int] = 10

@@ -9,10 +9,12 @@ without an error and reported by `valid_bytes`. A size below the smallest header
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.converters.kafka.errors import CorruptRecordError, UnsupportedMagicError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Buffer = bytes | bytearray | memoryview
 

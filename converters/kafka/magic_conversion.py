@@ -12,18 +12,22 @@ Every entry keeps its codec; runs of plain messages become one batch. Source: th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
 from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec
 from magnetar.converters.kafka.errors import UnsupportedMagicError
-from magnetar.converters.kafka.framing import Buffer
 from magnetar.converters.kafka.message import Message
 from magnetar.converters.kafka.message_builder import build_message_set
 from magnetar.converters.kafka.record_batch import RecordBatch
 from magnetar.converters.kafka.record_set import Batch, RecordSet
 from magnetar.converters.kafka.records import NO_TIMESTAMP, Record, TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.converters.kafka.framing import Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,15 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
 from magnetar.converters.kafka.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
 from magnetar.converters.kafka.framing import Buffer, frames
 from magnetar.converters.kafka.records import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Record, TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CRC_FIELD = 12
 CHECKED_FROM = 16
@@ -49,6 +52,10 @@ class Message:
 
     __slots__ = ("attributes", "buffer", "crc", "magic", "max_timestamp", "offset")
 
+    offset: int
+    crc: int
+    magic: int
+    attributes: int
     is_transactional = False
     is_control = False
     producer_id = NO_PRODUCER_ID
@@ -155,7 +162,7 @@ class Message:
             yield Record(self.offset, self.max_timestamp, *self.key_and_value())
             return
         inner = self.inner_messages(max_decompressed_bytes)
-        base = self._inner_base(inner[-1].offset)
+        base = self.inner_base(inner[-1].offset)
         append_time = self.max_timestamp if self.timestamp_type is TimestampType.LOG_APPEND_TIME else None
         for message in inner:
             if check_inner_crcs:
@@ -163,8 +170,11 @@ class Message:
             timestamp = message.max_timestamp if append_time is None else append_time
             yield Record(base + message.offset, timestamp, *message.key_and_value())
 
-    def _inner_base(self, last_inner: int) -> int:
-        """What to add to an inner offset to make it absolute."""
+    def inner_base(self, last_inner: int) -> int:
+        """What to add to an inner offset to make it absolute.
+
+        Raises: InvalidRecordError for a wrapper offset below the last inner one, unless it is 0.
+        """
         if self.magic == 0 or self.offset == 0:
             return 0
         if self.offset < last_inner:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka import message
 from magnetar.converters.kafka.codecs import Codec, compress
 from magnetar.converters.kafka.errors import InvalidRecordError, UnsupportedForMessageFormatError
-from magnetar.converters.kafka.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.converters.kafka.records import Record
 
 _INT32 = struct.Struct(">i")
 _NULL = _INT32.pack(-1)

@@ -16,11 +16,10 @@ Attributes: bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 bas
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
 from magnetar.converters.kafka.errors import CrcMismatchError, InvalidRecordError
-from magnetar.converters.kafka.framing import Buffer
 from magnetar.converters.kafka.records import (
     NO_SEQUENCE,
     RawRecord,
@@ -31,6 +30,11 @@ from magnetar.converters.kafka.records import (
     read_records,
 )
 from magnetar.protocol.checksum import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.converters.kafka.framing import Buffer
 
 HEADER = struct.Struct(">qiiBIhiqqqhii")
 HEADER_BYTES = HEADER.size
@@ -57,6 +61,17 @@ class RecordBatch:
         "producer_epoch",
         "producer_id",
     )
+    base_offset: int
+    leader_epoch: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
     magic = 2
 
     def __init__(self, buffer: Buffer) -> None:

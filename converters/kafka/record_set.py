@@ -9,14 +9,18 @@ where it is met; what came before it has been delivered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES
 from magnetar.converters.kafka.errors import InvalidRecordError
 from magnetar.converters.kafka.framing import Buffer, bytes_wanted, frames, valid_bytes
 from magnetar.converters.kafka.message import Message
 from magnetar.converters.kafka.record_batch import RecordBatch
-from magnetar.converters.kafka.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.converters.kafka.records import Record
 
 Batch = Message | RecordBatch
 """A shallow entry: base_offset, last_offset, magic, codec, timestamp_type, max_timestamp, ensure_valid(), records()."""

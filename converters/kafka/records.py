@@ -11,7 +11,7 @@ and values sliced out of `bytes` once. Source: Apache Kafka, "Record" in the mes
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from magnetar.converters.kafka.errors import CorruptRecordError, InvalidRecordError
@@ -70,16 +70,20 @@ def read_records(data: bytes, count: int) -> Iterator[RawRecord]:
         record.
     """
     try:
-        yield from _read(data, count)
+        end = yield from _read(data, count)
     except IndexError as error:
         raise InvalidRecordError(f"records end before the declared count of {count}") from error
+    if end != len(data):
+        raise InvalidRecordError(f"{len(data) - end} bytes remain after the declared count of {count} records")
 
 
-def _read(data: bytes, count: int) -> Iterator[RawRecord]:
+def _read(data: bytes, count: int) -> Generator[RawRecord, None, int]:
+    """The hot loop. Returns: the position after the last record. Raises: IndexError where the data ends too early."""
     pos, size = 0, len(data)
+    key: bytes | None
+    value: bytes | None
     for _ in range(count):
-        byte = data[pos]
-        if byte < 0x80:
+        if (byte := data[pos]) < 0x80:
             pos += 1
             length = (byte >> 1) ^ -(byte & 1)
         elif (high := data[pos + 1]) < 0x80:
@@ -107,47 +111,37 @@ def _read(data: bytes, count: int) -> Iterator[RawRecord]:
             offset_delta = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
         else:
             offset_delta, pos = read_varint(data, pos)
-        key: bytes | None
         if (byte := data[pos]) == 1:
-            pos += 1
-            key = None
+            key, pos = None, pos + 1
         else:
-            if byte < 0x80 and not byte & 1:
-                pos += 1
-                length = byte >> 1
-            else:
-                length, pos = _read_length(data, pos)
+            length, pos = (byte >> 1, pos + 1) if byte < 0x80 and not byte & 1 else _read_length(data, pos)
             key = data[pos : pos + length]
             pos += length
-        value: bytes | None
         if (byte := data[pos]) == 1:
-            pos += 1
-            value = None
+            value, pos = None, pos + 1
         else:
-            if byte < 0x80 and not byte & 1:
-                pos += 1
-                length = byte >> 1
-            elif byte >= 0x80 and (high := data[pos + 1]) < 0x80 and not byte & 1:
-                pos += 2
+            if byte >= 0x80 and (high := data[pos + 1]) < 0x80 and not byte & 1:
                 length = (byte & 0x7F | high << 7) >> 1
+                pos += 2
             else:
                 length, pos = _read_length(data, pos)
             value = data[pos : pos + length]
             pos += length
-        headers: RawHeaders | None = None
         if data[pos] == 0:
-            pos += 1
+            headers, pos = None, pos + 1
         else:
             headers, pos = _read_headers(data, pos, end)
         if pos != end:
             raise CorruptRecordError(f"record fields end at {pos}, the record at {end}")
         yield timestamp_delta, offset_delta, key, value, headers
-    if pos != size:
-        raise InvalidRecordError(f"{size - pos} bytes remain after the declared count of {count} records")
+    return pos
 
 
 def _read_length(data: bytes, pos: int) -> tuple[int, int]:
-    length, pos = read_varint(data, pos)
+    if (byte := data[pos]) < 0x80:
+        length, pos = (byte >> 1) ^ -(byte & 1), pos + 1
+    else:
+        length, pos = read_varint(data, pos)
     if length < 0:
         raise CorruptRecordError(f"negative length {length}")
     return length, pos

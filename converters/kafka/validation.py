@@ -17,8 +17,8 @@ Source: the behaviour of Apache Kafka's LogValidator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec
 from magnetar.converters.kafka.errors import (
@@ -32,6 +32,9 @@ from magnetar.converters.kafka.message import Message
 from magnetar.converters.kafka.record_batch import RecordBatch
 from magnetar.converters.kafka.record_set import Batch, RecordSet
 from magnetar.converters.kafka.records import NO_TIMESTAMP, TimestampType, checked_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,7 @@ def _check_message(message: Message, rules: ProduceRules) -> tuple[int, int, boo
     if valid_bytes(inner_bytes) != len(inner_bytes):
         raise InvalidRecordError("the compressed message set is cut")
     inner = message.inner_messages(rules.max_decompressed_bytes)
+    message.inner_base(inner[-1].offset)
     for each in inner:
         each.ensure_valid()
         if each.magic != message.magic:

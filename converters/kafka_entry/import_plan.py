@@ -18,14 +18,18 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.errors import InvalidRecordError
-from magnetar.converters.kafka.log_file import LogBatch, LogEnd, LogFile
 from magnetar.converters.kafka.record_batch import RecordBatch
 from magnetar.converters.kafka_entry.planning import PlannedEntry, message_span, plan_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.converters.kafka.log_file import LogBatch, LogEnd, LogFile
 
 PACK_BYTES = 128 * 1024
 PACK_MESSAGES = 1_000

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.converters.errors import ConverterSettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Mode(enum.StrEnum):

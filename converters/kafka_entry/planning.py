@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from magnetar.converters.entry import ENTRY_FORMAT, build_entry
 from magnetar.converters.kafka.errors import InvalidRecordError
-from magnetar.converters.kafka.framing import Buffer
 from magnetar.converters.kafka.record_batch import RecordBatch
 from magnetar.converters.kafka.record_set import Batch, RecordSet
 from magnetar.converters.kafka_entry.slots import span_of
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+
+if TYPE_CHECKING:
+    from magnetar.converters.kafka.framing import Buffer
 
 
 @dataclass(frozen=True, slots=True)

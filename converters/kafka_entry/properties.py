@@ -19,12 +19,14 @@ told apart by the count.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.converters.errors import ConversionError
 from magnetar.converters.kafka.records import Header, RawHeaders
 from magnetar.converters.kafka.varints import encode_unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PREFIX = "__kafka."
 VALUE_BASE64 = PREFIX + "header.b64"

@@ -8,16 +8,20 @@ offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from magnetar.converters.errors import ConversionCountError, ConversionError, ConversionTooLargeError
-from magnetar.converters.kafka.message import Message
 from magnetar.converters.kafka.record_batch import LOG_APPEND_TIME_BIT, RecordBatch
-from magnetar.converters.kafka.record_set import Batch
 from magnetar.converters.kafka.records import RawRecord, checked_timestamp
-from magnetar.converters.kafka_entry.options import KafkaOptions
 from magnetar.converters.kafka_entry.single_message import HOLE, SingleMessageEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.converters.kafka.message import Message
+    from magnetar.converters.kafka.record_set import Batch
+    from magnetar.converters.kafka_entry.options import KafkaOptions
 
 
 def span_of(batch: RecordBatch) -> int:

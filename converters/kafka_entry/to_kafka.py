@@ -14,7 +14,7 @@ The exact way back from the converter's faithful mode, and KoP's rules for nativ
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
@@ -25,6 +25,9 @@ from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES
 from magnetar.converters.kafka.records import NO_TIMESTAMP, Record
 from magnetar.converters.kafka_entry.properties import decode_properties
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ORIGIN = "kafka"
 

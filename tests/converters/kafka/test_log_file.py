@@ -1,0 +1,94 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.converters.kafka import log_file
+from magnetar.converters.kafka.batch_builder import build_record_batch
+from magnetar.converters.kafka.errors import CorruptRecordError, KafkaFormatError, UnsupportedMagicError
+from magnetar.converters.kafka.log_file import LogEnd, LogFile
+from magnetar.converters.kafka.message_builder import build_message_set
+from magnetar.converters.kafka.records import Record
+
+PARTS = [build_record_batch([Record(n, 1, b"k", bytes(50)), Record(n + 1, 2, None, None)]) for n in range(0, 10, 2)] + [
+    build_message_set([Record(10, 1, None, b"old")], 1)
+]
+DATA = b"".join(PARTS)
+
+
+def opened(data, **options):
+    return LogFile(lambda position, length: data[position : position + length], len(data), **options)
+
+
+@pytest.mark.parametrize("chunk", [1, 30, 61, 200, 1 << 20])
+def test_every_chunk_size_gives_the_same(monkeypatch, chunk):
+    monkeypatch.setattr(log_file, "_CHUNK_BYTES", max(chunk, 26))
+    log = opened(DATA)
+    got = list(log.batches())
+    assert [bytes(item.batch.buffer) for item in got] == PARTS
+    assert [item.position for item in got] == [0] + [item.next_position for item in got[:-1]]
+    assert (log.end, log.valid_bytes) == (LogEnd.CLEAN, len(DATA))
+
+
+def test_reading_resumes_at_any_batch():
+    whole = list(opened(DATA).batches())
+    for item in whole:
+        rest = list(opened(DATA).batches(item.next_position))
+        assert [r.position for r in rest] == [w.position for w in whole if w.position >= item.next_position]
+
+
+@given(st.integers(0, len(DATA)))
+@settings(max_examples=60)
+def test_a_cut_file_ends_at_the_last_whole_entry(cut):
+    log = opened(DATA[:cut])
+    whole = list(log.batches())
+    assert log.valid_bytes == sum(len(bytes(item.batch.buffer)) for item in whole) <= cut
+    assert log.end is (LogEnd.CLEAN if log.valid_bytes == cut else LogEnd.TORN)
+
+
+def test_a_file_shorter_than_it_says():
+    log = LogFile(lambda position, length: DATA[position : min(position + length, 40)], len(DATA))
+    assert list(log.batches()) == []
+    assert log.end is LogEnd.TORN
+
+
+def test_zeros_behind_the_data_are_preallocation():
+    log = opened(DATA + bytes(5000))
+    assert len(list(log.batches())) == len(PARTS)
+    assert (log.end, log.valid_bytes) == (LogEnd.PREALLOCATED, len(DATA))
+
+
+def test_an_empty_file():
+    log = opened(b"")
+    assert list(log.batches()) == []
+    assert (log.end, log.valid_bytes) == (LogEnd.CLEAN, 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "why"),
+    [
+        (DATA + bytes(100) + b"x", CorruptRecordError, "zeros"),
+        (DATA + b"\x00" * 8 + b"\x00\x00\x00\x05" + bytes(30), CorruptRecordError, f"position {len(DATA)}"),
+        (DATA + b"\x00" * 8 + b"\x7f\xff\xff\xff" + bytes(30), CorruptRecordError, f"position {len(DATA)}"),
+        (DATA[:16] + b"\x07" + DATA[17:], UnsupportedMagicError, "7"),
+        (bytes(11) + b"\x14" + bytes(4) + b"\x02" + bytes(30), CorruptRecordError, "too few"),
+    ],
+)
+def test_damage_names_its_position(data, error, why):
+    with pytest.raises(error, match=why):
+        list(opened(data).batches())
+
+
+def test_the_batch_size_is_limited():
+    with pytest.raises(CorruptRecordError):
+        list(opened(DATA, max_batch_bytes=100).batches())
+
+
+@given(st.binary(max_size=200))
+def test_total(data):
+    log = opened(data)
+    try:
+        list(log.batches())
+    except KafkaFormatError:
+        return
+    assert log.end is not None
+    assert 0 <= log.valid_bytes <= len(data)
