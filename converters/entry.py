@@ -50,9 +50,12 @@ class Entry:
         """The parsed metadata, to be read only. Raises: EntryError."""
         if self._metadata is None:
             try:
-                self._metadata = MessageMetadata.FromString(self.data[self.metadata_start : self.payload_start])
+                parsed = MessageMetadata.FromString(self.data[self.metadata_start : self.payload_start])
             except DecodeError as error:
                 raise EntryError(f"MessageMetadata cannot be parsed: {error}") from error
+            if not parsed.IsInitialized():
+                raise EntryError("MessageMetadata lacks required fields")
+            self._metadata = parsed
         return self._metadata
 
     @property

@@ -52,11 +52,10 @@ def _decompress(codec: int, payload: memoryview, size: int) -> bytes | bytearray
         if cramjam.snappy.decompress_raw_len(payload) != size:
             raise ConversionError(f"the snappy block does not declare {size} bytes")
         return bytes(cramjam.snappy.decompress_raw(payload))
-    out = bytearray(size)
+    out = bytearray(size or 1)  # the decoders refuse a buffer without room
     assert codec in (LZ4, ZSTD), "is_known is asked before"
     into = cramjam.lz4.decompress_block_into if codec == LZ4 else cramjam.zstd.decompress_into
-    # An empty output buffer is refused by the decoders, and only an empty payload leads to one.
-    written = into(payload, out) if size else 0
+    written = into(payload, out)
     return out[:written]
 
 

@@ -68,8 +68,8 @@ def _check_batch(payload: bytes, count: int, holes: tuple[int, ...]) -> None:
             single = parse(payload[start:pos])
             if single.compacted_out:
                 found.append(index)
-            if single.payload_size < 0:
-                raise InvalidOutputError(f"message {index} has a negative payload size")
+            if single.payload_size <= 0 and (single.payload_size or not single.HasField("payload_size")):
+                raise InvalidOutputError(f"message {index} has no payload size or a negative one")
             pos += single.payload_size
             if pos > size:
                 raise InvalidOutputError(f"message {index} of {count} leaves the payload")

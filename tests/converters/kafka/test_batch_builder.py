@@ -59,7 +59,8 @@ def test_every_option_reaches_the_header():
     assert (batch.leader_epoch, batch.producer_id, batch.producer_epoch, batch.base_sequence) == (1, 2, 3, 4)
     assert (batch.base_offset, batch.last_offset, batch.delete_horizon) == (6, 14, 50)
     assert next(batch.raw_records())[0] == 10
-    assert batch.is_control and batch.is_transactional
+    assert batch.is_control
+    assert batch.is_transactional
     assert batch.max_timestamp == 9
 
 

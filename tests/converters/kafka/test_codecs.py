@@ -1,3 +1,4 @@
+import contextlib
 import gzip
 import zlib
 
@@ -46,10 +47,8 @@ def test_any_bytes_give_data_or_a_documented_error(codec, data):
     for at, mask in flips:
         mutable[at] ^= mask
     bad = data.draw(st.sampled_from([bytes(mutable), good[:cut], good[:cut] + bytes(mutable[cut:]) + b"\x00"]))
-    try:
+    with contextlib.suppress(CorruptRecordError, DecompressedTooLargeError):
         assert len(decompress(codec, bad, max_bytes=4096)) <= 4096
-    except (CorruptRecordError, DecompressedTooLargeError):
-        pass
 
 
 @pytest.mark.parametrize("codec", PACKING)

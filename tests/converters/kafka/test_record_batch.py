@@ -27,7 +27,7 @@ def test_header_and_records():
     assert (batch.base_timestamp, batch.max_timestamp) == (50, 50)
     assert batch.codec is Codec.GZIP
     assert batch.timestamp_type is TimestampType.CREATE_TIME
-    assert not batch.is_control and not batch.is_transactional and batch.delete_horizon is None
+    assert (batch.is_control, batch.is_transactional, batch.delete_horizon) == (False, False, None)
     assert batch.last_sequence == -1
     assert list(batch.records()) == RECORDS
     assert list(batch.records()) == RECORDS, "every iteration has its own position"

@@ -42,7 +42,7 @@ def test_round_trip_and_peer(value):
 def test_unsigned_is_the_protobuf_form(value):
     encoded = encode_unsigned(value)
     assert sum((byte & 0x7F) << 7 * i for i, byte in enumerate(encoded)) == value
-    assert all(byte >= 0x80 for byte in encoded[:-1]) and encoded[-1] < 0x80
+    assert [byte >= 0x80 for byte in encoded] == [True] * (len(encoded) - 1) + [False]
 
 
 @pytest.mark.parametrize(
