@@ -1,14 +1,8 @@
-"""`python -m magnetar` and the console script `magnetar`."""
+"""`python -m magnetar` is the `magnetar` command."""
 
 import sys
 
-
-def main() -> None:
-    """Run the command line and end the process with its exit code."""
-    from magnetar.broker.cli import main as run_command  # noqa: PLC0415 - the import is part of what is timed
-
-    sys.exit(run_command())
-
+from magnetar.broker.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

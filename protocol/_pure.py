@@ -165,8 +165,7 @@ def _parse_send(command: bytes) -> pb.CommandSend | None:
     return base.send if base.HasField("send") else None
 
 
-def _look_at(send: pb.CommandSend, entry: bytes) -> tuple[int, int]:
-    """Flags and deliver_at_time of an entry."""
+def _send_flags(send: pb.CommandSend) -> int:
     flags = 0
     if send.is_chunk:
         flags |= EntryFlag.CHUNK
@@ -176,6 +175,28 @@ def _look_at(send: pb.CommandSend, entry: bytes) -> tuple[int, int]:
         flags |= EntryFlag.TXN
     if send.HasField("highest_sequence_id"):
         flags |= EntryFlag.HAS_HIGHEST
+    return int(flags)
+
+
+def send_fields(command: bytes) -> tuple[int, int, int, int, int] | None:
+    """Producer id, sequence id, highest sequence id, messages and flags of a SEND; None when it does not parse."""
+    send = _parse_send(command)
+    if send is None:
+        return None
+    return send.producer_id, send.sequence_id, send.highest_sequence_id, send.num_messages, _send_flags(send)
+
+
+def look_at_metadata(data: bytes) -> tuple[int, int]:
+    """Flags and deliver_at_time of a MessageMetadata."""
+    metadata = _parse_metadata(data)
+    if metadata is None:
+        return int(EntryFlag.UNREADABLE), 0
+    return _metadata_flags(metadata), metadata.deliver_at_time
+
+
+def _look_at(send: pb.CommandSend, entry: bytes) -> tuple[int, int]:
+    """Flags and deliver_at_time of an entry."""
+    flags = _send_flags(send)
     at = 0
     if entry[:2] == MAGIC_CHECKSUM:
         if len(entry) < 6:
@@ -198,8 +219,12 @@ def _metadata(entry: Any, at: int) -> pb.MessageMetadata | None:
     (size,) = _U32.unpack_from(entry, at)
     if size > len(entry) - at - 4:
         return None
+    return _parse_metadata(bytes(entry[at + 4 : at + 4 + size]))
+
+
+def _parse_metadata(data: bytes) -> pb.MessageMetadata | None:
     try:
-        return pb.MessageMetadata.FromString(bytes(entry[at + 4 : at + 4 + size]))
+        return pb.MessageMetadata.FromString(data)
     except DecodeError:
         return None
 
@@ -382,26 +407,12 @@ def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: b
     any_flags = 0
     for k in range(i, j):
         body = view[where[k] + RECORD_HEADER.size : where[k + 1]]
-        at = after_prefix(body)
-        stamped.append(_broker_timestamp(body, at))
-        flag = 0
-        if bytes(body[at : at + 2]) == MAGIC_CHECKSUM:
-            flag |= _HAS_CHECKSUM
-            at += 6
-        metadata = _metadata(body, at)
-        if metadata is None:
-            flag |= EntryFlag.UNREADABLE
-            sizes.append(1)
-            deliver.append(0)
-            published.append(0)
-            hashes.append(1)
-        else:
-            flag |= _metadata_flags(metadata)
-            sizes.append(metadata.num_messages_in_batch)
-            deliver.append(metadata.deliver_at_time)
-            published.append(_signed(metadata.publish_time))
-            if want_hash:
-                hashes.append(sticky_hash(_sticky_key(metadata)))
+        size, due, publish_time, timestamp, key_hash, flag = entry_fact(body, want_hash)
+        sizes.append(size)
+        deliver.append(due)
+        published.append(publish_time)
+        stamped.append(timestamp)
+        hashes.append(key_hash)
         flags.append(flag)
         any_flags |= flag
     return Facts(
@@ -416,7 +427,28 @@ def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: b
     )
 
 
-def _broker_timestamp(body: memoryview, prefix_bytes: int) -> int:
+def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int, int, int, int]:
+    """Batch size, deliver_at, publish time, broker timestamp, key hash (0: not wanted) and flags of one stored entry."""
+    at = after_prefix(body)
+    timestamp = _broker_timestamp(body, at)
+    flag = 0
+    if bytes(body[at : at + 2]) == MAGIC_CHECKSUM:
+        flag |= _HAS_CHECKSUM
+        at += 6
+    metadata = _metadata(body, at)
+    if metadata is None:
+        return 1, 0, 0, timestamp, 1 if want_hash else 0, flag | int(EntryFlag.UNREADABLE)
+    return (
+        metadata.num_messages_in_batch,
+        metadata.deliver_at_time,
+        _signed(metadata.publish_time),
+        timestamp,
+        sticky_hash(_sticky_key(metadata)) if want_hash else 0,
+        flag | _metadata_flags(metadata),
+    )
+
+
+def _broker_timestamp(body: bytes | memoryview, prefix_bytes: int) -> int:
     if not prefix_bytes:
         return -1
     try:
@@ -431,11 +463,16 @@ def _sticky_key(metadata: pb.MessageMetadata) -> bytes:
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key
     if metadata.HasField("partition_key"):
-        key = metadata.partition_key.encode()
+        key = _raw(metadata.partition_key)
         if metadata.partition_key_b64_encoded:
             try:
                 return base64.b64decode(key, validate=True)
             except binascii.Error:
                 return key
         return key
-    return f"{metadata.producer_name}-{metadata.sequence_id}".encode()
+    return _raw(metadata.producer_name) + b"-%d" % metadata.sequence_id
+
+
+def _raw(text: str | bytes) -> bytes:
+    """A string of the wire as it came: the runtime gives bytes for what is no UTF-8."""
+    return text if isinstance(text, bytes) else text.encode()

@@ -336,3 +336,24 @@ def get_or_create_schema_failed(request_id: int, code: int, message: str) -> byt
     reply.error_code = code  # type: ignore[assignment]
     reply.error_message = message
     return encode_command(base)
+
+
+# --- transactions ------------------------------------------------------------------------------------------------
+
+
+def end_txn_on_partition_response(request_id: int, least_bits: int, most_bits: int) -> bytes:
+    base = _base(_TYPE.END_TXN_ON_PARTITION_RESPONSE)
+    reply = base.endTxnOnPartitionResponse
+    reply.request_id = request_id
+    reply.txnid_least_bits = least_bits
+    reply.txnid_most_bits = most_bits
+    return encode_command(base)
+
+
+def end_txn_on_subscription_response(request_id: int, least_bits: int, most_bits: int) -> bytes:
+    base = _base(_TYPE.END_TXN_ON_SUBSCRIPTION_RESPONSE)
+    reply = base.endTxnOnSubscriptionResponse
+    reply.request_id = request_id
+    reply.txnid_least_bits = least_bits
+    reply.txnid_most_bits = most_bits
+    return encode_command(base)

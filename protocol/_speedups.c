@@ -1,0 +1,896 @@
+/* The hot path of the protocol, compiled. `speed.py` says what each function does; `_pure.py` is the same in Python and the
+ * reference: whatever does not look as every client sends it (unknown fields, odd wire types, repeated fields, groups) is handed
+ * to the twin for that one entry, so both agree on any bytes (tests/protocol/test_speed_twins.py) while the usual is fast here.
+ * Every length a peer names is checked against the bytes there are before it is used. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "_crc32c.h"
+
+enum {
+    HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
+    HAS_HIGHEST = 256, BATCHED = 512, HAS_PROPERTIES = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
+};
+enum { RECORD_HEADER = 32, TYPE_SEND = 6 };
+typedef struct { const uint8_t *p, *end; } span;
+typedef enum { FINE, UNUSUAL } look;
+
+static PyObject *pure;        /* the module _pure, for what is unusual */
+static PyObject *facts_class; /* _pure.Facts */
+
+/* --- bytes ------------------------------------------------------------------------------------------------------------------ */
+
+static inline uint32_t be32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+static inline void put_be32(uint8_t *p, uint32_t v) { p[0] = v >> 24; p[1] = v >> 16; p[2] = v >> 8; p[3] = v; }
+static inline uint32_t le32(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
+static inline uint64_t le64(const uint8_t *p) { return le32(p) | (uint64_t)le32(p + 4) << 32; }
+static inline void put_le32(uint8_t *p, uint32_t v) { p[0] = v; p[1] = v >> 8; p[2] = v >> 16; p[3] = v >> 24; }
+static inline void put_le64(uint8_t *p, uint64_t v) { put_le32(p, (uint32_t)v); put_le32(p + 4, (uint32_t)(v >> 32)); }
+
+static inline size_t put_varint(uint8_t *p, uint64_t v) {
+    size_t n = 0;
+    while (v > 127) {
+        p[n++] = (uint8_t)v | 128;
+        v >>= 7;
+    }
+    p[n++] = (uint8_t)v;
+    return n;
+}
+
+static inline size_t varint_size(uint64_t v) {
+    size_t n = 1;
+    while (v > 127) {
+        v >>= 7;
+        n++;
+    }
+    return n;
+}
+
+/* A varint of at most ten bytes, whole; UNUSUAL otherwise. */
+static inline look get_varint(span *s, uint64_t *out) {
+    uint64_t v = 0;
+    for (int shift = 0; shift < 70 && s->p < s->end; shift += 7) {
+        uint8_t b = *s->p++;
+        if (shift == 63 && b > 1)
+            return UNUSUAL;
+        v |= (uint64_t)(b & 127) << shift;
+        if (b < 128) {
+            *out = v;
+            return FINE;
+        }
+    }
+    return UNUSUAL;
+}
+
+static inline look get_bytes(span *s, span *out) {
+    uint64_t n;
+    if (get_varint(s, &n) != FINE || n > (uint64_t)(s->end - s->p))
+        return UNUSUAL;
+    out->p = s->p;
+    out->end = s->p += n;
+    return FINE;
+}
+
+/* --- growing buffers --------------------------------------------------------------------------------------------------------- */
+
+typedef struct { uint8_t *data; size_t size, room; } buffer;
+
+static int reserve(buffer *b, size_t more) {
+    if (b->size + more <= b->room)
+        return 0;
+    size_t room = b->room ? b->room * 2 : 4096;
+    while (room < b->size + more)
+        room *= 2;
+    uint8_t *data = PyMem_Realloc(b->data, room);
+    if (!data) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    b->data = data;
+    b->room = room;
+    return 0;
+}
+
+static int push_i64(buffer *b, int64_t v) {
+    if (reserve(b, 8))
+        return -1;
+    memcpy(b->data + b->size, &v, 8);
+    b->size += 8;
+    return 0;
+}
+
+static int push_u32(buffer *b, uint32_t v) {
+    if (reserve(b, 4))
+        return -1;
+    memcpy(b->data + b->size, &v, 4);
+    b->size += 4;
+    return 0;
+}
+
+static PyObject *as_bytes(const buffer *b) { return PyBytes_FromStringAndSize((const char *)b->data, (Py_ssize_t)b->size); }
+
+/* --- commands and metadata --------------------------------------------------------------------------------------------------- */
+
+typedef struct { uint64_t producer_id, sequence_id, highest; int32_t num_messages; uint32_t flags; } send_command;
+
+/* BaseCommand of a SEND in the form every client writes: type, then the command, nothing else. */
+static look parse_send(const uint8_t *p, size_t n, send_command *out) {
+    span s = {p, p + n}, body;
+    uint64_t v;
+    unsigned seen = 0;
+    if (n < 2 || p[0] != 8 || p[1] != TYPE_SEND)
+        return UNUSUAL;
+    s.p += 2;
+    if (s.p >= s.end || *s.p++ != 0x32 || get_bytes(&s, &body) != FINE || s.p != s.end)
+        return UNUSUAL;
+    memset(out, 0, sizeof *out);
+    out->num_messages = 1;
+    while (body.p < body.end) {
+        uint8_t tag = *body.p++;
+        if (tag & 7 || tag > 8 << 3 || tag < 1 << 3 || get_varint(&body, &v) != FINE || seen >> (tag >> 3) & 1)
+            return UNUSUAL;
+        seen |= 1u << (tag >> 3);
+        switch (tag >> 3) {
+        case 1: out->producer_id = v; break;
+        case 2: out->sequence_id = v; break;
+        case 3: out->num_messages = (int32_t)v; break;
+        case 4: case 5: out->flags |= TXN; break;
+        case 6: out->highest = v; out->flags |= HAS_HIGHEST; break;
+        case 7: if (v) out->flags |= CHUNK; break;
+        default: if (v) out->flags |= MARKER;
+        }
+    }
+    return (seen & 6) == 6 ? FINE : UNUSUAL;
+}
+
+typedef struct {
+    uint32_t flags;
+    int32_t batch_size;
+    int64_t deliver_at, publish_time;
+    uint64_t sequence_id;
+    span producer_name, partition_key, ordering_key;
+    int key_is_base64;
+} metadata;
+
+/* KeyValue: both fields, once each. */
+static look check_key_value(span s) {
+    unsigned seen = 0;
+    span ignored;
+    while (s.p < s.end) {
+        uint8_t tag = *s.p++;
+        unsigned bit = tag == 0x0a ? 1 : tag == 0x12 ? 2 : 4;
+        if (bit == 4 || seen & bit || get_bytes(&s, &ignored) != FINE)
+            return UNUSUAL;
+        seen |= bit;
+    }
+    return seen == 3 ? FINE : UNUSUAL;
+}
+
+/* MessageMetadata with the fields of the protocol, each in its wire type and (but for lists) once. */
+static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
+    span s = {p, p + n}, bytes;
+    uint64_t tag, v, seen = 0;
+    int32_t chunk_id = 0, chunks = 0;
+    memset(out, 0, sizeof *out);
+    out->batch_size = 1;
+    while (s.p < s.end) {
+        if (get_varint(&s, &tag) != FINE || tag >> 3 > 34 || tag >> 3 == 0)
+            return UNUSUAL;
+        unsigned field = (unsigned)(tag >> 3), wire = tag & 7;
+        if (wire == 0 ? get_varint(&s, &v) != FINE : wire != 2 || get_bytes(&s, &bytes) != FINE)
+            return UNUSUAL;
+        int list = field == 4 || field == 7;
+        if (!list && seen >> field & 1)
+            return UNUSUAL;
+        seen |= 1ull << field;
+        switch (field) {
+        case 1: out->producer_name = bytes; if (wire != 2) return UNUSUAL; break;
+        case 2: out->sequence_id = v; if (wire) return UNUSUAL; break;
+        case 3: out->publish_time = (int64_t)v; if (wire) return UNUSUAL; break;
+        case 4: if (wire != 2 || check_key_value(bytes) != FINE) return UNUSUAL; out->flags |= HAS_PROPERTIES; break;
+        case 6: out->partition_key = bytes; if (wire != 2) return UNUSUAL; break;
+        case 5: case 7: case 14: case 15: case 16: case 26: case 32: if (wire != 2) return UNUSUAL; break;
+        case 8: case 9: case 12: case 22: case 23: case 24: case 25: case 28: case 30: case 33: case 34: if (wire) return UNUSUAL; break;
+        case 11: out->batch_size = (int32_t)v; out->flags |= BATCHED; if (wire) return UNUSUAL; break;
+        case 17: out->key_is_base64 = v != 0; if (wire) return UNUSUAL; break;
+        case 18: out->ordering_key = bytes; if (wire != 2) return UNUSUAL; break;
+        case 19: out->deliver_at = (int64_t)v; out->flags |= HAS_DELIVER_AT; if (wire) return UNUSUAL; break;
+        case 20: out->flags |= MARKER; if (wire) return UNUSUAL; break;
+        case 27: chunks = (int32_t)v; if (wire) return UNUSUAL; break;
+        case 29: chunk_id = (int32_t)v; if (wire) return UNUSUAL; break;
+        default: return UNUSUAL; /* 10, 13 (encryption keys), 21, 31: rare enough for the twin */
+        }
+    }
+    if ((seen & 0xe) != 0xe)
+        return UNUSUAL;
+    if (seen >> 29 & 1 && (int64_t)chunk_id < (int64_t)chunks - 1)
+        out->flags |= NOT_LAST_CHUNK;
+    return FINE;
+}
+
+/* Where metadata begins and ends in headers-and-payload that start at p; 0 when it does not fit. */
+static int find_metadata(const uint8_t *p, size_t n, const uint8_t **meta, size_t *size) {
+    if (n < 4)
+        return 0;
+    *size = be32(p);
+    *meta = p + 4;
+    return *size <= n - 4;
+}
+
+/* Flags and deliver_at of an entry, as _pure._look_at. */
+static int look_at_entry(uint32_t *flags, int64_t *deliver_at, const uint8_t *p, size_t n) {
+    const uint8_t *meta;
+    size_t size;
+    metadata m;
+    *deliver_at = 0;
+    if (n >= 2 && p[0] == 0x0e && p[1] == 0x01) {
+        if (n < 6) {
+            *flags |= NO_ENTRY;
+            return 0;
+        }
+        *flags |= HAS_CHECKSUM;
+        if (crc32c_update(0, p + 6, n - 6) != be32(p + 2)) {
+            *flags |= BAD_CHECKSUM;
+            return 0;
+        }
+        p += 6;
+        n -= 6;
+    } else if (!n) {
+        *flags |= NO_ENTRY;
+        return 0;
+    }
+    if (!find_metadata(p, n, &meta, &size)) {
+        *flags |= UNREADABLE;
+        return 0;
+    }
+    if (parse_metadata(meta, size, &m) == FINE) {
+        *flags |= m.flags;
+        *deliver_at = m.deliver_at;
+        return 0;
+    }
+    PyObject *seen = PyObject_CallMethod(pure, "look_at_metadata", "y#", meta, (Py_ssize_t)size);
+    unsigned more;
+    long long due;
+    int ok = seen && PyArg_ParseTuple(seen, "IL", &more, &due);
+    Py_XDECREF(seen);
+    if (!ok)
+        return -1;
+    *flags |= more;
+    *deliver_at = due;
+    return 0;
+}
+
+/* --- cut --------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    uint64_t producer_id;
+    size_t count;
+    buffer data, offsets, sequences, highest, counts, deliver_at, flags;
+    uint32_t any_flags, all_flags;
+    int64_t total, last_sequence;
+    int ascending;
+} run;
+
+static void run_free(run *r) {
+    buffer *all[] = {&r->data, &r->offsets, &r->sequences, &r->highest, &r->counts, &r->deliver_at, &r->flags};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        PyMem_Free(all[i]->data);
+}
+
+static int run_start(run *r, uint64_t producer_id) {
+    buffer *all[] = {&r->data, &r->offsets, &r->sequences, &r->highest, &r->counts, &r->deliver_at, &r->flags};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        all[i]->size = 0;
+    r->producer_id = producer_id;
+    r->count = 0;
+    r->any_flags = 0;
+    r->all_flags = 0xffffffffu;
+    r->total = 0;
+    r->ascending = 1;
+    return push_i64(&r->offsets, 0);
+}
+
+static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n, uint32_t flags, int64_t deliver_at) {
+    if (reserve(&r->data, n))
+        return -1;
+    memcpy(r->data.data + r->data.size, entry, n);
+    r->data.size += n;
+    int64_t sequence = (int64_t)c->sequence_id;
+    if (r->count && sequence <= r->last_sequence)
+        r->ascending = 0;
+    r->last_sequence = sequence;
+    r->count++;
+    r->any_flags |= flags;
+    r->all_flags &= flags;
+    r->total += c->num_messages;
+    return push_i64(&r->offsets, (int64_t)r->data.size) || push_i64(&r->sequences, sequence) || push_i64(&r->highest, (int64_t)c->highest) ||
+           push_i64(&r->counts, c->num_messages) || push_i64(&r->deliver_at, deliver_at) || push_u32(&r->flags, flags)
+        ? -1 : 0;
+}
+
+static int run_done(run *r, PyObject *items) {
+    if (!r->count)
+        return 0;
+    PyObject *due = r->any_flags & HAS_DELIVER_AT ? as_bytes(&r->deliver_at) : Py_NewRef(Py_None);
+    PyObject *item = Py_BuildValue("(KnNNNNNNNIILN)", (unsigned long long)r->producer_id, (Py_ssize_t)r->count, as_bytes(&r->data),
+        as_bytes(&r->offsets), as_bytes(&r->sequences), as_bytes(&r->highest), as_bytes(&r->counts), due, as_bytes(&r->flags),
+        (unsigned)r->any_flags, (unsigned)r->all_flags, (long long)r->total, PyBool_FromLong(r->ascending));
+    r->count = 0;
+    if (!item)
+        return -1;
+    int failed = PyList_Append(items, item);
+    Py_DECREF(item);
+    return failed;
+}
+
+/* Type of a command in the usual form, -1 for none, -2 when Python raised. */
+static int command_type(const uint8_t *p, size_t n) {
+    if (n >= 2 && p[0] == 8 && p[1] < 128)
+        return p[1];
+    PyObject *kind = PyObject_CallMethod(pure, "_command_type", "y#", p, (Py_ssize_t)n);
+    long value = kind ? PyLong_AsLong(kind) : -1;
+    Py_XDECREF(kind);
+    return PyErr_Occurred() ? -2 : (int)value;
+}
+
+/* 1 parsed, 0 it does not parse, -1 Python raised. */
+static int send_of(const uint8_t *p, size_t n, send_command *out) {
+    if (parse_send(p, n, out) == FINE)
+        return 1;
+    PyObject *fields = PyObject_CallMethod(pure, "send_fields", "y#", p, (Py_ssize_t)n);
+    if (!fields)
+        return -1;
+    int ok = 0;
+    if (fields != Py_None) {
+        unsigned long long producer, sequence, highest;
+        int count;
+        unsigned flags;
+        ok = PyArg_ParseTuple(fields, "KKKiI", &producer, &sequence, &highest, &count, &flags) ? 1 : -1;
+        *out = (send_command){producer, sequence, highest, count, flags};
+    }
+    Py_DECREF(fields);
+    return ok;
+}
+
+static PyObject *cut(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t start, end, limit;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*nnn", &view, &start, &end, &limit))
+        return NULL;
+    const uint8_t *p = view.buf;
+    PyObject *error = NULL, *items = NULL, *result = NULL;
+    run r;
+    memset(&r, 0, sizeof r);
+    if (start < 0 || end < start || end > view.len) {
+        PyErr_SetString(PyExc_ValueError, "range outside the buffer");
+        goto out;
+    }
+    if (!(items = PyList_New(0)))
+        goto out;
+    size_t at = (size_t)start, stop = (size_t)end;
+    while (stop - at >= 4) {
+        uint64_t total = be32(p + at);
+        if (total + 4 > (uint64_t)limit) {
+            error = PyUnicode_FromFormat("frame of %lu bytes is larger than the limit", (unsigned long)total);
+            break;
+        }
+        if (total < 4) {
+            error = PyUnicode_FromFormat("frame of %lu bytes holds no command", (unsigned long)total);
+            break;
+        }
+        if (stop - at < 4 + total)
+            break;
+        uint64_t size = be32(p + at + 4);
+        if (size == 0 || size > total - 4) {
+            error = PyUnicode_FromFormat("command of %lu bytes in a frame of %lu", (unsigned long)size, (unsigned long)total);
+            break;
+        }
+        const uint8_t *command = p + at + 8;
+        int kind = command_type(command, size);
+        if (kind == -2)
+            goto out;
+        if (kind < 0) {
+            error = PyUnicode_FromString("command without a known type");
+            break;
+        }
+        if (kind == TYPE_SEND) {
+            send_command c;
+            int parsed = send_of(command, size, &c);
+            if (parsed < 0)
+                goto out;
+            if (!parsed) {
+                error = PyUnicode_FromString("SEND does not parse");
+                break;
+            }
+            if (!r.count || r.producer_id != c.producer_id)
+                if (run_done(&r, items) || run_start(&r, c.producer_id))
+                    goto out;
+            const uint8_t *entry = command + size;
+            size_t n = total - 4 - size;
+            uint32_t flags = c.flags;
+            int64_t due;
+            if (look_at_entry(&flags, &due, entry, n) || run_add(&r, &c, entry, n, flags, due))
+                goto out;
+        } else {
+            if (run_done(&r, items))
+                goto out;
+            PyObject *item = Py_BuildValue("(iy#)", kind, command, (Py_ssize_t)size);
+            if (!item)
+                goto out;
+            int failed = PyList_Append(items, item);
+            Py_DECREF(item);
+            if (failed)
+                goto out;
+        }
+        at += 4 + total;
+    }
+    if (PyErr_Occurred() || run_done(&r, items))
+        goto out;
+    result = Py_BuildValue("(nOO)", (Py_ssize_t)at, items, error ? error : Py_None);
+out:
+    Py_XDECREF(error);
+    Py_XDECREF(items);
+    run_free(&r);
+    PyBuffer_Release(&view);
+    return result;
+}
+
+/* --- records ----------------------------------------------------------------------------------------------------------------- */
+
+/* `count` native int64 at a buffer, or an exception. */
+static int check_array(const Py_buffer *b, Py_ssize_t count, const char *name) {
+    if (count < 0 || b->len / 8 < count) {
+        PyErr_Format(PyExc_ValueError, "%s holds %zd numbers, not %zd", name, b->len / 8, count);
+        return -1;
+    }
+    return 0;
+}
+
+static inline int64_t at_i64(const Py_buffer *b, Py_ssize_t i) {
+    int64_t v;
+    memcpy(&v, (const uint8_t *)b->buf + 8 * i, 8);
+    return v;
+}
+
+/* offsets[i..j] ascend within `size` bytes and leave `least` bytes for each element. */
+static int check_offsets(const Py_buffer *b, Py_ssize_t i, Py_ssize_t j, Py_ssize_t size, Py_ssize_t least) {
+    if (i < 0 || j < i || check_array(b, j + 1, "offsets"))
+        goto bad;
+    for (Py_ssize_t k = i; k < j; k++)
+        if (at_i64(b, k) < 0 || at_i64(b, k + 1) - at_i64(b, k) < least)
+            goto bad;
+    if (j > i && at_i64(b, j) > size)
+        goto bad;
+    return 0;
+bad:
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "offsets do not fit the data");
+    return -1;
+}
+
+static PyObject *stamp(PyObject *self, PyObject *args) {
+    Py_buffer data, offsets, counts;
+    Py_ssize_t i, j;
+    long long ledger, first, confirmed, now, index;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*y*nnLLLLL", &data, &offsets, &counts, &i, &j, &ledger, &first, &confirmed, &now, &index))
+        return NULL;
+    PyObject *slab = NULL, *where = NULL, *result = NULL;
+    int prefixed = now >= 0 || index != -2, indexed = index != -2;
+    if (check_offsets(&offsets, i, j, data.len, 0) || check_array(&counts, j, "num_messages"))
+        goto out;
+    Py_ssize_t room = at_i64(&offsets, j) - at_i64(&offsets, i) + (j - i) * (RECORD_HEADER + 6 + 22);
+    if (!(slab = PyBytes_FromStringAndSize(NULL, room)) || !(where = PyBytes_FromStringAndSize(NULL, 8 * (j - i + 1))))
+        goto out;
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(slab), *marks = (uint8_t *)PyBytes_AS_STRING(where);
+    size_t at = 0;
+    int64_t zero = 0;
+    memcpy(marks, &zero, 8);
+    for (Py_ssize_t k = i; k < j; k++) {
+        const uint8_t *entry = (const uint8_t *)data.buf + at_i64(&offsets, k);
+        size_t n = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k));
+        uint8_t *head = out + at, *body = head + RECORD_HEADER;
+        size_t prefix = 0;
+        int64_t messages = at_i64(&counts, k);
+        if (prefixed && messages > 0) {
+            if (indexed)
+                index += messages;
+            size_t size = 0;
+            if (now >= 0) {
+                body[6] = 0x08;
+                size = 1 + put_varint(body + 7, (uint64_t)now);
+            }
+            if (indexed && index >= 0) {
+                body[6 + size] = 0x10;
+                size += 1 + put_varint(body + 7 + size, (uint64_t)index);
+            }
+            body[0] = 0x0e;
+            body[1] = 0x02;
+            put_be32(body + 2, (uint32_t)size);
+            prefix = 6 + size;
+        }
+        memcpy(body + prefix, entry, n);
+        put_le32(head, (uint32_t)(prefix + n));
+        put_le64(head + 8, (uint64_t)ledger);
+        put_le64(head + 16, (uint64_t)(first + (k - i)));
+        put_le64(head + 24, (uint64_t)confirmed);
+        put_le32(head + 4, crc32c_update(crc32c_update(0, head, 4), head + 8, RECORD_HEADER - 8 + prefix + n));
+        at += RECORD_HEADER + prefix + n;
+        int64_t mark = (int64_t)at;
+        memcpy(marks + 8 * (k - i + 1), &mark, 8);
+    }
+    if (_PyBytes_Resize(&slab, (Py_ssize_t)at))
+        goto out;
+    result = Py_BuildValue("(OO)", slab, where);
+out:
+    Py_XDECREF(slab);
+    Py_XDECREF(where);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&counts);
+    return result;
+}
+
+static PyObject *scan_records(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t start, end;
+    long long ledger;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*nnL", &view, &start, &end, &ledger))
+        return NULL;
+    PyObject *result = NULL;
+    buffer marks = {0};
+    const char *reason = NULL;
+    if (start < 0 || end < start || end > view.len) {
+        PyErr_SetString(PyExc_ValueError, "range outside the buffer");
+        goto out;
+    }
+    size_t at = (size_t)start;
+    uint64_t expected = 0;
+    int known = 0;
+    if (push_i64(&marks, start))
+        goto out;
+    while (at < (size_t)end) {
+        const uint8_t *p = (const uint8_t *)view.buf + at;
+        size_t left = (size_t)end - at;
+        if (left < RECORD_HEADER || le32(p) > left - RECORD_HEADER) {
+            reason = "short";
+            break;
+        }
+        size_t size = RECORD_HEADER + (size_t)le32(p);
+        if (crc32c_update(crc32c_update(0, p, 4), p + 8, size - 8) != le32(p + 4)) {
+            reason = "crc";
+            break;
+        }
+        if (ledger < 0)
+            ledger = (long long)le64(p + 8);
+        else if (le64(p + 8) != (uint64_t)ledger) {
+            reason = "ledger";
+            break;
+        }
+        if (known && le64(p + 16) != expected) {
+            reason = "order";
+            break;
+        }
+        known = 1;
+        expected = le64(p + 16) + 1;
+        at += size;
+        if (push_i64(&marks, (int64_t)at))
+            goto out;
+    }
+    result = Py_BuildValue("(Nnz)", as_bytes(&marks), (Py_ssize_t)at, reason);
+out:
+    PyMem_Free(marks.data);
+    PyBuffer_Release(&view);
+    return result;
+}
+
+/* --- replies ----------------------------------------------------------------------------------------------------------------- */
+
+static PyObject *encode_receipts(PyObject *self, PyObject *args) {
+    Py_buffer sequences, highest;
+    Py_ssize_t i, j;
+    long long producer, ledger, first, step = 1;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Ly*y*nnLL|L", &producer, &sequences, &highest, &i, &j, &ledger, &first, &step))
+        return NULL;
+    PyObject *result = NULL;
+    if (i < 0 || j < i || check_array(&sequences, j, "sequence_ids") || check_array(&highest, j, "highest_sequence_ids")) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "no such range");
+        goto out;
+    }
+    if (!(result = PyBytes_FromStringAndSize(NULL, (j - i) * 72)))
+        goto out;
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result), body[64], id[24];
+    size_t at = 0, head, prefix;
+    body[0] = 0x08;
+    head = 1 + put_varint(body + 1, (uint64_t)producer);
+    body[head++] = 0x10;
+    id[0] = 0x08;
+    prefix = 1 + put_varint(id + 1, (uint64_t)ledger);
+    id[prefix++] = 0x10;
+    for (Py_ssize_t k = i; k < j; k++) {
+        size_t ids = prefix + put_varint(id + prefix, (uint64_t)(first + (k - i) * step));
+        size_t n = head + put_varint(body + head, (uint64_t)at_i64(&sequences, k));
+        body[n++] = 0x1a;
+        body[n++] = (uint8_t)ids;
+        memcpy(body + n, id, ids);
+        n += ids;
+        body[n++] = 0x20;
+        n += put_varint(body + n, (uint64_t)at_i64(&highest, k));
+        put_be32(out + at, (uint32_t)(8 + n));
+        put_be32(out + at + 4, (uint32_t)(4 + n));
+        out[at + 8] = 0x08;
+        out[at + 9] = 0x07;
+        out[at + 10] = 0x3a;
+        out[at + 11] = (uint8_t)n; /* n is at most 61: one byte */
+        memcpy(out + at + 12, body, n);
+        at += 12 + n;
+    }
+    _PyBytes_Resize(&result, (Py_ssize_t)at);
+out:
+    PyBuffer_Release(&sequences);
+    PyBuffer_Release(&highest);
+    return result;
+}
+
+/* Behind the 0x0e02 part of an entry, if it has one that fits. */
+static size_t after_prefix(const uint8_t *p, size_t n) {
+    if (n >= 6 && p[0] == 0x0e && p[1] == 0x02 && be32(p + 2) <= n - 6)
+        return 6 + (size_t)be32(p + 2);
+    return 0;
+}
+
+static PyObject *encode_messages(PyObject *self, PyObject *args) {
+    Py_buffer slab, offsets;
+    Py_ssize_t i, j;
+    long long consumer, partition, epoch;
+    int mode;
+    PyObject *counts, *result = NULL, *listed = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Ly*y*nnLiLO", &consumer, &slab, &offsets, &i, &j, &partition, &mode, &epoch, &counts))
+        return NULL;
+    if (check_offsets(&offsets, i, j, slab.len, RECORD_HEADER))
+        goto out;
+    if (counts != Py_None) {
+        if (!(listed = PySequence_Fast(counts, "redelivery_counts is no sequence")))
+            goto out;
+        if (PySequence_Fast_GET_SIZE(listed) < j - i) {
+            PyErr_SetString(PyExc_ValueError, "too few redelivery counts");
+            goto out;
+        }
+    }
+    if (!(result = PyBytes_FromStringAndSize(NULL, at_i64(&offsets, j) - at_i64(&offsets, i) + (j - i) * 96)))
+        goto out;
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result), body[96];
+    size_t at = 0;
+    for (Py_ssize_t k = i; k < j; k++) {
+        const uint8_t *p = (const uint8_t *)slab.buf + at_i64(&offsets, k), *entry = p + RECORD_HEADER;
+        size_t left = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k)) - RECORD_HEADER, n = 0;
+        uint64_t ledger = le64(p + 8), id = le64(p + 16);
+        if (mode != 1) {
+            size_t skip = after_prefix(entry, left);
+            entry += skip;
+            left -= skip;
+        }
+        if (mode == 2 && left >= 2 && entry[0] == 0x0e && entry[1] == 0x01) {
+            size_t skip = left < 6 ? left : 6;
+            entry += skip;
+            left -= skip;
+        }
+        body[n++] = 0x08;
+        n += put_varint(body + n, (uint64_t)consumer);
+        body[n++] = 0x12;
+        body[n++] = (uint8_t)(3 + varint_size(ledger) + varint_size(id) + varint_size((uint64_t)partition));
+        body[n++] = 0x08;
+        n += put_varint(body + n, ledger);
+        body[n++] = 0x10;
+        n += put_varint(body + n, id);
+        body[n++] = 0x18;
+        n += put_varint(body + n, (uint64_t)partition);
+        if (listed) {
+            long long count = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(listed, k - i));
+            if (count == -1 && PyErr_Occurred()) {
+                Py_CLEAR(result);
+                goto out;
+            }
+            if (count > 0) {
+                body[n++] = 0x18;
+                n += put_varint(body + n, (uint64_t)count);
+            }
+        }
+        if (epoch >= 0) {
+            body[n++] = 0x28;
+            n += put_varint(body + n, (uint64_t)epoch);
+        }
+        uint8_t *head = out + at;
+        put_be32(head, (uint32_t)(8 + n + left)); /* n is at most 71: one byte of length */
+        put_be32(head + 4, (uint32_t)(4 + n));
+        head[8] = 0x08;
+        head[9] = 0x09;
+        head[10] = 0x4a;
+        head[11] = (uint8_t)n;
+        memcpy(head + 12, body, n);
+        memcpy(head + 12 + n, entry, left);
+        at += 12 + n + left;
+    }
+    _PyBytes_Resize(&result, (Py_ssize_t)at);
+out:
+    Py_XDECREF(listed);
+    PyBuffer_Release(&slab);
+    PyBuffer_Release(&offsets);
+    return result;
+}
+
+/* --- facts ------------------------------------------------------------------------------------------------------------------- */
+
+static inline uint32_t rotl(uint32_t x, int r) { return x << r | x >> (32 - r); }
+
+typedef struct { uint32_t h, k; size_t size; } murmur; /* Murmur3 x86 32 over pieces */
+
+static void murmur_add(murmur *m, const uint8_t *p, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        m->k |= (uint32_t)p[i] << 8 * (m->size++ & 3);
+        if (!(m->size & 3)) {
+            m->h = rotl(m->h ^ rotl(m->k * 0xcc9e2d51u, 15) * 0x1b873593u, 13) * 5 + 0xe6546b64u;
+            m->k = 0;
+        }
+    }
+}
+
+static uint32_t murmur_end(murmur *m) {
+    uint32_t h = m->h;
+    if (m->size & 3)
+        h ^= rotl(m->k * 0xcc9e2d51u, 15) * 0x1b873593u;
+    h ^= (uint32_t)m->size;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return (h ^ h >> 16) & 0x7fffffffu;
+}
+
+/* The sticky hash of a message's key: 1..65535. Base64 keys are the twin's. */
+static int64_t key_hash(const metadata *m) {
+    murmur state = {0};
+    if (m->ordering_key.p)
+        murmur_add(&state, m->ordering_key.p, (size_t)(m->ordering_key.end - m->ordering_key.p));
+    else if (m->partition_key.p)
+        murmur_add(&state, m->partition_key.p, (size_t)(m->partition_key.end - m->partition_key.p));
+    else {
+        char number[24];
+        int n = PyOS_snprintf(number, sizeof number, "-%llu", (unsigned long long)m->sequence_id);
+        murmur_add(&state, m->producer_name.p, (size_t)(m->producer_name.end - m->producer_name.p));
+        murmur_add(&state, (const uint8_t *)number, (size_t)n);
+    }
+    int64_t hash = murmur_end(&state) % 65536;
+    return hash ? hash : 1;
+}
+
+/* broker_timestamp of a 0x0e02 part; -1 when it has none, -2 when it is not in the usual form. */
+static int64_t broker_timestamp(const uint8_t *p, size_t n) {
+    span s = {p, p + n};
+    uint64_t v, found = (uint64_t)-1;
+    unsigned seen = 0;
+    while (s.p < s.end) {
+        uint8_t tag = *s.p++;
+        unsigned bit = tag == 0x08 ? 1 : tag == 0x10 ? 2 : 4;
+        if (bit == 4 || seen & bit || get_varint(&s, &v) != FINE)
+            return -2;
+        seen |= bit;
+        if (bit == 1)
+            found = v;
+    }
+    return seen & 1 ? (int64_t)found : -1;
+}
+
+typedef struct { buffer sizes, deliver_at, published, stamped, hashes, flags; uint32_t any_flags; int64_t total; } facts;
+
+static int add_unusual(facts *f, const uint8_t *body, size_t n, int want_hash) {
+    PyObject *seen = PyObject_CallMethod(pure, "entry_fact", "y#i", body, (Py_ssize_t)n, want_hash);
+    long long size, due, published, stamped, hash;
+    unsigned flags;
+    int ok = seen && PyArg_ParseTuple(seen, "LLLLLI", &size, &due, &published, &stamped, &hash, &flags);
+    Py_XDECREF(seen);
+    if (!ok)
+        return -1;
+    f->any_flags |= flags;
+    f->total += size;
+    return push_i64(&f->sizes, size) || push_i64(&f->deliver_at, due) || push_i64(&f->published, published) || push_i64(&f->stamped, stamped) ||
+           push_i64(&f->hashes, hash) || push_u32(&f->flags, flags);
+}
+
+static int add_fact(facts *f, const uint8_t *body, size_t n, int want_hash) {
+    const uint8_t *p = body, *meta;
+    size_t left = n, size, prefix = after_prefix(body, n);
+    int64_t stamped = prefix ? broker_timestamp(body + 6, prefix - 6) : -1;
+    uint32_t flags = 0;
+    metadata m;
+    p += prefix;
+    left -= prefix;
+    if (left >= 2 && p[0] == 0x0e && p[1] == 0x01) {
+        if (left < 6)
+            return add_unusual(f, body, n, want_hash);
+        flags = HAS_CHECKSUM;
+        p += 6;
+        left -= 6;
+    }
+    if (stamped == -2 || !find_metadata(p, left, &meta, &size) || parse_metadata(meta, size, &m) != FINE ||
+        (want_hash && m.key_is_base64 && m.partition_key.p && !m.ordering_key.p))
+        return add_unusual(f, body, n, want_hash);
+    flags |= m.flags;
+    f->any_flags |= flags;
+    f->total += m.batch_size;
+    return push_i64(&f->sizes, m.batch_size) || push_i64(&f->deliver_at, m.deliver_at) || push_i64(&f->published, m.publish_time) ||
+           push_i64(&f->stamped, stamped) || push_i64(&f->hashes, want_hash ? key_hash(&m) : 0) || push_u32(&f->flags, flags);
+}
+
+static PyObject *entry_facts(PyObject *self, PyObject *args) {
+    Py_buffer slab, offsets;
+    Py_ssize_t i, j;
+    int want_hash;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*nnp", &slab, &offsets, &i, &j, &want_hash))
+        return NULL;
+    PyObject *result = NULL;
+    facts f;
+    memset(&f, 0, sizeof f);
+    if (check_offsets(&offsets, i, j, slab.len, RECORD_HEADER))
+        goto out;
+    for (Py_ssize_t k = i; k < j; k++) {
+        const uint8_t *body = (const uint8_t *)slab.buf + at_i64(&offsets, k) + RECORD_HEADER;
+        if (add_fact(&f, body, (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k)) - RECORD_HEADER, want_hash))
+            goto out;
+    }
+    result = PyObject_CallFunction(facts_class, "NNNNNNIL", as_bytes(&f.sizes),
+        f.any_flags & HAS_DELIVER_AT ? as_bytes(&f.deliver_at) : Py_NewRef(Py_None), as_bytes(&f.published), as_bytes(&f.stamped),
+        want_hash ? as_bytes(&f.hashes) : Py_NewRef(Py_None), as_bytes(&f.flags), (unsigned)f.any_flags, (long long)f.total);
+out:
+    PyMem_Free(f.sizes.data);
+    PyMem_Free(f.deliver_at.data);
+    PyMem_Free(f.published.data);
+    PyMem_Free(f.stamped.data);
+    PyMem_Free(f.hashes.data);
+    PyMem_Free(f.flags.data);
+    PyBuffer_Release(&slab);
+    PyBuffer_Release(&offsets);
+    return result;
+}
+
+static PyObject *crc32c(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    unsigned value = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*|I", &view, &value))
+        return NULL;
+    uint32_t crc;
+    if (view.len > 1 << 16) {
+        Py_BEGIN_ALLOW_THREADS
+        crc = crc32c_update(value, view.buf, (size_t)view.len);
+        Py_END_ALLOW_THREADS
+    } else
+        crc = crc32c_update(value, view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return PyLong_FromUnsignedLong(crc);
+}
+
+static PyMethodDef methods[] = {
+    {"cut", cut, METH_VARARGS, NULL},
+    {"stamp", stamp, METH_VARARGS, NULL},
+    {"scan_records", scan_records, METH_VARARGS, NULL},
+    {"encode_receipts", encode_receipts, METH_VARARGS, NULL},
+    {"encode_messages", encode_messages, METH_VARARGS, NULL},
+    {"entry_facts", entry_facts, METH_VARARGS, NULL},
+    {"crc32c", crc32c, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_speedups", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__speedups(void) {
+    crc32c_init();
+    if (!(pure = PyImport_ImportModule("magnetar.protocol._pure")) || !(facts_class = PyObject_GetAttrString(pure, "Facts")))
+        return NULL;
+    return PyModule_Create(&module);
+}

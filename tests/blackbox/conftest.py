@@ -1,0 +1,109 @@
+"""A broker process of our own for tests that speak to it through real clients."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+READY = re.compile(r"magnetar ready (\S+) (\S+)")
+
+
+class BrokerProcess:
+    """`magnetar standalone` on free ports; kill -9 and restart keep the ports and the data directory."""
+
+    def __init__(self, data_dir, settings=None, env=None):
+        self.data_dir = pathlib.Path(data_dir)
+        self.settings = {"brokerServicePort": 0, "webServicePort": 0} | (settings or {})
+        self.env = env or {}
+        self.process = None
+        self.url = self.http = None
+
+    def start(self):
+        arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(self.data_dir)]
+        for key, value in self.settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        self.log = open(self.data_dir.parent / f"{self.data_dir.name}.log", "ab")  # noqa: SIM115 - closed in stop
+        self.process = subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=self.log, text=True, env=os.environ | self.env
+        )
+        for line in self.process.stdout:
+            if found := READY.search(line):
+                self.url, self.http = found.groups()
+                self.settings["brokerServicePort"] = self.url.rpartition(":")[2]
+                self.settings["webServicePort"] = self.http.rpartition(":")[2]
+                return self
+        raise AssertionError(f"the broker did not start (exit {self.process.wait()}): {self.log_text()[-4000:]}")
+
+    def log_text(self):
+        return (self.data_dir.parent / f"{self.data_dir.name}.log").read_text()
+
+    def kill(self):
+        """kill -9: what the operating system has not been told to keep is gone for this process."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self._close()
+
+    def stop(self):
+        """SIGTERM; returns the exit code."""
+        if self.process is None or self.process.poll() is not None:
+            self._close()
+            return self.process and self.process.returncode
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(30)
+        self._close()
+        return code
+
+    def _close(self):
+        if self.process is not None and self.process.stdout:
+            self.process.stdout.close()
+        self.log.close()
+
+    @property
+    def rss_bytes(self):
+        return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture
+def new_broker(tmp_path):
+    """Start brokers with settings of the test's own; all are stopped at its end."""
+    started = []
+
+    def start(name="data", env=None, **settings):
+        broker = BrokerProcess(tmp_path / name, settings, env).start()
+        started.append(broker)
+        return broker
+
+    yield start
+    for broker in started:
+        if broker.process.poll() is None:
+            broker.process.kill()
+            broker.process.wait()
+        broker._close()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    """One broker for a module's tests; each test uses topics of its own."""
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data").start()
+    yield process
+    assert process.stop() == 0, process.log_text()[-4000:]
+
+
+@pytest.fixture
+def client(broker):
+    import pulsar
+
+    client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def topic(request):
+    """A topic name of the test's own."""
+    name = re.sub(r"\W+", "-", request.node.name)
+    return f"persistent://public/default/{name}"

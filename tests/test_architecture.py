@@ -1,0 +1,104 @@
+"""The walls of the house (docs/architecture.md): who may import whom, what a room may touch, how large a file may grow."""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOMS = ("protocol", "storage", "delayed", "converters", "broker")
+MAY_IMPORT = {
+    "protocol": set(),
+    "storage": {"protocol"},
+    "delayed": {"protocol", "storage"},
+    "converters": {"protocol"},
+    "broker": {"protocol", "storage", "delayed", "converters"},
+}
+PURE_ROOMS = ("protocol", "converters")
+IMPURE = {"asyncio", "socket", "ssl", "threading", "time", "logging", "structlog", "subprocess", "uvloop", "sqlite3"}
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
+GENERATED = {"pulsar_api_pb2.py"}
+
+
+def sources():
+    for room in ROOMS:
+        yield from ((room, p) for p in sorted((ROOT / room).rglob("*.py")) if p.name not in GENERATED)
+
+
+SOURCES = [pytest.param(room, path, id=str(path.relative_to(ROOT))) for room, path in sources()]
+
+
+def imports(tree):
+    """(module, at import time) of every import; those under TYPE_CHECKING do not count."""
+    guarded = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            guarded.update(id(n) for child in node.body for n in ast.walk(child))
+    for node in ast.walk(tree):
+        if id(node) in guarded:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in line {node.lineno}"
+            if node.module in {"magnetar", *(f"magnetar.{r}" for r in ROOMS)}:
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+@pytest.mark.parametrize(("room", "path"), SOURCES)
+def test_arrows_point_downwards(room, path):
+    for module in imports(ast.parse(path.read_text())):
+        top, *rest = module.split(".")
+        assert top not in ROOMS, f"a room is imported by its bare name: {module}"
+        if top == "magnetar" and rest and rest[0] in ROOMS:
+            assert rest[0] == room or rest[0] in MAY_IMPORT[room], f"{room} may not import {module}"
+
+
+@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] in PURE_ROOMS])
+def test_pure_rooms_touch_nothing(room, path):
+    found = {m for m in imports(ast.parse(path.read_text())) if m.split(".")[0] in IMPURE}
+    assert not found, f"{room} is pure, but {path.name} imports {found}"
+
+
+@pytest.mark.parametrize(("room", "path"), SOURCES)
+def test_files_and_functions_stay_small(room, path):
+    text = path.read_text()
+    assert text.count("\n") <= MAX_FILE_LINES, "split it: one noun a file"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node, clean=False)
+            lines = node.end_lineno - node.lineno + 1 - (docstring.count("\n") + 1 if docstring else 0)
+            assert lines <= MAX_FUNCTION_LINES, f"{node.name} has {lines} lines"
+
+
+def test_no_import_cycles():
+    edges = {}
+    for _, path in sources():
+        name = "magnetar." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        edges[name] = {m for m in imports(ast.parse(path.read_text())) if m.startswith("magnetar.")}
+    edges = {a: {b for b in bs if b in edges and b != a} | {p for b in bs if (p := b.rpartition(".")[0]) in edges and p != a} for a, bs in edges.items()}
+    done, open_ = set(), []
+
+    def visit(name):
+        if name in open_:
+            raise AssertionError("cycle: " + " -> ".join([*open_[open_.index(name) :], name]))
+        if name in done:
+            return
+        open_.append(name)
+        for following in sorted(edges[name]):
+            visit(following)
+        open_.pop()
+        done.add(name)
+
+    for name in sorted(edges):
+        visit(name)
+
+
+def test_tasks_are_started_through_one_door():
+    for room, path in sources():
+        if path.name == "tasks.py" or room != "broker":
+            continue
+        assert "create_task(" not in path.read_text() or path.name in {"topics.py"}, f"{path} starts a task of its own"
