@@ -44,7 +44,7 @@ class AckState:
         self._new_deleted: dict[int, BitMap] = {}
         self._new_partial: dict[Position, int] = {}
 
-    # -- questions --------------------------------------------------------------------------------------------------------
+    # -- questions ---
 
     def is_deleted(self, position: Position) -> bool:
         """Whether the whole entry is acknowledged."""
@@ -58,7 +58,7 @@ class AckState:
         """Existing entries that are not acknowledged (exact; partly acknowledged batches count)."""
         return self._ledgers.count_between(self.mark_delete, self._ledgers.last_confirmed) - self.deleted_count
 
-    # -- changes ----------------------------------------------------------------------------------------------------------
+    # -- changes ---
 
     def ack(self, position: Position) -> bool:
         """Acknowledge a whole entry. Entries that do not exist are ignored (Pulsar answers them without an error)."""
@@ -114,13 +114,22 @@ class AckState:
         self._jump()
         return True
 
+    def entries_gone(self, up_to: Position) -> bool:
+        """Everything up to this position was dropped, acknowledged or not (it need not exist any more)."""
+        if up_to <= self.mark_delete:
+            return False
+        self.mark_delete = up_to
+        self._drop_before_mark_delete()
+        self._jump()
+        return True
+
     def reset(self, mark_delete: Position, partial: dict[Position, int] | None = None) -> None:
         """Forget everything and start over (seek)."""
         self.mark_delete = mark_delete
         self.deleted, self.partial, self.deleted_count = {}, dict(partial or {}), 0
         self._all_new = True
 
-    # -- saving -----------------------------------------------------------------------------------------------------------
+    # -- saving ---
 
     def snapshot(self, properties: dict[str, int]) -> CursorState:
         """Everything; increments count from here."""

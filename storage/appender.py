@@ -111,7 +111,7 @@ class Appender:
         self._notifying = False
         self._reporting = False
 
-    # -- appending ----------------------------------------------------------------------------------------------------------
+    # -- appending ---
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
         """See ``ManagedLedger.append``."""
@@ -229,7 +229,7 @@ class Appender:
             return WriteFailedError(self.name)
         return ManagedLedgerClosedError(self.name)
 
-    # -- reports of the ledger writer --------------------------------------------------------------------------------------
+    # -- reports of the ledger writer ---
 
     def piece_confirmed(self, piece: AppendPiece, index: int) -> None:
         """The entries of a piece are on disk and readable."""
@@ -243,8 +243,7 @@ class Appender:
         self.entries_added += added
         self.confirmed_index = index
         if not self._notifying and self.listeners:
-            self._notifying = True
-            self._env.scheduler.call_soon(self._notify)
+            self._wake_listeners()
         self._report()
         self._after_report(current)
 
@@ -294,12 +293,16 @@ class Appender:
         if not pending:
             self._switch.idle()
 
+    def _wake_listeners(self) -> None:
+        self._notifying = True
+        self._env.scheduler.call_soon(self._notify)
+
     def _notify(self) -> None:
         self._notifying = False
         for listener in self.listeners:
             listener()
 
-    # -- ledgers ---------------------------------------------------------------------------------------------------------
+    # -- ledgers ---
 
     def adopt(self, writer: LedgerWriter, slot: LedgerSlot) -> None:
         """Append to this new, listed ledger from now on."""
@@ -313,6 +316,7 @@ class Appender:
         if info.last_entry_id + 1 > slot.entries:
             self._ledgers.confirm(slot, info.last_entry_id)
             self._index = self.confirmed_index = max(index, self.confirmed_index)
+            self._wake_listeners()
 
     def roll(self) -> None:
         """Append to another ledger from now on (no-op without a current one)."""

@@ -69,7 +69,7 @@ class ManagedCursor:
         """Next to read; it need not exist yet."""
         return self._read_position
 
-    # -- reading -----------------------------------------------------------------------------------------------------------
+    # -- reading ---
 
     def read(
         self,
@@ -128,7 +128,7 @@ class ManagedCursor:
         self._generation += 1
         self._read_position = position
 
-    # -- acknowledging -----------------------------------------------------------------------------------------------------
+    # -- acknowledging ---
 
     def ack(self, position: Position, ack_set: Sequence[int] | None = None) -> bool:
         """Acknowledge an entry, or with ``ack_set`` (bits set: not acknowledged) a part of it.
@@ -222,7 +222,7 @@ class ManagedCursor:
         self._read_position = max(self._read_position, position.next())
         return count
 
-    # -- moving, saving -----------------------------------------------------------------------------------------------------
+    # -- moving, saving ---
 
     async def flush(self) -> None:
         """Every acknowledgement so far is durable on return (at once for a non-durable cursor). Raises StorageError."""
@@ -238,6 +238,7 @@ class ManagedCursor:
         self._acks.reset(mark_delete, partial)
         self._generation += 1
         self._read_position = target
+        self._advanced()
         if self._saver is not None:
             self._saver.changed()
             await self._saver.flush()
@@ -264,9 +265,9 @@ class ManagedCursor:
             await self._saver.set_cursor_properties(cursor_properties)
         self.cursor_properties = dict(cursor_properties)
 
-    def ledgers_dropped(self, first: Position) -> None:
-        """Entries before this one are gone: a cursor that stood there moves forward."""
-        if self._acks.ack_up_to(self._ledgers.previous(first)) and self._saver is not None:
+    def entries_gone(self, up_to: Position) -> None:
+        """Entries up to this position were dropped: a cursor that stood there moves forward."""
+        if self._acks.entries_gone(up_to) and self._saver is not None:
             self._saver.changed()
 
     def close(self) -> None:
@@ -286,7 +287,7 @@ class ManagedCursor:
         if self._saver is not None:
             await self._saver.delete()
 
-    # -- inside -------------------------------------------------------------------------------------------------------------
+    # -- inside ---
 
     def _masks(self, skip: Callable[[int], BitMap | None] | None) -> Callable[[int], Sequence[BitMap]]:
         deleted = self._acks.deleted

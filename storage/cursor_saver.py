@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import StorageClosedError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +63,8 @@ class CursorSaver:
         """What changed so far is durable on return; raises the StorageError of the save."""
         if not self._unsaved and not self._running:
             return
+        if self._closed:
+            raise StorageClosedError("cursor is closed")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         if not self._running:
@@ -105,23 +107,33 @@ class CursorSaver:
             self._background.start(self._run(), "save cursor")
 
     async def _run(self) -> None:
-        async with self._lock:
-            while self._unsaved:
-                waiters, self._waiters = self._waiters, []
-                saving, self._unsaved = self._unsaved, 0
-                try:
-                    await self._store.write(self._acks, self._properties())
-                except StorageError as error:
-                    self._unsaved += saving
-                    self._failed(waiters, error)
-                    break
-                for waiter in waiters:
-                    if not waiter.done():
-                        waiter.set_result(None)
-                if not self._waiters and self._unsaved < self._store.config.cursor_save_acks:
-                    break
+        try:
+            async with self._lock:
+                while self._unsaved and await self._save():
+                    if not self._waiters and self._unsaved < self._store.config.cursor_save_acks:
+                        break
+        finally:
             self._running = False
         self._settle()
+
+    async def _save(self) -> bool:
+        """One save; False when it failed (the waiters know)."""
+        waiters, self._waiters = self._waiters, []
+        saving, self._unsaved = self._unsaved, 0
+        try:
+            await self._store.write(self._acks, self._properties())
+        except StorageError as error:
+            self._unsaved += saving
+            self._failed(waiters, error)
+            return False
+        except BaseException:
+            for waiter in waiters:
+                waiter.cancel()
+            raise
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        return True
 
     def _settle(self) -> None:
         """After the last save of a series: nobody may be left waiting."""

@@ -166,7 +166,7 @@ class CursorStore:
         await self._drop_ledger(self._ledger_id, self._writer)
         self._ledger_id, self._writer = _NO_LEDGER, None
 
-    # -- cursor ledger ---------------------------------------------------------------------------------------------------
+    # -- cursor ledger ---
 
     def _next_entries(self, writer: LedgerWriter, acks: AckState, properties: dict[str, int]) -> list[bytes]:
         """An increment while that is less to write and to read back than the whole state."""
@@ -254,7 +254,7 @@ class CursorStore:
     def _report_lost(self, error: StorageError) -> None:
         log.error("cursor.state_lost", cursor=self._path, fallback=str(self._mark_delete), error=str(error))
 
-    # -- record ------------------------------------------------------------------------------------------------------------
+    # -- record ---
 
     async def _put_record(self, expected_version: int) -> None:
         record = ManagedCursorInfo(

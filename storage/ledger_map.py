@@ -44,7 +44,7 @@ class LedgerMap:
             if slot.entries:
                 self.last_confirmed = Position(slot.ledger_id, slot.entries - 1)
 
-    # -- the list -----------------------------------------------------------------------------------------------------
+    # -- the list ---
 
     def add(self, slot: LedgerSlot) -> None:
         """A new last ledger; the ledger before it no longer grows."""
@@ -53,9 +53,16 @@ class LedgerMap:
         self.slots.append(slot)
         self._count()
 
-    def remove(self, ledger_ids: Collection[int]) -> None:
-        """Forget ledgers (trimmed or empty)."""
+    def remove(self, ledger_ids: Collection[int]) -> list[LedgerSlot]:
+        """Forget ledgers (trimmed or empty); returns them."""
+        removed = [slot for slot in self.slots if slot.ledger_id in ledger_ids]
         self.slots = [slot for slot in self.slots if slot.ledger_id not in ledger_ids]
+        self._count()
+        return removed
+
+    def put_back(self, slots: Iterable[LedgerSlot]) -> None:
+        """Undo ``remove``."""
+        self.slots = sorted([*slots, *self.slots], key=lambda slot: slot.ledger_id)
         self._count()
 
     def confirm(self, slot: LedgerSlot, last_entry_id: int) -> None:
@@ -74,7 +81,7 @@ class LedgerMap:
     def total_bytes(self) -> int:
         return sum(slot.size_bytes for slot in self.slots)
 
-    # -- what AckState and readers ask ----------------------------------------------------------------------------------
+    # -- what AckState and readers ask ---
 
     def entries_of(self, ledger_id: int) -> int:
         """Confirmed entries of the ledger; 0 when it is not in the list."""
@@ -92,7 +99,7 @@ class LedgerMap:
         """Whether the entry exists."""
         return 0 <= position.entry_id < self.entries_of(position.ledger_id)
 
-    # -- ordinals -------------------------------------------------------------------------------------------------------
+    # -- ordinals ---
 
     def ordinal_after(self, position: Position) -> int:
         """How many entries exist at or before the position: the ordinal of the next one."""
@@ -126,7 +133,7 @@ class LedgerMap:
             total -= own.size_bytes * max(0, min(position.entry_id + 1, own.entries)) // own.entries
         return total
 
-    # -- neighbours -----------------------------------------------------------------------------------------------------
+    # -- neighbours ---
 
     @property
     def first_position(self) -> Position | None:

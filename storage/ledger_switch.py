@@ -55,12 +55,13 @@ class LedgerSwitch:
         self._failed: LedgerSlot | None = None
         self._timer: Timer | None = None
         self._idle_waiters: list[asyncio.Future[None]] = []
+        self._roll_waiters: list[asyncio.Future[None]] = []
         self._appender: Appender
 
     def attach(self, appender: Appender) -> None:
         self._appender = appender
 
-    # -- asked by the appender -----------------------------------------------------------------------------------------------
+    # -- asked by the appender ---
 
     def prepare(self) -> None:
         """Runs wait and there is no current ledger: adopt the one ahead, or create one."""
@@ -83,21 +84,21 @@ class LedgerSwitch:
         """The full ledger is confirmed to its last entry; the next one may be written."""
         self._cancel_timer()
         self._background.start(self._seal(old), "seal ledger")
+        self._wake_rolled()
         self._appender.pump()
 
     def failed(self, old: OpenLedger) -> None:
         """An append to this ledger failed; all its appends are reported."""
         self._cancel_timer()
         self._failed = old.slot
+        self._wake_rolled()
 
     def idle(self) -> None:
         """No append is pending."""
         waiters, self._idle_waiters = self._idle_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        _wake(waiters)
 
-    # -- asked by the managed ledger ---------------------------------------------------------------------------------------------
+    # -- asked by the managed ledger ---
 
     async def settle(self) -> None:
         """Finish pending appends, seal the current ledger, drop the one ahead, store the list.
@@ -123,6 +124,14 @@ class LedgerSwitch:
             await self.ledger_list.save()
             for ledger_id in dropped:
                 await self.env.ledgers.delete(ledger_id)
+
+    async def wait_rolled(self) -> None:
+        """Until a full current ledger is confirmed, sealed and stored as such."""
+        if self._appender.is_draining:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._roll_waiters.append(waiter)
+            await waiter
+        await self._background.wait_idle()
 
     def arm_timer(self) -> None:
         """(Re)start the timer that closes an aged or idle ledger."""
@@ -154,12 +163,16 @@ class LedgerSwitch:
         else:
             self.arm_timer()
 
+    def _wake_rolled(self) -> None:
+        waiters, self._roll_waiters = self._roll_waiters, []
+        _wake(waiters)
+
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    # -- in the background -------------------------------------------------------------------------------------------------------
+    # -- in the background ---
 
     def _start_creating(self) -> None:
         self._preparing = True
@@ -244,3 +257,9 @@ class LedgerSwitch:
             return []
         self.ledger_list.ledgers.remove([slot.ledger_id])
         return [slot.ledger_id]
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)

@@ -34,15 +34,16 @@ from magnetar.storage.errors import (
     ManagedLedgerFencedError,
     NoSuchCursorError,
     NoSuchEntryError,
+    StorageError,
 )
 from magnetar.storage.ledger_switch import LedgerSwitch, StorageEnv
 from magnetar.storage.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.position import EARLIEST, LATEST, Position
 from magnetar.storage.position_search import PositionSearch
-from magnetar.storage.retention import ledgers_to_drop
+from magnetar.storage.trimmer import Trimmer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from magnetar.storage.ledger_list import LedgerList
     from magnetar.storage.ledger_map import LedgerSlot
@@ -83,7 +84,8 @@ class ManagedLedger:
         self._list = ledger_list
         self._ledgers = ledger_list.ledgers
         self._background = Background(self.name)
-        self._switch = LedgerSwitch(env, ledger_list, self._background, self._schedule_trim)
+        self._trimmer = Trimmer(env, ledger_list, self.cursors, lambda: self.config, self._background)
+        self._switch = LedgerSwitch(env, ledger_list, self._background, self._trimmer.schedule)
         self._appender = Appender(self.name, self._switch, config, index)
         self._switch.attach(self._appender)
         if ledger_list.terminated is not None:
@@ -92,12 +94,10 @@ class ManagedLedger:
         ledger_list.index_floor = lambda: appender.confirmed_index
         self._reader = EntryReader(env.ledgers, self._ledgers)
         self._search = PositionSearch(env.ledgers, self._ledgers)
-        self._trim_lock = asyncio.Lock()
         self._cursor_lock = asyncio.Lock()
-        self._trim_scheduled = False
         self._is_closed = False
 
-    # -- state -------------------------------------------------------------------------------------------------------------
+    # -- state ---
 
     @property
     def state(self) -> AppendState:
@@ -161,7 +161,7 @@ class ManagedLedger:
         self.config = config
         self._appender.set_config(config)
         self._switch.arm_timer()
-        self._schedule_trim()
+        self._trimmer.schedule()
 
     async def set_property(self, key: str, value: str | None) -> None:
         """Durable on return; None removes the key."""
@@ -176,7 +176,7 @@ class ManagedLedger:
             self._list.properties = before
             raise
 
-    # -- appending ---------------------------------------------------------------------------------------------------------
+    # -- appending ---
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
         """Append the run's entries; ``done(result)`` is called on the loop, never from within this call.
@@ -208,7 +208,7 @@ class ManagedLedger:
 
         return remove
 
-    # -- positions and single entries -----------------------------------------------------------------------------------------
+    # -- positions and single entries ---
 
     @property
     def first_position(self) -> Position | None:
@@ -256,7 +256,7 @@ class ManagedLedger:
         cursor.ack_cumulative(self._ledgers.previous(first_kept))
         return before - cursor.backlog_entries
 
-    # -- cursors -----------------------------------------------------------------------------------------------------------
+    # -- cursors ---
 
     async def open_cursor(
         self,
@@ -293,7 +293,7 @@ class ManagedLedger:
                 stored=str(state.mark_delete),
                 to=str(acks.mark_delete),
             )
-        cursor = ManagedCursor(name, self._ledgers, self._reader, acks, self._schedule_trim)
+        cursor = ManagedCursor(name, self._ledgers, self._reader, acks, self._trimmer.schedule)
         self._attach(cursor, acks, store, state.properties)
         return cursor
 
@@ -313,13 +313,13 @@ class ManagedLedger:
                 raise NoSuchCursorError(self.name, name)
             await cursor.delete()
             self.cursors.pop(name, None)
-        self._schedule_trim()
+        self._trimmer.schedule()
 
     def _new_cursor(self, name: str, start: Position) -> tuple[ManagedCursor, AckState]:
         target = self._ledgers.at_or_after(start)
         at_end = target > self._ledgers.last_confirmed
         acks = AckState(self._ledgers, self._ledgers.last_confirmed if at_end else self._ledgers.previous(target))
-        return ManagedCursor(name, self._ledgers, self._reader, acks, self._schedule_trim), acks
+        return ManagedCursor(name, self._ledgers, self._reader, acks, self._trimmer.schedule), acks
 
     def _attach(self, cursor: ManagedCursor, acks: AckState, store: CursorStore, properties: dict[str, int]) -> None:
         saver = CursorSaver(store, acks, lambda: cursor.position_properties, self._env.scheduler, self._background)
@@ -330,68 +330,27 @@ class ManagedLedger:
         if self.cursors.get(cursor.name) is cursor:
             del self.cursors[cursor.name]
 
-    # -- ledgers -----------------------------------------------------------------------------------------------------------
+    # -- ledgers ---
 
     async def roll(self) -> None:
         """Close the current ledger; the next append goes to a new one. The old one is sealed on return."""
         self._appender.roll()
-        while self._appender.is_draining:
-            await asyncio.sleep(0)
-        await self._background.wait_idle()
+        await self._switch.wait_rolled()
 
     async def trim(self, now_ms: int) -> list[int]:
-        """Drop the ledgers that no durable cursor and no retention needs; the ids dropped. List first, ledgers second."""
-        async with self._trim_lock:
-            config = self.config
-            drop = ledgers_to_drop(
-                self._ledgers.slots,
-                [cursor.mark_delete for cursor in self.cursors.values() if cursor.durable],
-                config.retention_time_ms,
-                config.retention_size_bytes,
-                now_ms,
-            )
-            await self._drop(drop)
-            return drop
+        """Drop the ledgers that no durable cursor and no retention needs; the ids dropped."""
+        return await self._trimmer.trim(now_ms)
 
     async def truncate(self) -> None:
-        """Acknowledge everything for every cursor and drop all ledgers but the current one, retention or not."""
+        """Acknowledge everything for every cursor and drop all ledgers with entries, retention or not."""
         last = self.last_confirmed
-        for cursor in self.cursors.values():
+        for cursor in list(self.cursors.values()):
             cursor.ack_cumulative(last)
             await cursor.flush()
         await self.roll()
-        async with self._trim_lock:
-            await self._drop(
-                [
-                    slot.ledger_id
-                    for slot in self._ledgers.slots
-                    if slot.closed_at_ms and slot.ledger_id <= last.ledger_id
-                ]
-            )
+        await self._trimmer.drop_up_to(last)
 
-    async def _drop(self, ledger_ids: list[int]) -> None:
-        if not ledger_ids or self._list.fenced:
-            return
-        self._ledgers.remove(ledger_ids)
-        await self._list.save()
-        first = self._ledgers.at_or_after(EARLIEST)
-        for cursor in list(self.cursors.values()):
-            cursor.ledgers_dropped(first)
-        for ledger_id in ledger_ids:
-            await self._env.ledgers.delete(ledger_id)
-        log.info("ledgers.trimmed", managed_ledger=self.name, ledgers=len(ledger_ids), first=str(first))
-
-    def _schedule_trim(self) -> None:
-        if not self._trim_scheduled and not self._is_closed:
-            self._trim_scheduled = True
-            self._background.start(self._trim_soon(), "trim")
-
-    async def _trim_soon(self) -> None:
-        self._trim_scheduled = False
-        if not self._is_closed:
-            await self.trim(self._env.clock.now_ms())
-
-    # -- end ---------------------------------------------------------------------------------------------------------------
+    # -- end ---
 
     async def terminate(self) -> Position:
         """No more appends for ever; the position of the last entry. Durable on return, may be repeated."""
@@ -415,20 +374,26 @@ class ManagedLedger:
         if self._is_closed:
             return
         self._is_closed = True
-        self._stop_appending()
+        self._stop()
         try:
-            await self._switch.settle()
-            if not self._list.fenced:
-                for cursor in list(self.cursors.values()):
-                    await cursor.close_durable()
+            await self._close_part(self._switch.settle())
+            for cursor in list(self.cursors.values()):
+                await self._close_part(cursor.close_durable())
             await self._background.wait_idle()
         finally:
             self.on_closed()
 
+    async def _close_part(self, part: Coroutine[object, object, None]) -> None:
+        """What could not be stored is found by recovery at the next opening, or comes again: close the rest."""
+        try:
+            await part
+        except StorageError as error:
+            log.warning("managed_ledger.not_saved", managed_ledger=self.name, error=str(error))
+
     async def delete(self) -> None:
         """Delete cursors, list and ledgers, in this order: what is left after a crash is found by the next attempt."""
         self._is_closed = True
-        self._stop_appending()
+        self._stop()
         try:
             await self._switch.settle()
             for cursor in list(self.cursors.values()):
@@ -440,7 +405,8 @@ class ManagedLedger:
         finally:
             self.on_closed()
 
-    def _stop_appending(self) -> None:
+    def _stop(self) -> None:
+        self._trimmer.stop()
         if self._appender.state is not AppendState.FENCED:
             self._appender.state = AppendState.CLOSED
         self._appender.fail_waiting(ManagedLedgerClosedError(self.name))

@@ -26,7 +26,7 @@ _U64 = 1 << 64
 
 def entry_timestamp(slab: Slab, index: int) -> int | None:
     """Milliseconds since 1970; None when the entry has no broker timestamp and its metadata cannot be read."""
-    facts = entry_facts(slab.data, slab.offsets, index, index + 1, False)  # noqa: FBT003 - a C function's shape
+    facts = entry_facts(slab.data, slab.offsets, index, index + 1, False)
     stamped: int = memoryview(facts.broker_timestamp).cast("q")[0]
     if stamped >= 0:
         return stamped
@@ -48,12 +48,12 @@ class PositionSearch:
         """The first entry (behind ``after``) with entry timestamp >= t; the ledgers' end when all are older."""
         ledgers = self._ledgers
         low = ledgers.ordinal_after(after) if after is not None else 0
-        dropped = ledgers.at(0) if ledgers.total_entries else ledgers.end
+        first = ledgers.first_position
         high = ledgers.total_entries
         while low < high:
             middle = (low + high) // 2
             is_older, probed = await self._is_older(middle, high, timestamp_ms)
-            if ledgers.total_entries and ledgers.at(0) != dropped:
+            if ledgers.first_position != first:
                 return await self.first_at_or_after(timestamp_ms, after)  # trimmed while we waited
             if is_older:
                 low = probed + 1
