@@ -85,10 +85,10 @@ class BacklogQuota(msgspec.Struct, rename="camel", kw_only=True):
 class PersistencePolicies(msgspec.Struct, rename="camel", kw_only=True):
     """Only the mark-delete rate does something here; the rest is kept for tools."""
 
-    bookkeeper_ensemble: int = 0
-    bookkeeper_write_quorum: int = 0
-    bookkeeper_ack_quorum: int = 0
-    managed_ledger_max_mark_delete_rate: float = 0.0
+    bookkeeper_ensemble: int = 2
+    bookkeeper_write_quorum: int = 2
+    bookkeeper_ack_quorum: int = 2
+    managed_ledger_max_mark_delete_rate: float = -1.0
 
 
 class DelayedDeliveryPolicies(msgspec.Struct, rename="camel", kw_only=True):
@@ -111,8 +111,8 @@ class DispatchRate(msgspec.Struct, rename="camel", kw_only=True):
 class PublishRate(msgspec.Struct, rename="camel", kw_only=True):
     """Messages and bytes per second from producers; 0 and less is unlimited."""
 
-    publish_throttling_rate_in_msg: int = 0
-    publish_throttling_rate_in_byte: int = 0
+    publish_throttling_rate_in_msg: int = -1
+    publish_throttling_rate_in_byte: int = -1
 
 
 class SubscribeRate(msgspec.Struct, rename="camel", kw_only=True):
@@ -122,18 +122,18 @@ class SubscribeRate(msgspec.Struct, rename="camel", kw_only=True):
     rate_period_in_second: int = 30
 
 
-class AutoTopicCreation(msgspec.Struct, omit_defaults=False, rename="camel", kw_only=True):
+class AutoTopicCreation(msgspec.Struct, rename="camel", kw_only=True):
     """Overrides automatic creation of topics for a namespace."""
 
-    allow_auto_topic_creation: bool
-    topic_type: Literal["non-partitioned", "partitioned"] | None = None
+    allow_auto_topic_creation: bool = False
+    topic_type: str | None = None
     default_num_partitions: int | None = None
 
 
 class AutoSubscriptionCreation(msgspec.Struct, rename="camel", kw_only=True):
     """Overrides automatic creation of subscriptions."""
 
-    allow_auto_subscription_creation: bool
+    allow_auto_subscription_creation: bool = False
 
 
 class InactiveTopicPolicies(msgspec.Struct, rename="camel", kw_only=True):

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.broker.metrics import BrokerMetrics
-    from magnetar.protocol.topic_name import TopicName
-
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.auth.authorizer import Authorizer
     from magnetar.broker.consumer_stats import SubscriptionStats
+    from magnetar.broker.metrics import BrokerMetrics
     from magnetar.broker.namespaces import NamespaceStore
     from magnetar.broker.producer import ProducerStats
     from magnetar.broker.schemas import SchemaRegistry
     from magnetar.broker.settings import Settings
+    from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.position import Position
 
 Domain = Literal["persistent", "non-persistent"]
@@ -320,6 +319,10 @@ class BrokerApi(Protocol):
     @property
     def urls(self) -> BrokerUrls:
         """What clients are told; complete once all listeners are bound."""
+        ...
+
+    def listener_urls(self, listener: str) -> BrokerUrls | None:
+        """The addresses of a named advertised listener; None when there is none of that name."""
         ...
 
     def is_ready(self) -> bool:

@@ -1,0 +1,146 @@
+"""The HTTP application: finds the route, who asks and whether they may, runs the handler, turns errors into
+answers.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request
+from starlette.routing import Route
+
+from magnetar.broker.admin import (
+    broker_stats,
+    brokers,
+    clusters,
+    lookup,
+    messages,
+    namespace_policies,
+    namespaces,
+    operations,
+    partitioned_topics,
+    permissions,
+    schemas,
+    subscriptions,
+    tenants,
+    topic_policies,
+    topics,
+)
+from magnetar.broker.admin.call import Call, target_of
+from magnetar.broker.admin.responses import RestError, error_response, failure
+from magnetar.broker.auth.authenticator import AuthenticationFailedError
+from magnetar.broker.auth.authorizer import Identity
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from magnetar.broker.admin.api import BrokerApi
+    from magnetar.broker.admin.routes import AdminRoute
+
+log = structlog.get_logger(__name__)
+
+# Fixed words before parameters: the first route that fits is taken.
+TABLES: Final = (
+    lookup,
+    brokers,
+    broker_stats,
+    clusters,
+    tenants,
+    namespaces,
+    permissions,
+    namespace_policies,
+    schemas,
+    partitioned_topics,
+    subscriptions,
+    messages,
+    operations,
+    topic_policies,
+    topics,
+)
+ORIGINAL_PRINCIPAL: Final = "x-original-principal"
+
+
+class _DomainConvertor(Convertor[str]):
+    """`persistent` or `non-persistent` in a path."""
+
+    regex = "persistent|non-persistent"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+def all_routes() -> "list[AdminRoute]":
+    """Every route of the application, in the order in which they are tried."""
+    return [row for module in TABLES for row in module.routes.rows]
+
+
+def build_app(api: "BrokerApi") -> "ASGIApp":
+    """The ASGI application over a broker."""
+    register_url_convertor("domain", _DomainConvertor())
+    routes = [Route(row.path, _endpoint(row, api), methods=[row.method]) for row in all_routes()]
+    return _RawPaths(Starlette(routes=routes), api.settings.http_max_request_size)
+
+
+class _RawPaths:
+    """Routes are matched on the path as it was sent, so that an encoded slash stays part of a name."""
+
+    def __init__(self, app: "ASGIApp", max_body_bytes: int) -> None:
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] == "http":
+            raw = scope.get("raw_path")
+            path = raw.partition(b"?")[0].decode("latin-1") if raw else scope["path"]
+            scope = {**scope, "path": path}
+            if self._too_large(scope):
+                await failure(413, "the body is too large")(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _too_large(self, scope: "Scope") -> bool:
+        if self._max_body_bytes < 0:
+            return False
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit():
+                return int(value) > self._max_body_bytes
+            if name == b"transfer-encoding":
+                return True  # a length is asked for where there is a limit
+        return False
+
+
+def _endpoint(row: "AdminRoute", api: "BrokerApi") -> Any:
+    async def endpoint(request: Request) -> "Response":
+        try:
+            identity = _identify(request, api)
+            if not api.authorizer.allows(identity, row.need, target_of(request.path_params)):
+                return failure(row.need.resource.denied_status, f"Unauthorized to {row.need.action.value}")
+            return await row.handler(Call(request, api, identity))
+        except Exception as e:  # the one door of HTTP: whatever a handler raises becomes an answer
+            answer = error_response(e)
+            if answer is None:
+                log.exception("request.failed", method=request.method, path=request.url.path)
+                answer = failure(500, "internal error")
+            return answer
+
+    return endpoint
+
+
+def _identify(request: Request, api: "BrokerApi") -> Identity:
+    if not api.authenticator.enabled:
+        return Identity(None)
+    certificate = request.scope.get("extensions", {}).get("magnetar.certificate")
+    try:
+        found = api.authenticator.authenticate_http(request.headers.get("authorization"), certificate)
+    except AuthenticationFailedError as e:
+        log.info("request.refused", path=request.url.path, reason=str(e))
+        raise RestError(401, "Authentication required") from e
+    identity = Identity(found.role, request.headers.get(ORIGINAL_PRINCIPAL) or None)
+    if not api.authorizer.valid_identity(identity):
+        raise RestError(401, "Invalid roles")
+    return identity

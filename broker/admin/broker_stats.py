@@ -1,0 +1,73 @@
+"""Figures of all topics at once: /metrics for Prometheus, /admin/v2/broker-stats for tools."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import RestError, json_response
+from magnetar.broker.admin.routes import ADMIN, RouteTable
+from magnetar.broker.admin.stats_json import topic_stats
+from magnetar.broker.auth.table import OPEN, SUPER
+from magnetar.broker.metrics import CONTENT_TYPE, render
+
+routes = RouteTable()
+STATS = ADMIN + "/broker-stats"
+
+
+@routes.get("/metrics", OPEN)
+async def metrics(call: Call) -> Response:
+    """Prometheus text; needs credentials only with authenticateMetricsEndpoint."""
+    api = call.api
+    if api.settings.authenticate_metrics_endpoint and call.identity.role is None:
+        raise RestError(401, "Authentication required")
+    body = render(api.settings, api.metrics(), api.admin_topics.loaded_stats(), api.namespaces.effective)
+    return Response(body, headers={"Content-Type": CONTENT_TYPE})
+
+
+@routes.get("/metrics/", OPEN)
+async def metrics_with_slash(call: Call) -> Response:
+    return await metrics(call)
+
+
+@routes.get(STATS + "/topics", SUPER)
+async def topics(call: Call) -> Response:
+    """Every loaded topic: namespace -> bundle -> domain -> topic -> figures."""
+    out: dict[str, Any] = {}
+    for stats in call.topics.loaded_stats():
+        config = call.namespaces.effective(stats.name)
+        bundle = out.setdefault(stats.name.namespace, {}).setdefault("0x00000000_0xffffffff", {})
+        shown = topic_stats(stats, config, owner=call.api.urls.broker_id)
+        bundle.setdefault(stats.name.domain, {})[str(stats.name)] = shown
+    return json_response(out)
+
+
+@routes.get(STATS + "/metrics", SUPER)
+async def json_metrics(call: Call) -> Response:
+    """The broker's figures as JSON."""
+    figures = {name: value for name, value in call.api.metrics().values().items() if isinstance(value, (int, float))}
+    return json_response([{"metrics": figures, "dimensions": {}}])
+
+
+@routes.get(STATS + "/mbeans", SUPER)
+async def mbeans(_call: Call) -> Response:
+    """There is no Java here."""
+    return json_response([])
+
+
+@routes.get(STATS + "/load-report", SUPER)
+async def load_report(call: Call) -> Response:
+    urls, topics = call.api.urls, call.topics.loaded_stats()
+    settings = call.api.settings
+    report = {
+        "webServiceUrl": urls.web_url,
+        "webServiceUrlTls": urls.web_url_tls,
+        "pulsarServiceUrl": urls.service_url,
+        "pulsarServiceUrlTls": urls.service_url_tls,
+        "persistentTopicsEnabled": settings.enable_persistent_topics,
+        "nonPersistentTopicsEnabled": settings.enable_non_persistent_topics,
+        "msgRateIn": sum(stats.msg_rate_in for stats in topics),
+        "msgThroughputIn": sum(stats.msg_throughput_in for stats in topics),
+        "numTopics": len(topics),
+    }
+    return json_response({key: value for key, value in report.items() if value != ""})

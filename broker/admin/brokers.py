@@ -1,0 +1,161 @@
+"""The broker itself: health, readiness, version, settings; what tools ask of a cluster of one."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from magnetar import __version__
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import RestError, json_response, not_found, precondition, text
+from magnetar.broker.admin.routes import ADMIN, RouteTable
+from magnetar.broker.auth.table import OPEN, SUPER
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.settings import SETTINGS
+
+routes = RouteTable()
+BROKERS = ADMIN + "/brokers"
+_QUOTA = {
+    "msgRateIn": 40.0,
+    "msgRateOut": 120.0,
+    "bandwidthIn": 100000.0,
+    "bandwidthOut": 300000.0,
+    "memory": 80.0,
+    "dynamic": True,
+}
+
+
+@routes.get(BROKERS + "/health", SUPER)
+async def health(call: Call) -> Response:
+    """`ok` when the broker serves requests and its storage takes writes."""
+    if not call.api.is_ready():
+        raise RestError(503, "the broker is starting or stopping")
+    try:
+        await call.api.check_health()
+    except (BrokerError, OSError) as e:
+        raise RestError(500, f"unhealthy: {e}") from e
+    return text("ok")
+
+
+@routes.get(BROKERS + "/ready", OPEN)
+async def ready(call: Call) -> Response:
+    if not call.api.is_ready():
+        raise RestError(503, "the broker is starting or stopping")
+    return text("ok")
+
+
+@routes.get("/status", OPEN)
+async def status(call: Call) -> Response:
+    """For probes that know nothing of Pulsar: 200 or 503."""
+    return await ready(call)
+
+
+@routes.get("/status.html", OPEN)
+async def status_page(call: Call) -> Response:
+    return await ready(call)
+
+
+@routes.get(BROKERS + "/version", OPEN)
+async def version(_call: Call) -> Response:
+    return text(__version__)
+
+
+@routes.get(BROKERS, SUPER)
+async def list_brokers(call: Call) -> Response:
+    return json_response([call.api.urls.broker_id])
+
+
+@routes.get(BROKERS + "/leaderBroker", SUPER)
+async def leader(call: Call) -> Response:
+    urls = call.api.urls
+    return json_response({"serviceUrl": urls.web_url or urls.web_url_tls, "brokerId": urls.broker_id})
+
+
+@routes.get(BROKERS + "/configuration", SUPER)
+async def dynamic_settings(_call: Call) -> Response:
+    """Names of settings that can change while the broker runs: none."""
+    return json_response([])
+
+
+@routes.get(BROKERS + "/configuration/values", SUPER)
+async def changed_settings(_call: Call) -> Response:
+    return json_response({})
+
+
+@routes.get(BROKERS + "/configuration/runtime", SUPER)
+async def runtime_settings(call: Call) -> Response:
+    """All settings in force; secrets are not shown."""
+    values = {
+        key: "(hidden)" if row.secret else _as_text(getattr(call.api.settings, row.attribute))
+        for key, row in SETTINGS.items()
+    }
+    return json_response(values)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+
+
+@routes.post(BROKERS + "/configuration/{key}/{value}", SUPER)
+async def change_setting(_call: Call) -> Response:
+    raise precondition("Can't update non-dynamic configuration")
+
+
+@routes.delete(BROKERS + "/configuration/{key}", SUPER)
+async def reset_setting(_call: Call) -> Response:
+    raise precondition("Can't update non-dynamic configuration")
+
+
+@routes.get(BROKERS + "/internal-configuration", SUPER)
+async def internal_configuration(_call: Call) -> Response:
+    own = "embedded"
+    return json_response({"metadataStoreUrl": own, "configurationMetadataStoreUrl": own, "ledgersRootPath": "/ledgers"})
+
+
+@routes.get(BROKERS + "/backlog-quota-check", SUPER)
+async def quota_check(_call: Call) -> Response:
+    """Quotas are checked by the broker's own timer; asking for one more is answered and needs nothing."""
+    return Response(status_code=204)
+
+
+@routes.get(BROKERS + "/{cluster}", SUPER)
+async def brokers_of_cluster(call: Call) -> Response:
+    return json_response([call.api.urls.broker_id])
+
+
+@routes.get(BROKERS + "/{cluster}/{broker}/ownedNamespaces", SUPER)
+async def owned_namespaces(call: Call) -> Response:
+    """Every bundle of every namespace that has a loaded topic."""
+    if call.param("broker") != call.api.urls.broker_id:
+        raise not_found(f"Broker id '{call.param('broker')}' not found in available brokers.")
+    state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
+    names = {stats.name.namespace for stats in call.topics.loaded_stats()}
+    return json_response({f"{name}/0x00000000_0xffffffff": state for name in sorted(names)})
+
+
+@routes.get(ADMIN + "/resource-quotas", SUPER)
+async def default_quota(_call: Call) -> Response:
+    return json_response(_QUOTA)
+
+
+@routes.get(ADMIN + "/resource-quotas/{tenant}/{namespace}/{bundle}", SUPER)
+async def bundle_quota(call: Call) -> Response:
+    call.policies()
+    return json_response(_QUOTA)
+
+
+@routes.get(ADMIN + "/resourcegroups", SUPER)
+async def resource_groups(_call: Call) -> Response:
+    return json_response([])
+
+
+@routes.get(ADMIN + "/bookies/racks-info", SUPER)
+async def racks(_call: Call) -> Response:
+    return json_response({})
+
+
+@routes.get(ADMIN + "/bookies/all", SUPER)
+async def bookies(_call: Call) -> Response:
+    """The embedded store has no bookies."""
+    return json_response({"bookies": []})

@@ -1,0 +1,143 @@
+"""One HTTP request as handlers see it: who asks, what about, with what."""
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from magnetar.broker.admin.responses import RestError, not_found, precondition
+from magnetar.broker.auth.authorizer import Target
+from magnetar.protocol.errors import InvalidTopicNameError
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from magnetar.broker.admin.api import BrokerApi, TopicsApi
+    from magnetar.broker.auth.authorizer import Identity
+    from magnetar.broker.namespaces import NamespaceStore
+    from magnetar.broker.policy_records import Policies
+
+T = TypeVar("T")
+NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-=:._")
+
+
+class Call:
+    """A request whose caller is known and allowed to make it."""
+
+    def __init__(self, request: "Request", api: "BrokerApi", identity: "Identity") -> None:
+        self.request = request
+        self.api = api
+        self.identity = identity
+
+    @property
+    def topics(self) -> "TopicsApi":
+        return self.api.admin_topics
+
+    @property
+    def namespaces(self) -> "NamespaceStore":
+        return self.api.namespaces
+
+    # --- the path -------------------------------------------------------------------------------------------------
+
+    def param(self, name: str) -> str:
+        """A part of the path, decoded; raises 400 for bytes that are no UTF-8."""
+        return decoded(self.request.path_params[name])
+
+    def number(self, name: str) -> int:
+        """A part of the path that must be a number; anything else is no such path."""
+        try:
+            return int(self.param(name))
+        except ValueError:
+            raise not_found(f"{name} is not a number") from None
+
+    @property
+    def namespace(self) -> str:
+        return f"{self.param('tenant')}/{self.param('namespace')}"
+
+    def policies(self) -> "Policies":
+        """Policies of the namespace in the path; raises 404."""
+        found = self.namespaces.policies(self.namespace)
+        if found is None:
+            raise not_found("Namespace does not exist")
+        return found
+
+    def topic(self) -> TopicName:
+        """The topic of the path; its namespace exists. Raises 412 for a bad name, 404."""
+        name = topic_of(self.request.path_params)
+        if name is None:
+            raise precondition("Topic name is not valid")
+        if not self.namespaces.exists(name.namespace):
+            raise not_found("Namespace not found")
+        return name
+
+    # --- query and body -------------------------------------------------------------------------------------------
+
+    def query(self, name: str, default: str = "") -> str:
+        return self.request.query_params.get(name, default)
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """A query parameter that is true or false."""
+        value = self.request.query_params.get(name)
+        return default if value is None else value.lower() == "true"
+
+    def query_number(self, name: str) -> int | None:
+        value = self.request.query_params.get(name)
+        try:
+            return None if value in (None, "") else int(cast("str", value))
+        except ValueError:
+            raise not_found(f"{name} is not a number") from None
+
+    async def body(self, kind: type[T]) -> T | None:
+        """The JSON body as `kind`; None when there is none. Raises 400 and, for another content type, 415."""
+        raw = await self.raw_body()
+        if not raw:
+            return None
+        try:
+            return msgspec.json.decode(raw, type=cast("type[T]", kind | None if kind is not Any else kind))
+        except msgspec.DecodeError as e:
+            raise RestError(400, f"body: {e}") from e
+
+    async def required_body(self, kind: type[T], reason: str = "a body is required") -> T:
+        """Like `body`; none is 400."""
+        value = await self.body(kind)
+        if value is None:
+            raise RestError(400, reason)
+        return value
+
+    async def raw_body(self) -> bytes:
+        raw = await self.request.body()
+        content_type = self.request.headers.get("content-type", "")
+        if raw and content_type and "json" not in content_type.lower():
+            raise RestError(415, "the body must be application/json")
+        return raw
+
+
+def decoded(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise RestError(400, "the path is not UTF-8") from None
+
+
+def topic_of(params: dict[str, Any]) -> TopicName | None:
+    """The topic that path parameters name; None when it is no topic name."""
+    parts = [decoded(params[part]) for part in ("tenant", "namespace", "topic")]
+    try:
+        return TopicName.parse(f"{params.get('domain', 'persistent')}://{'/'.join(parts)}")
+    except InvalidTopicNameError:
+        return None
+
+
+def target_of(params: dict[str, Any]) -> Target:
+    """What a request is about, from its path, for the decision whether it is allowed."""
+    tenant = decoded(params.get("tenant", ""))
+    namespace = f"{tenant}/{decoded(params['namespace'])}" if "namespace" in params else ""
+    name = topic_of(params) if "topic" in params else None
+    subscription = decoded(params.get("subscription", ""))
+    return Target(tenant, namespace, str(name.base) if name else "", subscription)
+
+
+def valid_name(name: str) -> bool:
+    """Whether this may be the name of a tenant, namespace or cluster (Pulsar NamedEntity)."""
+    return bool(name) and set(name) <= NAME_LETTERS

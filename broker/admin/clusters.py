@@ -1,0 +1,118 @@
+"""Clusters: /admin/v2/clusters."""
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call, valid_name
+from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import ADMIN, RouteTable
+from magnetar.broker.auth.table import OPEN, SUPER
+from magnetar.broker.policy_records import shown
+from magnetar.broker.policy_values import ClusterData
+
+routes = RouteTable()
+CLUSTER = ADMIN + "/clusters/{cluster}"
+# What Apache Pulsar shows of every cluster, set or not.
+_ALWAYS_SHOWN = {
+    "brokerClientTlsEnabled": False,
+    "tlsAllowInsecureConnection": False,
+    "brokerClientTlsEnabledWithKeyStore": False,
+    "brokerClientTlsTrustStoreType": "JKS",
+    "brokerClientTlsKeyStoreType": "JKS",
+    "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
+}
+
+
+@routes.get(ADMIN + "/clusters", OPEN)
+async def list_clusters(call: Call) -> Response:
+    return json_response(call.namespaces.clusters.names())
+
+
+@routes.get(CLUSTER, SUPER)
+async def get_cluster(call: Call) -> Response:
+    data = shown(_cluster(call))
+    own = _own_urls(call) if call.param("cluster") == call.api.settings.cluster_name else {}
+    assert isinstance(data, dict), "ClusterData is an object"
+    return json_response(own | _ALWAYS_SHOWN | data)
+
+
+@routes.put(CLUSTER, SUPER)
+async def create_cluster(call: Call) -> Response:
+    name = call.param("cluster")
+    data = await call.required_body(ClusterData)
+    if not valid_name(name):
+        raise precondition("Cluster name is not valid")
+    await call.namespaces.clusters.create(name, data)
+    return done(200)
+
+
+@routes.post(CLUSTER, SUPER)
+async def update_cluster(call: Call) -> Response:
+    data = await call.required_body(ClusterData)
+    _cluster(call)
+    await call.namespaces.clusters.update(call.param("cluster"), lambda _: data)
+    return done(200)
+
+
+@routes.delete(CLUSTER, SUPER)
+async def delete_cluster(call: Call) -> Response:
+    """Refused while a namespace lives in it."""
+    name = call.param("cluster")
+    _cluster(call)
+    for namespace in call.namespaces.namespaces.names():
+        policies = call.namespaces.policies(namespace)
+        if policies is not None and name in policies.replication_clusters:
+            raise precondition(f"Cluster not empty: namespace {namespace} lives in it")
+    await call.namespaces.clusters.delete(name)
+    return done()
+
+
+@routes.get(CLUSTER + "/peers", SUPER)
+async def get_peers(call: Call) -> Response:
+    return json_response(_cluster(call).peer_cluster_names)
+
+
+@routes.post(CLUSTER + "/peers", SUPER)
+async def set_peers(call: Call) -> Response:
+    peers = await call.body(list[str])
+    _cluster(call)
+    for peer in peers or []:
+        if peer == call.param("cluster"):
+            raise precondition("Cluster itself can't be part of peer-list")
+        if peer not in call.namespaces.clusters:
+            raise precondition(f"Peer cluster {peer} does not exist")
+    await call.namespaces.clusters.update(
+        call.param("cluster"), lambda old: msgspec.structs.replace(old, peer_cluster_names=peers)
+    )
+    return done()
+
+
+@routes.get(CLUSTER + "/failureDomains", SUPER)
+async def failure_domains(call: Call) -> Response:
+    _cluster(call)
+    return json_response({})
+
+
+@routes.get(CLUSTER + "/namespaceIsolationPolicies", SUPER)
+async def isolation_policies(call: Call) -> Response:
+    _cluster(call)
+    return json_response({})
+
+
+def _cluster(call: Call) -> ClusterData:
+    found = call.namespaces.clusters.get(call.param("cluster"))
+    if found is None:
+        raise not_found("Cluster does not exist")
+    return found
+
+
+def _own_urls(call: Call) -> dict[str, object]:
+    """Where this broker is: shown for its own cluster unless somebody has set something else."""
+    urls = call.api.urls
+    found = {
+        "serviceUrl": urls.web_url,
+        "serviceUrlTls": urls.web_url_tls,
+        "brokerServiceUrl": urls.service_url,
+        "brokerServiceUrlTls": urls.service_url_tls,
+    }
+    return {key: url for key, url in found.items() if url}

@@ -1,0 +1,134 @@
+"""Single messages: peeked at, found by position or time. The body is the payload as stored, all else is in
+headers.
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import RestError, json_response, not_found, precondition
+from magnetar.broker.admin.routes import TOPIC, RouteTable
+from magnetar.broker.admin.topic_calls import shown_position, single_topic, topic_missing
+from magnetar.broker.auth.table import TOPIC_CONSUME
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.metadata import parse_entry_metadata, split_entry
+
+if TYPE_CHECKING:
+    from magnetar.broker.admin.api import Start, StoredMessage
+    from magnetar.protocol.topic_name import TopicName
+
+routes = RouteTable()
+
+
+@routes.get(TOPIC + "/subscription/{subscription}/position/{number}", TOPIC_CONSUME)
+async def peek(call: Call) -> Response:
+    number = call.number("number")
+    name = single_topic(call)
+    _require_persistent(name)
+    message = await call.topics.peek(name, call.param("subscription"), number) if number > 0 else None
+    if message is None:
+        raise not_found("Message not found")
+    return _message_response(message)
+
+
+@routes.get(TOPIC + "/ledger/{ledger}/entry/{entry}", TOPIC_CONSUME)
+async def by_position(call: Call) -> Response:
+    name = single_topic(call)
+    _require_persistent(name)
+    message = await call.topics.read_message(name, call.number("ledger"), call.number("entry"))
+    if message is None:
+        raise not_found("Message id not found")
+    return _message_response(message)
+
+
+@routes.get(TOPIC + "/examinemessage", TOPIC_CONSUME)
+async def examine(call: Call) -> Response:
+    """?initialPosition=earliest|latest (latest) and ?messagePosition=n, counted from 1."""
+    name = single_topic(call)
+    _require_persistent(name)
+    start, number = call.query("initialPosition") or "latest", call.query_number("messagePosition") or 1
+    if start not in ("earliest", "latest"):
+        raise precondition("Could not examine messages: initialPosition must be earliest or latest")
+    end: Start = "earliest" if start == "earliest" else "latest"
+    message = await call.topics.examine_message(name, end, max(1, number))
+    if message is None:
+        raise precondition("Could not examine messages due to the total message is zero")
+    return _message_response(message)
+
+
+@routes.get(TOPIC + "/messageid/{timestamp}", TOPIC_CONSUME)
+async def at_time(call: Call) -> Response:
+    timestamp_ms = call.number("timestamp")
+    name = single_topic(call)
+    _require_persistent(name)
+    return json_response(shown_position(await call.topics.message_at_time(name, timestamp_ms)))
+
+
+@routes.get(TOPIC + "/lastMessageId", TOPIC_CONSUME)
+async def last(call: Call) -> Response:
+    name = call.topic()
+    if not call.topics.exists(name):
+        raise topic_missing(name)
+    _require_persistent(name)
+    return json_response(shown_position(await call.topics.last_message(name)))
+
+
+def _require_persistent(name: "TopicName") -> None:
+    if not name.persistent:
+        raise RestError(405, f"{name}: a non-persistent topic keeps no messages")
+
+
+def _message_response(message: "StoredMessage") -> Response:
+    metadata, payload = split_entry(message.entry)
+    headers = {"X-Pulsar-Message-ID": f"{message.position.ledger_id}:{message.position.entry_id}"}
+    if metadata is not None:
+        headers |= _metadata_headers(metadata)
+    stored = parse_entry_metadata(message.entry)
+    if stored is not None and stored.HasField("broker_timestamp"):
+        headers["X-Pulsar-Broker-Entry-METADATA-timestamp"] = _iso(stored.broker_timestamp)
+    if stored is not None and stored.HasField("index"):
+        headers["X-Pulsar-Broker-Entry-METADATA-index"] = str(stored.index)
+    answer = Response(bytes(payload), media_type="application/octet-stream")
+    for name, value in headers.items():
+        # Header names keep their letters' case, values may hold any text: written as UTF-8 like Apache Pulsar's.
+        answer.raw_headers.append((name.encode("latin-1"), _one_line(value).encode()))
+    return answer
+
+
+def _metadata_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
+    """What Pulsar's REST tells of a message; absent fields have no header."""
+    headers = {"X-Pulsar-publish-time": _iso(metadata.publish_time)}
+    if metadata.event_time:
+        headers["X-Pulsar-event-time"] = _iso(metadata.event_time)
+    if metadata.HasField("num_messages_in_batch"):
+        headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
+        headers["X-Pulsar-batch-size"] = str(metadata.num_messages_in_batch)
+    properties = {each.key: each.value for each in metadata.properties}
+    headers["X-Pulsar-PROPERTY"] = json.dumps(properties, separators=(",", ":"), ensure_ascii=False)
+    headers["X-Pulsar-producer-name"] = metadata.producer_name
+    headers["X-Pulsar-sequence-id"] = str(metadata.sequence_id)
+    for field, header in (
+        ("partition_key", "X-Pulsar-partition-key"),
+        ("replicated_from", "X-Pulsar-replicated-from"),
+        ("uncompressed_size", "X-Pulsar-uncompressed-size"),
+        ("deliver_at_time", "X-Pulsar-deliver-at-time"),
+    ):
+        if metadata.HasField(field):  # type: ignore[arg-type]
+            headers[header] = str(getattr(metadata, field))
+    if metadata.compression:
+        headers["X-Pulsar-compression"] = pb.CompressionType.Name(metadata.compression)
+    return headers
+
+
+def _iso(time_ms: int) -> str:
+    """ISO 8601 in UTC, milliseconds only where there are some."""
+    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{time_ms % 1000:03d}Z" if time_ms % 1000 else f"{text}Z"
+
+
+def _one_line(value: str) -> str:
+    return value.replace("\r", " ").replace("\n", " ")

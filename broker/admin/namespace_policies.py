@@ -1,0 +1,349 @@
+"""Policies of namespaces: /admin/v2/namespaces/{tenant}/{namespace}/<policy>."""
+
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin import policy_rules
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.policy_rules import at_least_zero
+from magnetar.broker.admin.policy_table import PolicyRow, known_or
+from magnetar.broker.admin.responses import RestError, done, json_response, precondition
+from magnetar.broker.admin.routes import NAMESPACE, RouteTable
+from magnetar.broker.auth.table import NAMESPACE_ADMIN
+from magnetar.broker.policy_records import Policies, shown
+from magnetar.broker.policy_values import (
+    AutoSubscriptionCreation,
+    AutoTopicCreation,
+    BacklogQuota,
+    DelayedDeliveryPolicies,
+    DispatchRate,
+    EntryFilters,
+    InactiveTopicPolicies,
+    PersistencePolicies,
+    PublishRate,
+    RetentionPolicies,
+    SchemaStrategy,
+    SubscribeRate,
+    SubscriptionAuthMode,
+    SubscriptionType,
+)
+
+routes = RouteTable()
+Row = PolicyRow
+
+
+def _limit(path: str, field: str, verb: str = "POST", **more: Any) -> PolicyRow:
+    return Row(path=path, field=field, kind=int, verb=verb, rule=at_least_zero(path), **more)
+
+
+def no_filters(value: EntryFilters) -> RestError | None:
+    if not value.entry_filter_names:
+        return RestError(400, "entryFilterNames can't be empty. To remove entry filters use the remove method.")
+    return RestError(400, f"Entry filter '{value.entry_filter_names}' not found")
+
+
+ROWS: Final = (
+    Row(
+        path="retention",
+        field="retention_policies",
+        kind=RetentionPolicies,
+        rule=policy_rules.retention,
+        null_clears=True,
+    ),
+    _limit("messageTTL", "message_ttl_in_seconds"),
+    _limit("subscriptionExpirationTime", "subscription_expiration_time_minutes"),
+    Row(path="deduplication", field="deduplication_enabled", kind=bool),
+    _limit(
+        "deduplicationSnapshotInterval", "deduplication_snapshot_interval_seconds", null_clears=True, removable=False
+    ),
+    Row(
+        path="autoTopicCreation",
+        field="auto_topic_creation_override",
+        kind=AutoTopicCreation,
+        rule=policy_rules.auto_topic_creation,
+        null_clears=True,
+    ),
+    Row(
+        path="autoSubscriptionCreation",
+        field="auto_subscription_creation_override",
+        kind=AutoSubscriptionCreation,
+        null_clears=True,
+    ),
+    Row(
+        path="persistence",
+        field="persistence",
+        kind=PersistencePolicies,
+        rule=policy_rules.persistence,
+        null_clears=True,
+    ),
+    Row(
+        path="delayedDelivery",
+        field="delayed_delivery_policies",
+        kind=DelayedDeliveryPolicies,
+        null_clears=True,
+    ),
+    Row(path="inactiveTopicPolicies", field="inactive_topic_policies", kind=InactiveTopicPolicies, null_clears=True),
+    Row(path="dispatchRate", field="topic_dispatch_rate", kind=DispatchRate, null_clears=True, per_cluster=True),
+    Row(
+        path="subscriptionDispatchRate",
+        field="subscription_dispatch_rate",
+        kind=DispatchRate,
+        null_clears=True,
+        per_cluster=True,
+    ),
+    Row(
+        path="replicatorDispatchRate",
+        field="replicator_dispatch_rate",
+        kind=DispatchRate,
+        null_clears=True,
+        per_cluster=True,
+    ),
+    Row(path="publishRate", field="publish_max_message_rate", kind=PublishRate, null_clears=True, per_cluster=True),
+    Row(path="subscribeRate", field="cluster_subscribe_rate", kind=SubscribeRate, null_clears=True, per_cluster=True),
+    _limit("compactionThreshold", "compaction_threshold", verb="PUT"),
+    _limit("maxProducersPerTopic", "max_producers_per_topic"),
+    _limit("maxConsumersPerTopic", "max_consumers_per_topic"),
+    _limit("maxConsumersPerSubscription", "max_consumers_per_subscription"),
+    _limit("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer"),
+    _limit("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription"),
+    _limit("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
+    _limit("maxTopicsPerNamespace", "max_topics_per_namespace", when_unset=0),
+    Row(path="encryptionRequired", field="encryption_required", kind=bool, removable=False),
+    Row(path="isAllowAutoUpdateSchema", field="is_allow_auto_update_schema", kind=bool, removable=False),
+    Row(path="schemaValidationEnforced", field="schema_validation_enforced", kind=bool, removable=False),
+    Row(
+        path="schemaCompatibilityStrategy",
+        field="schema_compatibility_strategy",
+        kind=str,
+        verb="PUT",
+        convert=known_or(SchemaStrategy, "UNDEFINED"),
+        null_clears=True,
+        removable=False,
+    ),
+    Row(
+        path="schemaAutoUpdateCompatibilityStrategy",
+        field="schema_auto_update_compatibility_strategy",
+        kind=str,
+        verb="PUT",
+        null_clears=True,
+        removable=False,
+        unset_status=204,
+    ),
+    Row(
+        path="subscriptionAuthMode",
+        field="subscription_auth_mode",
+        kind=str,
+        convert=known_or(SubscriptionAuthMode, "None"),
+        null_clears=True,
+        removable=False,
+    ),
+    Row(
+        path="subscriptionTypesEnabled",
+        field="subscription_types_enabled",
+        kind=list[SubscriptionType],
+        null_clears=True,
+    ),
+    Row(path="offloadThreshold", field="offload_threshold", kind=int, verb="PUT", removable=False),
+    Row(
+        path="offloadThresholdInSeconds",
+        field="offload_threshold_in_seconds",
+        kind=int,
+        verb="PUT",
+        removable=False,
+        set_status=200,
+    ),
+    Row(path="offloadDeletionLagMs", field="offload_deletion_lag_ms", kind=int, verb="PUT"),
+    Row(path="antiAffinity", field="anti_affinity_group", kind=str),
+    Row(path="entryFilters", field="entry_filters", kind=EntryFilters, rule=no_filters),
+)
+
+
+def _declare(row: PolicyRow) -> None:
+    async def read(call: Call) -> Response:
+        value = row.read(call.policies(), call.api.settings.cluster_name)
+        if row.field == "is_allow_auto_update_schema" and value is None:
+            value = call.api.settings.is_allow_auto_update_schema_enabled
+        answer = row.show(value)
+        return json_response(answer, row.unset_status if answer is None else 200)
+
+    async def write(call: Call) -> Response:
+        policies = call.policies()
+        value = await row.value_of_body(call)
+        if row.field == "retention_policies":
+            _refuse(policy_rules.quota_fits_retention(policies.backlog_quota_map, value))
+        return await store(call, value, row.set_status)
+
+    async def remove(call: Call) -> Response:
+        call.policies()
+        return await store(call, None, 204)
+
+    async def store(call: Call, value: Any, status: int) -> Response:
+        cluster = call.api.settings.cluster_name
+        await call.namespaces.update_namespace(call.namespace, lambda old: row.written(old, value, cluster))
+        return done(status)
+
+    path = f"{NAMESPACE}/{row.path}"
+    routes.add("GET", path, NAMESPACE_ADMIN, read)
+    routes.add(row.verb, path, NAMESPACE_ADMIN, write)
+    if row.removable:
+        routes.add("DELETE", path, NAMESPACE_ADMIN, remove)
+
+
+for _row in ROWS:
+    _declare(_row)
+
+
+def _refuse(problem: RestError | None) -> None:
+    if problem is not None:
+        raise problem
+
+
+# --- what does not fit the table --------------------------------------------------------------------------------
+
+
+@routes.get(NAMESPACE + "/backlogQuotaMap", NAMESPACE_ADMIN)
+async def backlog_quotas(call: Call) -> Response:
+    return json_response({kind: shown(quota) for kind, quota in call.policies().backlog_quota_map.items()})
+
+
+@routes.post(NAMESPACE + "/backlogQuota", NAMESPACE_ADMIN)
+async def set_backlog_quota(call: Call) -> Response:
+    policies = call.policies()
+    quota, kind = await read_quota(call), quota_type(call)
+    if quota is not None:
+        _refuse(policy_rules.quota_fits_retention({kind: quota}, policies.retention_policies))
+    await call.namespaces.update_namespace(call.namespace, lambda old: with_quota(old, kind, quota))
+    return done()
+
+
+@routes.delete(NAMESPACE + "/backlogQuota", NAMESPACE_ADMIN)
+async def remove_backlog_quota(call: Call) -> Response:
+    call.policies()
+    kind = quota_type(call)
+    await call.namespaces.update_namespace(call.namespace, lambda old: with_quota(old, kind, None))
+    return done()
+
+
+def quota_type(call: Call) -> str:
+    """The query parameter; storage when absent."""
+    kind = call.query("backlogQuotaType") or "destination_storage"
+    if kind not in ("destination_storage", "message_age"):
+        raise RestError(404, f"there is no backlog quota type {kind}")
+    return kind
+
+
+async def read_quota(call: Call) -> BacklogQuota | None:
+    """The quota of the body; `limit` is what older tools call `limitSize`. None: the quota is removed."""
+    raw = await call.body(dict[str, Any])
+    if raw is None:
+        return None
+    policies = {"producer_request_hold", "producer_exception", "consumer_backlog_eviction"}
+    if raw.get("policy") not in policies:
+        raise RestError(400, "backlog quota: the attribute policy cannot be null")
+    try:
+        quota = msgspec.convert(raw, BacklogQuota)
+    except msgspec.ValidationError as e:
+        raise RestError(400, f"body: {e}") from e
+    size = quota.limit_size if "limitSize" in raw or quota.limit is None else quota.limit
+    return msgspec.structs.replace(quota, limit=size, limit_size=size)
+
+
+def with_quota(policies: Policies, kind: str, quota: BacklogQuota | None) -> Policies:
+    kept = {name: value for name, value in policies.backlog_quota_map.items() if name != kind}
+    return msgspec.structs.replace(policies, backlog_quota_map=kept if quota is None else kept | {kind: quota})
+
+
+@routes.get(NAMESPACE + "/replication", NAMESPACE_ADMIN)
+async def replication(call: Call) -> Response:
+    return json_response(call.policies().replication_clusters)
+
+
+@routes.post(NAMESPACE + "/replication", NAMESPACE_ADMIN)
+async def set_replication(call: Call) -> Response:
+    call.policies()
+    clusters = await call.body(list[str])
+    if not clusters:
+        raise precondition("ClusterIds should not be null or empty")
+    for cluster in clusters:
+        if cluster not in call.namespaces.clusters:
+            raise RestError(403, f"Invalid cluster id: {cluster}")
+    await call.namespaces.update_namespace(
+        call.namespace, lambda old: msgspec.structs.replace(old, replication_clusters=clusters)
+    )
+    return done(200)
+
+
+@routes.get(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
+async def allowed_clusters(call: Call) -> Response:
+    return json_response(call.policies().allowed_clusters)
+
+
+@routes.post(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
+async def set_allowed_clusters(call: Call) -> Response:
+    policies = call.policies()
+    clusters = await call.required_body(list[str])
+    tenant = call.namespaces.tenants.get(call.param("tenant"))
+    for cluster in clusters:
+        if tenant is None or cluster not in tenant.allowed_clusters:
+            raise RestError(403, f"Cluster [{cluster}] is not in the list of allowed clusters of the tenant")
+    missing = set(policies.replication_clusters) - set(clusters)
+    if missing:
+        raise RestError(400, f"Allowed clusters do not contain the replication clusters {sorted(missing)}")
+    await call.namespaces.update_namespace(
+        call.namespace, lambda old: msgspec.structs.replace(old, allowed_clusters=clusters)
+    )
+    return done(200)
+
+
+@routes.get(NAMESPACE + "/dispatcherPauseOnAckStatePersistent", NAMESPACE_ADMIN)
+async def pause_on_ack_state(call: Call) -> Response:
+    return json_response(bool(call.policies().dispatcher_pause_on_ack_state_persistent_enabled))
+
+
+@routes.post(NAMESPACE + "/dispatcherPauseOnAckStatePersistent", NAMESPACE_ADMIN)
+async def set_pause_on_ack_state(call: Call) -> Response:
+    return await _pause_on_ack_state(call, on=True)
+
+
+@routes.delete(NAMESPACE + "/dispatcherPauseOnAckStatePersistent", NAMESPACE_ADMIN)
+async def remove_pause_on_ack_state(call: Call) -> Response:
+    return await _pause_on_ack_state(call, on=False)
+
+
+async def _pause_on_ack_state(call: Call, *, on: bool) -> Response:
+    call.policies()
+    await call.namespaces.update_namespace(
+        call.namespace,
+        lambda old: msgspec.structs.replace(old, dispatcher_pause_on_ack_state_persistent_enabled=on),
+    )
+    return done()
+
+
+@routes.get(NAMESPACE + "/offloadPolicies", NAMESPACE_ADMIN)
+async def offload_policies(call: Call) -> Response:
+    return json_response(call.policies().offload_policies)
+
+
+@routes.post(NAMESPACE + "/offloadPolicies", NAMESPACE_ADMIN)
+async def set_offload_policies(call: Call) -> Response:
+    call.policies()
+    raise precondition("There is no storage to offload to")
+
+
+@routes.delete(NAMESPACE + "/removeOffloadPolicies", NAMESPACE_ADMIN)
+async def remove_offload_policies(call: Call) -> Response:
+    call.policies()
+    return done()
+
+
+@routes.get(NAMESPACE + "/resourcegroup", NAMESPACE_ADMIN)
+async def resource_group(call: Call) -> Response:
+    return json_response(call.policies().resource_group_name)
+
+
+@routes.get(NAMESPACE + "/persistence/bookieAffinity", NAMESPACE_ADMIN)
+async def bookie_affinity(call: Call) -> Response:
+    call.policies()
+    return done(200)

@@ -1,0 +1,309 @@
+"""Namespaces themselves: created, listed, unloaded, emptied, deleted; their bundles and properties."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call, valid_name
+from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TENANT_ADMIN
+from magnetar.broker.errors import SubscriptionNotFoundError
+from magnetar.broker.policy_records import Policies, bundle_ranges, even_bundles, shown
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from magnetar.broker.admin.api import Domain
+
+routes = RouteTable()
+_MOST_BUNDLES: Final = 2**20
+_DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
+    "PERSISTENT": ("persistent",),
+    "NON_PERSISTENT": ("non-persistent",),
+    "ALL": ("persistent", "non-persistent"),
+}
+
+
+@routes.get(ADMIN + "/namespaces/{tenant}", TENANT_ADMIN)
+async def list_namespaces(call: Call) -> Response:
+    tenant = call.param("tenant")
+    if tenant not in call.namespaces.tenants:
+        raise not_found("Tenant not found")
+    return json_response(call.namespaces.namespaces_of(tenant))
+
+
+@routes.get(NAMESPACE, NAMESPACE_ADMIN)
+async def get_namespace(call: Call) -> Response:
+    policies = call.policies()
+    data = shown(policies)
+    assert isinstance(data, dict), "Policies is an object"
+    data["is_allow_auto_update_schema"] = data.get(
+        "is_allow_auto_update_schema", call.api.settings.is_allow_auto_update_schema_enabled
+    )
+    data["backlog_quota_map"] = {kind: shown(quota) for kind, quota in policies.backlog_quota_map.items()}
+    return json_response(data)
+
+
+@routes.put(NAMESPACE, NAMESPACE_ADMIN)
+async def create_namespace(call: Call) -> Response:
+    """The body is nothing or Policies; bundles are cut anew from `numBundles`."""
+    body = await call.body(dict[str, object])
+    name = call.namespace
+    if not valid_name(call.param("namespace")):
+        raise precondition("Namespace name is not valid")
+    tenant = call.namespaces.tenants.get(call.param("tenant"))
+    if tenant is None:
+        raise not_found("Tenant does not exist")
+    policies = _new_policies(call, body)
+    for cluster in policies.replication_clusters:
+        if cluster not in tenant.allowed_clusters:
+            raise RestError(403, f"Cluster [{cluster}] is not in the list of allowed clusters of the tenant")
+    if call.namespaces.exists(name):
+        raise conflict("Namespace already exists")
+    limit = call.api.settings.max_namespaces_per_tenant
+    if limit and len(call.namespaces.namespaces_of(call.param("tenant"))) >= limit:
+        raise precondition(f"Exceed the maximum number of namespace in tenant: {call.param('tenant')}")
+    await call.namespaces.create_namespace(name, policies)
+    return done()
+
+
+def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
+    fresh = call.namespaces.new_policies()
+    if not body:
+        return fresh
+    try:
+        given = msgspec.convert({key: value for key, value in body.items() if value is not None}, Policies)
+    except msgspec.ValidationError as e:
+        raise RestError(400, f"body: {e}") from e
+    count = given.bundles.num_bundles
+    if not 0 <= count <= _MOST_BUNDLES:
+        raise precondition("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^20].")
+    return msgspec.structs.replace(
+        given,
+        bundles=even_bundles(count) if count else fresh.bundles,
+        replication_clusters=given.replication_clusters or fresh.replication_clusters,
+        deleted=False,
+    )
+
+
+@routes.delete(NAMESPACE, NAMESPACE_ADMIN)
+async def delete_namespace(call: Call) -> Response:
+    force = call.flag("force")
+    name = call.namespace
+    call.policies()
+    if force and not call.api.settings.force_delete_namespace_allowed:
+        raise RestError(405, "Broker doesn't allow forced deletion of namespaces")
+    if force:
+        await delete_namespace_by_force(call, name)
+        return done()
+    if _topics(call, name, "ALL", system=False) or _partitioned(call, name):
+        raise conflict("Cannot delete non empty namespace")
+    await delete_namespace_by_force(call, name)  # what is left are topics of the broker itself
+    return done()
+
+
+async def delete_namespace_by_force(call: Call, namespace: str) -> None:
+    """The namespace with all topics in it, whoever is connected."""
+    for text in _partitioned(call, namespace):
+        await call.topics.delete_partitioned(TopicName.parse(text))
+    for text in _topics(call, namespace, "ALL", system=True):
+        await call.topics.delete(TopicName.parse(text))
+    await call.namespaces.delete_namespace(namespace)
+
+
+def _topics(call: Call, namespace: str, mode: str, *, system: bool) -> list[str]:
+    found = [name for domain in _DOMAINS[mode] for name in call.topics.names(namespace, domain)]
+    return found if system else without_system_topics(found)
+
+
+def _partitioned(call: Call, namespace: str) -> list[str]:
+    return [name for domain in _DOMAINS["ALL"] for name in call.topics.partitioned_names(namespace, domain)]
+
+
+def without_system_topics(names: "Iterable[str]") -> list[str]:
+    """Names that users know of."""
+    return [name for name in names if not TopicName.parse(name).is_system]
+
+
+@routes.get(NAMESPACE + "/topics", NAMESPACE_USE)
+async def list_topics(call: Call) -> Response:
+    """?mode=PERSISTENT (also when absent), NON_PERSISTENT or ALL; ?includeSystemTopic=true."""
+    call.policies()
+    mode = call.query("mode") or "PERSISTENT"
+    if mode not in _DOMAINS:
+        raise not_found(f"there is no mode {mode}")
+    return json_response(sorted(_topics(call, call.namespace, mode, system=call.flag("includeSystemTopic"))))
+
+
+@routes.put(NAMESPACE + "/unload", NAMESPACE_ADMIN)
+async def unload_namespace(call: Call) -> Response:
+    call.policies()
+    await _unload(call, call.namespace)
+    return done()
+
+
+async def _unload(call: Call, namespace: str) -> None:
+    loaded = [stats.name for stats in call.topics.loaded_stats() if stats.name.namespace == namespace]
+    await asyncio.gather(*(call.topics.unload(name) for name in loaded))
+
+
+# --- bundles ----------------------------------------------------------------------------------------------------
+
+
+@routes.get(NAMESPACE + "/bundles", NAMESPACE_ADMIN)
+async def get_bundles(call: Call) -> Response:
+    return json_response(call.policies().bundles)
+
+
+@routes.put(NAMESPACE + "/{bundle}/unload", NAMESPACE_ADMIN)
+async def unload_bundle(call: Call) -> Response:
+    """One broker owns every bundle: unloading one unloads the namespace."""
+    _check_bundle(call)
+    await _unload(call, call.namespace)
+    return done()
+
+
+@routes.put(NAMESPACE + "/{bundle}/split", NAMESPACE_ADMIN)
+async def split_bundle(call: Call) -> Response:
+    """Cut the bundle in two equal parts."""
+    low, high = _check_bundle(call)
+    middle = f"0x{(int(low, 16) + int(high, 16) + 1) // 2:08x}"
+
+    def cut(old: Policies) -> Policies:
+        cuts = sorted({*(old.bundles.boundaries or []), middle})
+        bundles = msgspec.structs.replace(old.bundles, boundaries=cuts, num_bundles=len(cuts) - 1)
+        return msgspec.structs.replace(old, bundles=bundles)
+
+    await call.namespaces.update_namespace(call.namespace, cut)
+    return done()
+
+
+@routes.delete(NAMESPACE + "/{bundle}", NAMESPACE_ADMIN)
+async def delete_bundle(call: Call) -> Response:
+    """Whatever a path names here that is no bundle is refused as one, as Apache Pulsar does."""
+    _check_bundle(call)
+    raise precondition("A bundle cannot be deleted")
+
+
+@routes.post(NAMESPACE + "/{bundle}/clearBacklog", NAMESPACE_ADMIN)
+async def clear_bundle_backlog(call: Call) -> Response:
+    _check_bundle(call)
+    await _clear(call, None)
+    return done()
+
+
+@routes.post(NAMESPACE + "/{bundle}/clearBacklog/{subscription}", NAMESPACE_ADMIN)
+async def clear_bundle_backlog_of_subscription(call: Call) -> Response:
+    _check_bundle(call)
+    await _clear(call, call.param("subscription"))
+    return done()
+
+
+def _check_bundle(call: Call) -> tuple[str, str]:
+    """The two boundaries of the bundle in the path; raises 412 when the namespace has none like it."""
+    policies = call.policies()
+    bundle = call.param("bundle")
+    if bundle not in bundle_ranges(policies.bundles):
+        raise precondition(f"Invalid bundle range: {bundle}")
+    low, _, high = bundle.partition("_")
+    return low, high
+
+
+# --- subscriptions of all topics --------------------------------------------------------------------------------
+
+
+@routes.post(NAMESPACE + "/clearBacklog", NAMESPACE_ADMIN)
+async def clear_backlog(call: Call) -> Response:
+    await _clear(call, None)
+    return done()
+
+
+@routes.post(NAMESPACE + "/clearBacklog/{subscription}", NAMESPACE_ADMIN)
+async def clear_backlog_of_subscription(call: Call) -> Response:
+    await _clear(call, call.param("subscription"))
+    return done()
+
+
+async def _clear(call: Call, subscription: str | None) -> None:
+    call.policies()
+    for text in call.topics.names(call.namespace, "persistent"):
+        name = TopicName.parse(text)
+        for each in await call.topics.subscriptions(name):
+            if subscription in (None, each):
+                await call.topics.skip(name, each, None)
+
+
+@routes.post(NAMESPACE + "/unsubscribe/{subscription}", NAMESPACE_ADMIN)
+async def unsubscribe(call: Call) -> Response:
+    return await _unsubscribe(call)
+
+
+@routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_ADMIN)
+async def unsubscribe_bundle(call: Call) -> Response:
+    _check_bundle(call)
+    return await _unsubscribe(call)
+
+
+async def _unsubscribe(call: Call) -> Response:
+    call.policies()
+    for text in call.topics.names(call.namespace, "persistent"):
+        try:
+            await call.topics.delete_subscription(TopicName.parse(text), call.param("subscription"), force=False)
+        except SubscriptionNotFoundError:
+            continue  # topics without it are as wanted already
+    return done()
+
+
+# --- properties -------------------------------------------------------------------------------------------------
+
+
+@routes.get(NAMESPACE + "/properties", NAMESPACE_ADMIN)
+async def get_properties(call: Call) -> Response:
+    return json_response(call.policies().properties)
+
+
+@routes.put(NAMESPACE + "/properties", NAMESPACE_ADMIN)
+async def add_properties(call: Call) -> Response:
+    call.policies()
+    more = await call.required_body(dict[str, str])
+    await _change_properties(call, lambda old: old | more)
+    return done()
+
+
+@routes.delete(NAMESPACE + "/properties", NAMESPACE_ADMIN)
+async def clear_properties(call: Call) -> Response:
+    call.policies()
+    await _change_properties(call, lambda _: {})
+    return done()
+
+
+@routes.get(NAMESPACE + "/property/{key}", NAMESPACE_ADMIN)
+async def get_property(call: Call) -> Response:
+    return Response(call.policies().properties.get(call.param("key"), ""), media_type="application/json")
+
+
+@routes.delete(NAMESPACE + "/property/{key}", NAMESPACE_ADMIN)
+async def delete_property(call: Call) -> Response:
+    """Answers the value it had."""
+    key = call.param("key")
+    value = call.policies().properties.get(key, "")
+    await _change_properties(call, lambda old: {k: v for k, v in old.items() if k != key})
+    return Response(value, media_type="application/json")
+
+
+@routes.put(NAMESPACE + "/property/{key}/{value}", NAMESPACE_ADMIN)
+async def set_property(call: Call) -> Response:
+    call.policies()
+    key, value = call.param("key"), call.param("value")
+    await _change_properties(call, lambda old: old | {key: value})
+    return done()
+
+
+async def _change_properties(call: Call, change: "Callable[[dict[str, str]], dict[str, str]]") -> None:
+    await call.namespaces.update_namespace(
+        call.namespace, lambda old: msgspec.structs.replace(old, properties=change(old.properties))
+    )

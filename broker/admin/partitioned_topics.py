@@ -1,0 +1,137 @@
+"""Partitioned topics: created, grown, deleted, looked up; lists of topics."""
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.namespaces import without_system_topics
+from magnetar.broker.admin.policy_table import EMPTY_BODY
+from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
+from magnetar.broker.admin.stats_json import partitioned_stats
+from magnetar.broker.admin.topic_calls import topic_missing, topic_parts
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_ADMIN, TOPIC_USE
+
+routes = RouteTable()
+LIST = ADMIN + "/{domain:domain}/{tenant}/{namespace}"
+
+
+class PartitionedBody(msgspec.Struct):
+    """Partitions with properties, the second form of the body."""
+
+    partitions: int
+    properties: dict[str, str] | None = None
+
+
+@routes.get(LIST, NAMESPACE_USE)
+async def list_topics(call: Call) -> Response:
+    call.policies()
+    names = call.topics.names(call.namespace, call.request.path_params["domain"])
+    return json_response(sorted(names if call.flag("includeSystemTopic") else without_system_topics(names)))
+
+
+@routes.get(LIST + "/partitioned", NAMESPACE_USE)
+async def list_partitioned(call: Call) -> Response:
+    call.policies()
+    names = call.topics.partitioned_names(call.namespace, call.request.path_params["domain"])
+    return json_response(sorted(names if call.flag("includeSystemTopic") else without_system_topics(names)))
+
+
+@routes.get(TOPIC + "/partitions", TOPIC_USE)
+async def get_partitions(call: Call) -> Response:
+    """Of a plain topic 0 partitions; of an unknown one 404, or with ?checkAllowAutoCreation=true what would be
+    created.
+    """
+    name = call.topic()
+    count = call.topics.partition_count(name)
+    if count is None:
+        if not call.topics.exists(name) and not call.flag("checkAllowAutoCreation"):
+            raise topic_missing(name)
+        count = await call.topics.partitions_for_clients(name, auto_create=call.flag("checkAllowAutoCreation"))
+    answer: dict[str, Any] = {"partitions": count, "deleted": False}
+    return json_response(answer)
+
+
+@routes.put(TOPIC + "/partitions", NAMESPACE_ADMIN)
+async def create_partitioned(call: Call) -> Response:
+    name = call.topic()
+    body = await _partitions_of_body(call)
+    if name.is_partition:
+        raise precondition("A partitioned topic's name must not end like that of a partition")
+    if body.partitions <= 0:
+        raise RestError(406, "Number of partitions should be more than 0")
+    most = call.api.settings.max_num_partitions_per_partitioned_topic
+    if most and body.partitions > most:
+        raise RestError(406, f"Number of partitions should be less than or equal to {most}")
+    if call.topics.partition_count(name) is not None or call.topics.exists(name):
+        raise conflict("This topic already exists")
+    await call.topics.create_partitioned(name, body.partitions, body.properties or {})
+    return done()
+
+
+@routes.post(TOPIC + "/partitions", TOPIC_ADMIN)
+async def grow(call: Call) -> Response:
+    name = call.topic()
+    body = await _partitions_of_body(call)
+    if name.is_partition:
+        raise precondition("A partition has no partitions")
+    count = call.topics.partition_count(name)
+    if count is None:
+        raise conflict(f"{name} is not a partitioned topic")
+    if body.partitions < count:
+        raise RestError(422, f"Desired partitions {body.partitions} can't be less than the current {count}")
+    most = call.api.settings.max_num_partitions_per_partitioned_topic
+    if most and body.partitions > most:
+        raise RestError(422, f"Number of partitions should be less than or equal to {most}")
+    if body.partitions > count:
+        await call.topics.grow(name, body.partitions)
+    return done()
+
+
+@routes.delete(TOPIC + "/partitions", TOPIC_ADMIN)
+async def delete_partitioned(call: Call) -> Response:
+    name = call.topic()
+    if name.is_partition:
+        raise precondition("A partition has no partitions")
+    if call.topics.partition_count(name) is None:
+        if call.topics.exists(name):
+            raise conflict(f"{name} is a non-partitioned topic, please call delete")
+        raise topic_missing(name)
+    if not call.flag("force") and call.topics.in_use(name):
+        raise precondition("Topic has active producers/subscriptions")
+    await call.topics.delete_partitioned(name)
+    await call.namespaces.delete_topic(name)
+    return done()
+
+
+@routes.get(TOPIC + "/partitioned-stats", TOPIC_USE)
+async def get_partitioned_stats(call: Call) -> Response:
+    """The sum over all partitions; ?perPartition=true (also when absent) shows them one by one too."""
+    name = call.topic()
+    count = call.topics.partition_count(name)
+    if count is None:
+        raise not_found(f"Partitioned Topic not found: {name}")
+    parts = [part for part in topic_parts(call) if call.topics.exists(part)]
+    stats = [await call.topics.stats(part, earliest_in_backlog=call.flag("getEarliestTimeInBacklog")) for part in parts]
+    per_partition = call.flag("perPartition", default=True)
+    return json_response(partitioned_stats(stats, count, per_partition=per_partition, owner=call.api.urls.broker_id))
+
+
+@routes.get(TOPIC + "/partitioned-internalStats", TOPIC_USE)
+async def get_partitioned_internal_stats(call: Call) -> Response:
+    name = call.topic()
+    count = call.topics.partition_count(name)
+    if count is None:
+        raise not_found(f"Partitioned Topic not found: {name}")
+    parts = {str(p): await call.topics.internal_stats(p) for p in topic_parts(call) if call.topics.exists(p)}
+    return json_response({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
+
+
+async def _partitions_of_body(call: Call) -> PartitionedBody:
+    """A number, or an object with partitions and properties."""
+    body = await call.body(int | PartitionedBody)  # type: ignore[arg-type]
+    if body is None:
+        raise RestError(400, EMPTY_BODY)
+    return PartitionedBody(body) if isinstance(body, int) else body

@@ -1,0 +1,95 @@
+"""What a policy value has to obey beyond its type. A rule takes the value and gives the refusal, or None.
+
+Statuses as Apache Pulsar has them: contradictions in retention and persistence are 400, values out of range 412.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.broker.admin.responses import RestError, precondition
+from magnetar.broker.policy_values import (
+    AutoTopicCreation,
+    BacklogQuota,
+    DelayedDeliveryPolicies,
+    PersistencePolicies,
+    RetentionPolicies,
+)
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+
+Rule = Callable[[Any], RestError | None]
+UNLIMITED: Final = -1
+_MIB: Final = 1024 * 1024
+_MINUTE_S: Final = 60
+
+
+def at_least_zero(what: str) -> Rule:
+    """A rule for limits: 0 is unlimited, less is nonsense."""
+
+    def rule(value: int) -> RestError | None:
+        return precondition(f"{what} must be 0 or more") if value < 0 else None
+
+    return rule
+
+
+def retention(value: RetentionPolicies) -> RestError | None:
+    """Both limits, or none: with one of them 0 nothing could be kept."""
+    if value.time_in_minutes < UNLIMITED or value.size_in_mb < UNLIMITED:
+        return RestError(400, "Invalid retention policy: limits must be >= -1")
+    if (value.time_in_minutes == 0) != (value.size_in_mb == 0):
+        return RestError(400, "Invalid retention policy: a single limit of 0 needs the other one to be 0 too")
+    return None
+
+
+def persistence(value: PersistencePolicies) -> RestError | None:
+    if value.bookkeeper_ensemble >= value.bookkeeper_write_quorum >= value.bookkeeper_ack_quorum >= 0:
+        return None
+    return RestError(400, "Bookkeeper Ensemble >= WriteQuorum >= AckQuorum does not hold")
+
+
+def auto_topic_creation(value: AutoTopicCreation) -> RestError | None:
+    if not value.allow_auto_topic_creation:
+        return None
+    problem = None
+    if value.topic_type not in ("partitioned", "non-partitioned"):
+        problem = f"Unknown topic type [{value.topic_type}]"
+    elif value.topic_type == "partitioned" and value.default_num_partitions is None:
+        problem = "[defaultNumPartitions] cannot be null when the type is partitioned."
+    elif value.topic_type == "partitioned" and (value.default_num_partitions or 0) < 1:
+        problem = "[defaultNumPartitions] cannot be less than 1 for partition type."
+    elif value.topic_type == "non-partitioned" and value.default_num_partitions is not None:
+        problem = "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
+    return (
+        precondition(f"Invalid configuration for autoTopicCreationOverride. the detail is {problem}")
+        if problem
+        else None
+    )
+
+
+def delayed_delivery(value: DelayedDeliveryPolicies) -> RestError | None:
+    if value.active and value.tick_time < 0:
+        return precondition("The tick time for delayed delivery must be 0 or more")
+    return None
+
+
+def quota_fits_retention(quotas: dict[str, BacklogQuota], kept: RetentionPolicies | None) -> RestError | None:
+    """A backlog may not be allowed to be larger or older than what is retained at all."""
+    if kept is None or (kept.time_in_minutes, kept.size_in_mb) == (0, 0):
+        return None
+    size, age = quotas.get("destination_storage"), quotas.get("message_age")
+    if size is not None and kept.size_in_mb > 0 and not 0 <= size.limit_size < kept.size_in_mb * _MIB:
+        return precondition(
+            "Backlog Quota exceeds configured retention quota for namespace. Please increase retention quota and retry"
+        )
+    if age is not None and kept.time_in_minutes > 0 and not 0 <= age.limit_time < kept.time_in_minutes * _MINUTE_S:
+        return precondition(
+            "Backlog Quota exceeds configured retention quota for namespace. Please increase retention quota and retry"
+        )
+    return None
+
+
+def message_size(settings: "Settings", value: int) -> RestError | None:
+    if 0 <= value <= settings.max_message_size:
+        return None
+    return precondition(f"topic-level maxMessageSize must be 0 or more and at most {settings.max_message_size}")

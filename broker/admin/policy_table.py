@@ -1,0 +1,100 @@
+"""Policies over REST as tables: one row per policy, three handlers (get, set, remove) made from it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.policy_rules import Rule
+from magnetar.broker.admin.responses import RestError
+from magnetar.broker.policies import TopicConfig
+from magnetar.broker.policy_records import shown
+
+EMPTY_BODY: Final = "The request entity cannot be empty."
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRow:
+    """One policy.
+
+    path      last part of the route
+    field     where it is kept in Policies or TopicPolicies
+    kind      the type of its JSON
+    verb      the method that sets it
+    rule      what a value has to obey, beyond its type
+    null_clears   a body of null unsets it; if not, it is refused
+    removable     DELETE exists
+    per_cluster   kept per cluster; REST speaks of this one's
+    convert       from the body to what is kept (texts nobody knows become "not set")
+    when_unset    what GET shows then; None is an empty body
+    unset_status  status of that empty body
+    applied       what applies to a topic after all (topic policies, `?applied=true`)
+    set_status    answer to a successful change
+    """
+
+    path: str
+    field: str
+    kind: Any
+    verb: str = "POST"
+    rule: Rule | None = None
+    null_clears: bool = False
+    removable: bool = True
+    per_cluster: bool = False
+    convert: Callable[[Any], Any] = _unchanged
+    when_unset: Any = None
+    unset_status: int = 200
+    applied: Callable[[TopicConfig], Any] | None = None
+    set_status: int = 204
+
+    def read(self, policies: msgspec.Struct, cluster: str) -> Any:
+        """The value that is set, or None."""
+        value = getattr(policies, self.field)
+        return value.get(cluster) if self.per_cluster else value
+
+    def written(self, policies: Any, value: Any, cluster: str) -> Any:
+        """A copy of the policies with the value; None unsets it."""
+        if self.per_cluster:
+            values = {k: v for k, v in getattr(policies, self.field).items() if k != cluster}
+            return msgspec.structs.replace(
+                policies, **{self.field: values if value is None else values | {cluster: value}}
+            )
+        if value is None:
+            value = _default_of(type(policies), self.field)
+        return msgspec.structs.replace(policies, **{self.field: value})
+
+    async def value_of_body(self, call: Call) -> Any:
+        """The new value; raises what is wrong with it."""
+        value = await call.body(self.kind)
+        if value is None:
+            if not self.null_clears:
+                raise RestError(400, EMPTY_BODY)
+            return None
+        value = self.convert(value)
+        problem = self.rule(value) if self.rule is not None and value is not None else None
+        if problem is not None:
+            raise problem
+        return value
+
+    def show(self, value: Any) -> Any:
+        """What GET answers."""
+        return shown(self.when_unset if value is None else value)
+
+
+def _default_of(kind: type[msgspec.Struct], name: str) -> Any:
+    for declared in msgspec.structs.fields(kind):
+        if declared.name == name:
+            factory = declared.default_factory
+            return declared.default if factory is msgspec.NODEFAULT else factory()
+    raise AssertionError(f"{kind.__name__} has no field {name}: the tables and the records belong together")
+
+
+def known_or(choices: object, otherwise: str | None) -> Callable[[str], str | None]:
+    """A conversion: texts that are none of a Literal's choices become `otherwise`, as Apache Pulsar does it."""
+    known = frozenset(getattr(choices, "__args__", ()))
+    return lambda value: value if value in known else otherwise

@@ -1,0 +1,82 @@
+"""Answers of the admin API: JSON, nothing (204), an unset value (200, empty), and errors as {"reason": ...}."""
+
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker import errors
+from magnetar.broker.admin.api import ConflictError
+from magnetar.broker.namespaces import ExistsError, MissingError
+
+JSON: Final = "application/json"
+
+STATUS_OF: Final[dict[type[Exception], int]] = {
+    errors.TopicNotFoundError: 404,
+    errors.SubscriptionNotFoundError: 404,
+    errors.ConsumerNotFoundError: 404,
+    errors.ConsumerBusyError: 412,
+    errors.ProducerBusyError: 412,
+    errors.MetadataError: 412,
+    errors.InvalidTopicNameError: 412,
+    errors.NotAllowedError: 405,
+    errors.IncompatibleSchemaError: 409,
+    errors.TopicTerminatedError: 412,
+    errors.TooManyRequestsError: 429,
+    errors.ServiceNotReadyError: 503,
+    errors.AuthorizationError: 401,
+    ConflictError: 409,
+    ExistsError: 409,
+    MissingError: 404,
+}
+
+
+class RestError(Exception):
+    """Ends a request with this status and reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+def not_found(reason: str) -> RestError:
+    return RestError(404, reason)
+
+
+def conflict(reason: str) -> RestError:
+    return RestError(409, reason)
+
+
+def precondition(reason: str) -> RestError:
+    return RestError(412, reason)
+
+
+def error_response(error: Exception) -> Response | None:
+    """The answer to an expected error; None for one that is a bug."""
+    if isinstance(error, RestError):
+        return failure(error.status, error.reason)
+    for kind in type(error).__mro__:
+        status = STATUS_OF.get(kind)
+        if status is not None:
+            return failure(status, str(error))
+    return None
+
+
+def failure(status: int, reason: str) -> Response:
+    return Response(msgspec.json.encode({"reason": reason}), status_code=status, media_type=JSON)
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """The value as JSON; None is an empty body: a policy that is not set."""
+    if value is None:
+        return Response(status_code=status)
+    return Response(msgspec.json.encode(value), status_code=status, media_type=JSON)
+
+
+def done(status: int = 204) -> Response:
+    return Response(status_code=status)
+
+
+def text(value: str, status: int = 200) -> Response:
+    return Response(value, status_code=status, media_type="text/plain")

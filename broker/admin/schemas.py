@@ -1,0 +1,143 @@
+"""Schemas of topics: /admin/v2/schemas/{tenant}/{namespace}/{topic}."""
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import RestError, json_response, not_found
+from magnetar.broker.admin.routes import ADMIN, RouteTable
+from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_USE
+from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.broker.schema_compatibility import Strategy, check_compatible
+from magnetar.broker.schemas import StoredSchema
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.topic_name import TopicName
+
+routes = RouteTable()
+SCHEMAS = ADMIN + "/schemas/{tenant}/{namespace}/{topic}"
+# Names of REST (Pulsar SchemaType) that differ from those on the wire only by their letters' case.
+_TYPES = {name.replace("_", "").upper(): number for name, number in pb.Schema.Type.items()}
+_REST_NAMES = {
+    "KeyValue": "KEY_VALUE",
+    "ProtobufNative": "PROTOBUF_NATIVE",
+    "LocalDate": "LOCAL_DATE",
+    "LocalTime": "LOCAL_TIME",
+    "LocalDateTime": "LOCAL_DATE_TIME",
+    "AutoConsume": "AUTO_CONSUME",
+}
+
+
+class SchemaBody(msgspec.Struct):
+    """PostSchemaPayload: the schema's definition is a text."""
+
+    type: str
+    schema: str
+    properties: dict[str, str] | None = None
+
+
+@routes.get(SCHEMAS + "/schema", TOPIC_USE)
+async def get_latest(call: Call) -> Response:
+    return _schema_response(await call.api.schemas.get(_name(call)))
+
+
+@routes.get(SCHEMAS + "/schema/{version}", TOPIC_USE)
+async def get_version(call: Call) -> Response:
+    return _schema_response(await call.api.schemas.get(_name(call), call.number("version")))
+
+
+@routes.get(SCHEMAS + "/schemas", TOPIC_USE)
+async def get_all(call: Call) -> Response:
+    live = await call.api.schemas.live(_name(call))
+    return json_response({"getSchemaResponses": [_shown(each) for each in live]})
+
+
+@routes.get(SCHEMAS + "/metadata", TOPIC_USE)
+async def get_metadata(call: Call) -> Response:
+    live = await call.api.schemas.live(_name(call))
+    if not live:
+        return json_response(None)
+    index = [{"version": each.version, "timestamp": each.timestamp_ms} for each in live]
+    return json_response({"info": index[-1], "index": index})
+
+
+@routes.post(SCHEMAS + "/schema", TOPIC_ADMIN)
+async def add(call: Call) -> Response:
+    """The same schema again keeps its version; 409 for one the strategy forbids, 422 for one that does not parse."""
+    name, body = _name(call), await _body(call)
+    try:
+        stored = await call.api.schemas.put(
+            name, _type_of(body), body.schema.encode(), body.properties or {}, _strategy(call, name)
+        )
+    except InvalidSchemaError as e:
+        raise RestError(422, str(e)) from e
+    except IncompatibleSchemaError as e:
+        raise RestError(409, str(e)) from e
+    return json_response({"version": {"version": stored.version}})
+
+
+@routes.delete(SCHEMAS + "/schema", TOPIC_ADMIN)
+async def delete(call: Call) -> Response:
+    """Deleting takes a version number; ?force=true forgets all versions and answers -1."""
+    force = call.flag("force")
+    version = await call.api.schemas.delete(_name(call), force=force)
+    return json_response({"version": -1 if force else 0 if version is None else version})
+
+
+@routes.post(SCHEMAS + "/version", TOPIC_USE)
+async def version_of(call: Call) -> Response:
+    """-1 when the topic has no such schema."""
+    name, body = _name(call), await _body(call)
+    found = await call.api.schemas.find(name, _type_of(body), body.schema.encode())
+    return json_response({"version": -1 if found is None else found.version})
+
+
+@routes.post(SCHEMAS + "/compatibility", TOPIC_USE)
+async def compatibility(call: Call) -> Response:
+    name, body = _name(call), await _body(call)
+    strategy = _strategy(call, name)
+    live = await call.api.schemas.live(name)
+    try:
+        check_compatible(_type_of(body), body.schema.encode(), [(each.type, each.data) for each in live], strategy)
+        compatible = True
+    except InvalidSchemaError as e:
+        raise RestError(422, str(e)) from e
+    except IncompatibleSchemaError:
+        compatible = False
+    return json_response({"schemaCompatibilityStrategy": strategy.value, "compatibility": compatible}, 202)
+
+
+def _name(call: Call) -> TopicName:
+    """Schemas belong to a topic name; the topic need not exist."""
+    return call.topic()
+
+
+def _strategy(call: Call, name: TopicName) -> Strategy:
+    return Strategy(call.namespaces.effective(name).schema_compatibility_strategy)
+
+
+async def _body(call: Call) -> SchemaBody:
+    return await call.required_body(SchemaBody, "a schema is required")
+
+
+def _type_of(body: SchemaBody) -> int:
+    found = _TYPES.get(body.type.replace("_", "").upper())
+    if found is None:
+        raise RestError(400, f"there is no schema type {body.type}")
+    return found
+
+
+def _schema_response(schema: StoredSchema | None) -> Response:
+    if schema is None or schema.deleted:
+        raise not_found("Schema not found")
+    return json_response(_shown(schema))
+
+
+def _shown(schema: StoredSchema) -> dict[str, object]:
+    name = pb.Schema.Type.Name(schema.type)  # type: ignore[arg-type]
+    return {
+        "version": schema.version,
+        "type": _REST_NAMES.get(name, name.upper()),
+        "timestamp": schema.timestamp_ms,
+        "data": schema.data.decode(errors="replace"),
+        "properties": schema.properties,
+    }

@@ -1,0 +1,150 @@
+"""The HTTP listeners: uvicorn servers as tasks of the broker's own loop, without signal handlers and without its
+logging.
+"""
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from magnetar.broker.admin.app import build_app
+from magnetar.broker.server import tls_context
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from magnetar.broker.admin.api import BrokerApi
+    from magnetar.broker.settings import Settings
+
+log = structlog.get_logger(__name__)
+_BACKLOG: Final = 1024
+_KEEP_ALIVE_S: Final = 30
+CERTIFICATE: Final = "magnetar.certificate"
+
+
+class AdminServer:
+    """The running listeners. `port` and `port_tls` are None where there is no such listener."""
+
+    def __init__(self) -> None:
+        self.port: int | None = None
+        self.port_tls: int | None = None
+        self._servers: list[_Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def listen(self, app: "ASGIApp", settings: "Settings", port: int, context: ssl.SSLContext | None) -> int:
+        """Bind and serve; the port it has. Raises OSError when it cannot be bound."""
+        bound = _bind(settings.bind_address, port)
+        server = _Server(_config(app, settings, context))
+        task = asyncio.get_running_loop().create_task(server.serve([bound]), name="admin.http")
+        task.add_done_callback(_report)
+        self._servers.append(server)
+        self._tasks.append(task)
+        number: int = bound.getsockname()[1]
+        return number
+
+    async def close(self) -> None:
+        """Stop listening, end requests in progress, wait for both. Safe to call twice."""
+        for server in self._servers:
+            server.should_exit = True
+            server.force_exit = True
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the broker."""
+
+    def install_signal_handlers(self) -> None:
+        """Called by older uvicorn versions."""
+
+    def capture_signals(self) -> Any:
+        """Called by newer ones."""
+        import contextlib  # noqa: PLC0415
+
+        return contextlib.nullcontext()
+
+
+class _Protocol(H11Protocol):
+    """Puts the client's verified certificate where the application finds it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        certificate = None
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            certificate = tls.getpeercert()
+        if certificate:
+            self.app = _WithCertificate(self.app, certificate)
+
+
+class _WithCertificate:
+    """The application of one connection."""
+
+    def __init__(self, app: Any, certificate: dict[str, Any]) -> None:
+        self._app = app
+        self._certificate = certificate
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        extensions = {**(scope.get("extensions") or {}), CERTIFICATE: self._certificate}
+        await self._app({**scope, "extensions": extensions}, receive, send)
+
+
+def _config(app: "ASGIApp", settings: "Settings", context: ssl.SSLContext | None) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=settings.max_http_server_connections,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=1,
+    )
+    config.load()
+    config.ssl = context
+    return config
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """A listener that ends by itself is said and harms nothing else."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("admin.failed", exc_info=error)
+
+
+async def start_admin(api: "BrokerApi") -> AdminServer:
+    """Open the configured web ports over the broker.
+
+    Raises: OSError when a port cannot be bound or the certificate cannot be read; nothing listens then.
+    """
+    settings = api.settings
+    app = build_app(api)
+    server = AdminServer()
+    try:
+        if settings.web_service_port is not None:
+            server.port = await server.listen(app, settings, settings.web_service_port, None)
+        if settings.web_service_port_tls is not None:
+            server.port_tls = await server.listen(app, settings, settings.web_service_port_tls, tls_context(settings))
+    except OSError:
+        await server.close()
+        raise
+    return server

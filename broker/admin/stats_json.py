@@ -1,0 +1,247 @@
+"""Statistics as Pulsar's REST shows them: figures of broker objects under Pulsar's JSON names."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.broker.admin.api import CompactionStats, TopicStats
+    from magnetar.broker.consumer_stats import ConsumerStats, SubscriptionStats
+    from magnetar.broker.policies import TopicConfig
+    from magnetar.broker.producer import ProducerStats
+
+Json = dict[str, Any]
+
+
+def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Json:
+    """One topic; `owner` is the broker id."""
+    out = _topic_figures(stats)
+    out |= {
+        "backlogQuotaLimitSize": config.size_quota.limit_size,
+        "backlogQuotaLimitTime": config.age_quota.limit_time,
+        "publishers": [publisher(each) for each in stats.publishers],
+        "subscriptions": {name: subscription(each, stats, name) for name, each in stats.subscriptions.items()},
+        "replication": {},
+        "deduplicationStatus": stats.deduplication_status,
+        "compaction": compaction(stats.compaction),
+        "ownerBroker": owner,
+        "topicCreationTimeStamp": stats.created_ms,
+        "lastPublishTimeStamp": stats.last_publish_ms,
+    }
+    if stats.topic_epoch is not None:
+        out["topicEpoch"] = stats.topic_epoch
+    if not stats.name.persistent:
+        out["msgDropRate"] = stats.msg_drop_rate
+    return out
+
+
+def _topic_figures(stats: "TopicStats") -> Json:
+    subscriptions = stats.subscriptions.values()
+    earliest = [ms for ms in stats.earliest_publish_ms.values() if ms > 0]
+    return {
+        "msgRateIn": stats.msg_rate_in,
+        "msgThroughputIn": stats.msg_throughput_in,
+        "msgRateOut": sum(s.msg_rate_out for s in subscriptions),
+        "msgThroughputOut": sum(s.msg_throughput_out for s in subscriptions),
+        "bytesInCounter": stats.bytes_in_counter,
+        "msgInCounter": stats.msg_in_counter,
+        "systemTopicBytesInCounter": 0,
+        "bytesOutCounter": sum(s.bytes_out_counter for s in subscriptions),
+        "msgOutCounter": sum(s.msg_out_counter for s in subscriptions),
+        "bytesOutInternalCounter": 0,
+        "averageMsgSize": stats.average_msg_size,
+        "msgChunkPublished": stats.msg_chunk_published,
+        "storageSize": stats.storage_bytes,
+        "backlogSize": stats.backlog_bytes,
+        "oldestBacklogMessageAgeSeconds": stats.oldest_backlog_age_seconds,
+        "publishRateLimitedTimes": stats.publish_rate_limited_times,
+        "earliestMsgPublishTimeInBacklogs": min(earliest, default=0),
+        "offloadedStorageSize": 0,
+        "lastOffloadLedgerId": 0,
+        "lastOffloadSuccessTimeStamp": 0,
+        "lastOffloadFailureTimeStamp": 0,
+        "ongoingTxnCount": 0,
+        "abortedTxnCount": 0,
+        "committedTxnCount": 0,
+        "waitingPublishers": stats.waiting_publishers,
+        "nonContiguousDeletedMessagesRanges": sum(stats.non_contiguous_deleted_ranges.values()),
+        "nonContiguousDeletedMessagesRangesSerializedSize": 0,
+        "delayedMessageIndexSizeInBytes": stats.delayed_index_bytes,
+    }
+
+
+def compaction(stats: "CompactionStats") -> Json:
+    return {
+        "lastCompactionRemovedEventCount": stats.removed_events,
+        "lastCompactionSucceedTimestamp": stats.succeeded_ms,
+        "lastCompactionFailedTimestamp": stats.failed_ms,
+        "lastCompactionDurationTimeInMills": stats.duration_ms,
+    }
+
+
+def publisher(stats: "ProducerStats") -> Json:
+    return {
+        "accessMode": pb.ProducerAccessMode.Name(stats.access_mode),  # type: ignore[arg-type]
+        "msgRateIn": stats.msg_rate_in,
+        "msgThroughputIn": stats.msg_throughput_in,
+        "averageMsgSize": stats.average_msg_size,
+        "chunkedMessageRate": stats.chunked_message_rate,
+        "producerId": stats.producer_id,
+        "supportsPartialProducer": stats.supports_partial_producer,
+        "producerName": stats.producer_name,
+        "address": stats.address,
+        "connectedSince": iso_time(stats.connected_since_ms),
+        "clientVersion": stats.client_version,
+        "metadata": stats.metadata,
+    }
+
+
+def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str) -> Json:
+    """One subscription of a topic."""
+    durable = stats.is_durable
+    out: Json = {
+        "msgRateOut": stats.msg_rate_out,
+        "msgThroughputOut": stats.msg_throughput_out,
+        "bytesOutCounter": stats.bytes_out_counter,
+        "msgOutCounter": stats.msg_out_counter,
+        "msgRateRedeliver": stats.msg_rate_redeliver,
+        "messageAckRate": stats.message_ack_rate,
+        "chunkedMessageRate": stats.chunked_message_rate,
+        "msgBacklog": stats.msg_backlog,
+        "backlogSize": topic.subscription_backlog_bytes.get(name, 0),
+        "earliestMsgPublishTimeInBacklog": topic.earliest_publish_ms.get(name, 0),
+        "msgBacklogNoDelayed": stats.msg_backlog_no_delayed,
+        "blockedSubscriptionOnUnackedMsgs": stats.blocked_on_unacked,
+        "msgDelayed": stats.msg_delayed,
+        "msgInReplay": stats.msg_in_replay,
+        "unackedMessages": stats.unacked_messages,
+        "msgRateExpired": stats.msg_rate_expired,
+        "msgExpired": stats.total_msg_expired,
+        "totalMsgExpired": stats.total_msg_expired,
+        "lastExpireTimestamp": stats.last_expire_ms,
+        "lastConsumedFlowTimestamp": stats.last_consumed_flow_ms,
+        "lastConsumedTimestamp": stats.last_consumed_ms,
+        "lastAckedTimestamp": stats.last_acked_ms,
+        "lastMarkDeleteAdvancedTimestamp": stats.last_mark_delete_advanced_ms,
+        "consumers": [consumer(each) for each in stats.consumers],
+        "isDurable": durable,
+        "isReplicated": stats.is_replicated,
+        "allowOutOfOrderDelivery": stats.allow_out_of_order_delivery,
+        "consumersAfterMarkDeletePosition": {},
+        "drainingHashesCount": stats.draining_hashes_count,
+        "drainingHashesClearedTotal": stats.draining_hashes_cleared_total,
+        "drainingHashesUnackedMessages": stats.draining_hashes_unacked_messages,
+        "nonContiguousDeletedMessagesRanges": topic.non_contiguous_deleted_ranges.get(name, 0),
+        "nonContiguousDeletedMessagesRangesSerializedSize": 0,
+        "delayedMessageIndexSizeInBytes": 0,
+        "subscriptionProperties": stats.subscription_properties,
+        "filterProcessedMsgCount": stats.filter_processed,
+        "filterAcceptedMsgCount": stats.filter_accepted,
+        "filterRejectedMsgCount": stats.filter_rejected,
+        "filterRescheduledMsgCount": stats.filter_rescheduled,
+        "durable": durable,
+        "replicated": stats.is_replicated,
+    }
+    if stats.type_name:
+        out["type"] = stats.type_name
+    if stats.active_consumer_name is not None:
+        out["activeConsumerName"] = stats.active_consumer_name
+    if stats.key_shared_mode is not None:
+        out["keySharedMode"] = stats.key_shared_mode
+    if not topic.name.persistent:
+        out["msgDropRate"] = stats.msg_drop_rate
+    return out
+
+
+def consumer(stats: "ConsumerStats") -> Json:
+    out: Json = {
+        "msgRateOut": stats.msg_rate_out,
+        "msgThroughputOut": stats.msg_throughput_out,
+        "bytesOutCounter": stats.bytes_out_counter,
+        "msgOutCounter": stats.msg_out_counter,
+        "msgRateRedeliver": stats.msg_rate_redeliver,
+        "messageAckRate": stats.message_ack_rate,
+        "chunkedMessageRate": stats.chunked_message_rate,
+        "consumerName": stats.consumer_name,
+        "availablePermits": stats.available_permits,
+        "unackedMessages": stats.unacked_messages,
+        "avgMessagesPerEntry": stats.avg_messages_per_entry,
+        "blockedConsumerOnUnackedMsgs": stats.blocked_on_unacked,
+        "drainingHashesCount": len(stats.draining_hashes),
+        "drainingHashesClearedTotal": stats.draining_hashes_cleared_total,
+        "drainingHashesUnackedMessages": stats.draining_hashes_unacked_messages,
+        "address": stats.address,
+        "connectedSince": iso_time(stats.connected_since_ms),
+        "clientVersion": stats.client_version,
+        "lastAckedTimestamp": stats.last_acked_ms,
+        "lastConsumedTimestamp": stats.last_consumed_ms,
+        "firstMessagesSentTimestamp": stats.first_messages_sent_ms,
+        "lastConsumedFlowTimestamp": stats.last_consumed_flow_ms,
+        "firstConsumedFlowTimestamp": stats.first_consumed_flow_ms,
+        "metadata": stats.metadata,
+        "lastAckedTime": iso_time(stats.last_acked_ms),
+        "lastConsumedTime": iso_time(stats.last_consumed_ms),
+    }
+    if stats.type_name == "Key_Shared":
+        out["drainingHashes"] = [
+            {"hash": each.key_hash, "unackMsgs": each.unacked_entries, "blockedAttempts": each.blocked_attempts}
+            for each in stats.draining_hashes
+        ]
+        out["keyHashRangeArrays"] = [list(each) for each in stats.key_hash_ranges]
+    return out
+
+
+def partitioned_stats(parts: "list[TopicStats]", count: int, *, per_partition: bool, owner: str) -> Json:
+    """The sum over a partitioned topic; with `per_partition` each partition as well."""
+    figures = [_topic_figures(part) for part in parts]
+    out: Json = _summed(figures)
+    messages = sum(part.msg_rate_in for part in parts)
+    out["averageMsgSize"] = sum(part.msg_throughput_in for part in parts) / messages if messages else 0.0
+    out["publishers"] = _summed_list([publisher(each) for part in parts for each in part.publishers])
+    names = sorted({name for part in parts for name in part.subscriptions})
+    out["subscriptions"] = {name: _summed_subscription(name, parts) for name in names}
+    out["replication"] = {}
+    out["metadata"] = {"partitions": count, "deleted": False}
+    out["partitions"] = (
+        {str(part.name): {**each, "ownerBroker": owner} for part, each in zip(parts, figures, strict=True)}
+        if per_partition
+        else {}
+    )
+    return out
+
+
+def _summed_subscription(name: str, parts: "list[TopicStats]") -> Json:
+    each = [subscription(part.subscriptions[name], part, name) for part in parts if name in part.subscriptions]
+    out = _summed(each)
+    out["consumers"] = [one for part in each for one in part["consumers"]]
+    return out
+
+
+def _summed_list(publishers: list[Json]) -> list[Json]:
+    """One row per producer name: a partitioned producer has one producer on each partition."""
+    by_name: dict[str, list[Json]] = {}
+    for each in publishers:
+        by_name.setdefault(each["producerName"], []).append(each)
+    return [_summed(rows) for rows in by_name.values()]
+
+
+def _summed(rows: Iterable[Json]) -> Json:
+    """Numbers added up; of everything else the first."""
+    out: Json = {}
+    for row in rows:
+        for key, value in row.items():
+            if isinstance(value, bool):
+                out[key] = out.get(key, False) or value
+            elif isinstance(value, (int, float)) and key in out and not key.endswith(("Id", "Timestamp", "TimeStamp")):
+                out[key] += value
+            else:
+                out.setdefault(key, value)
+    return out
+
+
+def iso_time(time_ms: int) -> str:
+    """As Java prints an Instant."""
+    text = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{time_ms % 1000:03d}Z" if time_ms % 1000 else f"{text}Z"

@@ -1,0 +1,210 @@
+"""Subscriptions: created, deleted, moved, expired, described."""
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.api import MessagePosition, Start
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import TOPIC, RouteTable
+from magnetar.broker.admin.topic_calls import existing_parts, single_topic, topic_parts
+from magnetar.broker.auth.table import TOPIC_CONSUME, TOPIC_USE
+from magnetar.broker.errors import BrokerError, SubscriptionNotFoundError
+from magnetar.protocol.topic_name import TopicName
+
+routes = RouteTable()
+SUBSCRIPTION = TOPIC + "/subscription/{subscription}"
+_LATEST_ID, _EARLIEST_ID = 2**63 - 1, -1
+
+
+class MessageIdBody(msgspec.Struct, rename="camel"):
+    """A message id with options (Pulsar ResetCursorData)."""
+
+    ledger_id: int = -1
+    entry_id: int = -1
+    partition_index: int = -1
+    batch_index: int = -1
+    properties: dict[str, str] | None = None
+    is_excluded: bool = False
+
+    def position(self) -> MessagePosition:
+        return MessagePosition(self.ledger_id, self.entry_id, self.partition_index, self.batch_index)
+
+
+@routes.get(TOPIC + "/subscriptions", TOPIC_USE)
+async def list_subscriptions(call: Call) -> Response:
+    names: set[str] = set()
+    for part in existing_parts(call):
+        names.update(await call.topics.subscriptions(part))
+    return json_response(sorted(names))
+
+
+@routes.put(SUBSCRIPTION, TOPIC_CONSUME)
+async def create(call: Call) -> Response:
+    """The body is a message id, "earliest", "latest" or nothing (latest); ?replicated=."""
+    name, subscription = call.topic(), call.param("subscription")
+    start, properties = _start_of(await call.body(str | MessageIdBody))  # type: ignore[arg-type]
+    if not name.persistent:
+        raise RestError(405, "Create subscription on non-persistent topic can only be done through client")
+    if call.topics.partition_count(name) is None and not call.topics.exists(name):
+        await _create_topic(call, name)
+    for part in topic_parts(call):
+        await call.topics.create_subscription(part, subscription, start, properties, replicated=call.flag("replicated"))
+    return done()
+
+
+async def _create_topic(call: Call, name: TopicName) -> None:
+    """A topic that is not there yet is created as a client would, or refused."""
+    try:
+        if await call.topics.partitions_for_clients(name, auto_create=True) == 0:
+            await call.topics.create(name, {})
+    except BrokerError as e:
+        raise precondition("Topic does not exist") from e
+
+
+def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition, dict[str, str]]:
+    if body is None:
+        return "latest", {}
+    if isinstance(body, str):
+        if body not in ("earliest", "latest"):
+            raise RestError(400, f"a subscription cannot start at {body!r}")
+        return ("earliest" if body == "earliest" else "latest"), {}
+    properties = body.properties or {}
+    if body.ledger_id == _LATEST_ID:
+        return "latest", properties
+    if body.ledger_id == _EARLIEST_ID:
+        return "earliest", properties
+    return body.position(), properties
+
+
+@routes.delete(SUBSCRIPTION, TOPIC_CONSUME)
+async def delete(call: Call) -> Response:
+    """?force=true closes its consumers; without it they are 412."""
+    subscription, force = call.param("subscription"), call.flag("force")
+    await _each(call, lambda part: call.topics.delete_subscription(part, subscription, force=force))
+    return done()
+
+
+@routes.post(SUBSCRIPTION + "/skip_all", TOPIC_CONSUME)
+async def skip_all(call: Call) -> Response:
+    subscription = call.param("subscription")
+    await _each(call, lambda part: call.topics.skip(part, subscription, None))
+    return done()
+
+
+@routes.post(SUBSCRIPTION + "/skip/{number}", TOPIC_CONSUME)
+async def skip(call: Call) -> Response:
+    number = call.number("number")
+    await call.topics.skip(single_topic(call), call.param("subscription"), number)
+    return done()
+
+
+@routes.post(SUBSCRIPTION + "/resetcursor/{timestamp}", TOPIC_CONSUME)
+async def reset_to_time(call: Call) -> Response:
+    subscription, timestamp_ms = call.param("subscription"), call.number("timestamp")
+    await _each(call, lambda part: call.topics.reset_to_time(part, subscription, timestamp_ms))
+    return done()
+
+
+@routes.post(SUBSCRIPTION + "/resetcursor", TOPIC_CONSUME)
+async def reset_to_message(call: Call) -> Response:
+    """The message of the body becomes the next one; with `isExcluded` the one after it."""
+    name = single_topic(call)
+    body = await call.required_body(MessageIdBody)
+    position = body.position()
+    if body.is_excluded:
+        position = MessagePosition(body.ledger_id, body.entry_id + 1, body.partition_index)
+    await call.topics.reset_to_message(name, call.param("subscription"), position)
+    return done()
+
+
+@routes.post(SUBSCRIPTION + "/expireMessages/{seconds}", TOPIC_CONSUME)
+async def expire_older(call: Call) -> Response:
+    subscription, seconds = call.param("subscription"), call.number("seconds")
+    for part in _persistent_parts(call):
+        if not await call.topics.expire(part, subscription, seconds):
+            raise _nothing_to_expire(part, subscription)
+    return done()
+
+
+@routes.post(SUBSCRIPTION + "/expireMessages", TOPIC_CONSUME)
+async def expire_up_to(call: Call) -> Response:
+    """Up to the message of the body, that one included."""
+    name = single_topic(call)
+    body = await call.required_body(MessageIdBody)
+    if name.partition != body.partition_index:
+        raise precondition("the partition index of the position is not that of the topic")
+    if not await call.topics.expire(name, call.param("subscription"), body.position()):
+        raise _nothing_to_expire(name, call.param("subscription"))
+    return done()
+
+
+@routes.post(TOPIC + "/all_subscription/expireMessages/{seconds}", TOPIC_CONSUME)
+async def expire_all_older(call: Call) -> Response:
+    seconds = call.number("seconds")
+    for part in _persistent_parts(call):
+        refused = [
+            name for name in await call.topics.subscriptions(part) if not await call.topics.expire(part, name, seconds)
+        ]
+        if refused:
+            raise _nothing_to_expire(part, ", ".join(refused))
+    return done()
+
+
+@routes.get(SUBSCRIPTION + "/properties", TOPIC_CONSUME)
+async def get_properties(call: Call) -> Response:
+    found: dict[str, str] = {}
+    missing = True
+    for part in existing_parts(call):
+        try:
+            found |= await call.topics.subscription_properties(part, call.param("subscription"))
+            missing = False
+        except SubscriptionNotFoundError:
+            continue  # the other partitions may have it
+    if missing:
+        raise not_found(f"Subscription {call.param('subscription')} not found")
+    return json_response(found)
+
+
+@routes.put(SUBSCRIPTION + "/properties", TOPIC_CONSUME)
+async def set_properties(call: Call) -> Response:
+    properties = await call.body(dict[str, str]) or {}
+    subscription = call.param("subscription")
+    await _each(call, lambda part: call.topics.set_subscription_properties(part, subscription, properties))
+    return done()
+
+
+@routes.post(SUBSCRIPTION + "/analyzeBacklog", TOPIC_CONSUME)
+async def analyze_backlog(call: Call) -> Response:
+    return json_response(await call.topics.analyze_backlog(single_topic(call), call.param("subscription")))
+
+
+@routes.post(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
+async def replicated_status(call: Call) -> Response:
+    single_topic(call)
+    raise RestError(405, "Replicated subscriptions are not supported")
+
+
+async def _each(call: Call, do: Any) -> None:
+    """`do` on every part that has the subscription; 404 when none has."""
+    parts, missing = existing_parts(call), 0
+    for part in parts:
+        try:
+            await do(part)
+        except SubscriptionNotFoundError:
+            missing += 1
+    if missing == len(parts):
+        raise not_found(f"Subscription {call.param('subscription')} not found for topic {call.topic()}")
+
+
+def _persistent_parts(call: Call) -> list[TopicName]:
+    parts = existing_parts(call)
+    if parts and not parts[0].persistent:
+        raise RestError(405, "Expire messages on a non-persistent topic is not allowed")
+    return parts
+
+
+def _nothing_to_expire(name: TopicName, subscription: str) -> RestError:
+    return conflict(f"Expire message not issued on topic {name} for subscription {subscription}: nothing to expire")

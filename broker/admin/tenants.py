@@ -1,0 +1,95 @@
+"""Tenants: /admin/v2/tenants."""
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call, valid_name
+from magnetar.broker.admin.namespaces import delete_namespace_by_force
+from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import ADMIN, RouteTable
+from magnetar.broker.auth.table import SUPER, TENANT_ADMIN
+from magnetar.broker.policy_values import TenantInfo
+
+routes = RouteTable()
+TENANT = ADMIN + "/tenants/{tenant}"
+
+
+class TenantBody(msgspec.Struct, rename="camel"):
+    """TenantInfo as it comes: either list may be missing or null."""
+
+    admin_roles: list[str] | None = None
+    allowed_clusters: list[str] | None = None
+
+
+@routes.get(ADMIN + "/tenants", SUPER)
+async def list_tenants(call: Call) -> Response:
+    return json_response(call.namespaces.tenants.names())
+
+
+@routes.get(TENANT, TENANT_ADMIN)
+async def get_tenant(call: Call) -> Response:
+    found = call.namespaces.tenants.get(call.param("tenant"))
+    if found is None:
+        raise not_found("Tenant does not exist")
+    return json_response(found)
+
+
+@routes.put(TENANT, SUPER)
+async def create_tenant(call: Call) -> Response:
+    name = call.param("tenant")
+    info = await _info(call)
+    if not valid_name(name):
+        raise precondition("Tenant name is not valid")
+    if name in call.namespaces.tenants:
+        raise conflict("Tenant already exist")
+    limit = call.api.settings.max_tenants
+    if limit and len(call.namespaces.tenants.names()) >= limit:
+        raise precondition("Exceed the maximum number of tenants")
+    await call.namespaces.create_tenant(name, info)
+    return done()
+
+
+@routes.post(TENANT, TENANT_ADMIN)
+async def update_tenant(call: Call) -> Response:
+    name = call.param("tenant")
+    info = await _info(call)
+    if name not in call.namespaces.tenants:
+        raise not_found(f"Tenant {name} not found")
+    for namespace in call.namespaces.namespaces_of(name):
+        policies = call.namespaces.policies(namespace)
+        lost = set(policies.replication_clusters if policies else ()) - set(info.allowed_clusters)
+        if lost:
+            raise conflict(f"Failed to update the tenant because active namespaces use clusters {sorted(lost)}")
+    await call.namespaces.update_tenant(name, info)
+    return done()
+
+
+@routes.delete(TENANT, SUPER)
+async def delete_tenant(call: Call) -> Response:
+    name = call.param("tenant")
+    force = call.flag("force")
+    if name not in call.namespaces.tenants:
+        raise not_found("Tenant doesn't exist")
+    if force and not call.api.settings.force_delete_tenant_allowed:
+        raise RestError(405, "Broker doesn't allow forced deletion of tenants")
+    namespaces = call.namespaces.namespaces_of(name)
+    if namespaces and not force:
+        raise conflict("The tenant still has active namespaces")
+    for namespace in namespaces:
+        await delete_namespace_by_force(call, namespace)
+    await call.namespaces.delete_tenant(name)
+    return done()
+
+
+async def _info(call: Call) -> TenantInfo:
+    """The tenant of the body; raises what is wrong with it."""
+    body = await call.body(TenantBody)
+    if body is None:
+        raise precondition("TenantInfo is null")
+    if not body.allowed_clusters:
+        raise precondition("Clusters cannot be null")
+    if not all(name in call.namespaces.clusters for name in body.allowed_clusters):
+        raise precondition("Clusters do not exist")
+    if any(not role or role != role.strip() for role in body.admin_roles or []):
+        raise precondition("Admin roles must not be empty or begin or end with white space")
+    return TenantInfo(admin_roles=sorted(set(body.admin_roles or [])), allowed_clusters=body.allowed_clusters)

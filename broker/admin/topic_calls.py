@@ -1,0 +1,57 @@
+"""What calls about topics share: whether the topic exists, and going over its partitions."""
+
+from collections.abc import Awaitable, Callable
+
+from magnetar.broker.admin.api import MessagePosition
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import RestError, not_found
+from magnetar.protocol.topic_name import TopicName
+
+NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
+
+
+def topic_missing(name: TopicName) -> RestError:
+    return not_found(f"Topic {name} not found")
+
+
+def single_topic(call: Call) -> TopicName:
+    """The plain topic or partition of the path; raises 404 when it does not exist, 405 for a partitioned one."""
+    name = call.topic()
+    if call.topics.partition_count(name) is not None:
+        raise RestError(405, f"{name}: {NOT_FOR_PARTITIONED}")
+    if not call.topics.exists(name):
+        raise topic_missing(name)
+    return name
+
+
+def topic_parts(call: Call) -> list[TopicName]:
+    """The topic of the path, or all partitions of a partitioned one; raises 404 when there is none."""
+    name = call.topic()
+    count = call.topics.partition_count(name)
+    if count is None:
+        if not call.topics.exists(name):
+            raise topic_missing(name)
+        return [name]
+    return [name.partition_name(i) for i in range(count)]
+
+
+def existing_parts(call: Call) -> list[TopicName]:
+    """Like `topic_parts`, without partitions that nobody has used yet."""
+    return [part for part in topic_parts(call) if call.topics.exists(part)]
+
+
+async def each_part(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> None:
+    """`do` for the topic, or for every partition in order."""
+    for part in topic_parts(call):
+        await do(part)
+
+
+def shown_position(message: MessagePosition) -> dict[str, int]:
+    """MessageIdImpl as Pulsar's REST shows it."""
+    return {
+        "ledgerId": message.ledger_id,
+        "entryId": message.entry_id,
+        "partitionIndex": message.partition,
+        "batchSize": message.batch_size,
+        "batchIndex": message.batch_index,
+    }

@@ -1,0 +1,294 @@
+"""/metrics: Pulsar's names and labels, as tables of rows over frozen statistics.
+
+Topic, namespace and broker samples are gauges whatever their names end in, as Apache Pulsar writes them; latencies
+and sizes are plain gauges per bucket, not cumulative, of the last stats period. `render` is a pure function of its
+arguments.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from magnetar import __version__
+from magnetar.broker.metric_rows import (
+    BUCKETS,
+    CONSUMER_ROWS,
+    PRODUCER_ROWS,
+    SUBSCRIPTION_ROWS,
+    TOPIC_ROWS,
+    QuotaView,
+    Row,
+    SubscriptionView,
+    TopicView,
+)
+
+if TYPE_CHECKING:
+    from magnetar.broker.admin.api import TopicStats
+    from magnetar.broker.policies import TopicConfig
+    from magnetar.broker.settings import Settings
+    from magnetar.protocol.topic_name import TopicName
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+T = TypeVar("T")
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMetrics:
+    """Figures of the whole broker that no topic has. Counters are since the start."""
+
+    active_connections: int = 0
+    connections_created: int = 0
+    connections_refused: int = 0
+    connections_closed: int = 0
+    throttled_connections: int = 0
+    lookup_answers: int = 0
+    lookup_failures: int = 0
+    lookups_pending: int = 0
+    topic_loads_pending: int = 0
+    managed_ledgers: int = 0
+    cache_used_bytes: int = 0
+    cache_entries: int = 0
+    cache_hits_rate: float = 0.0
+    cache_hits_throughput: float = 0.0
+    cache_misses_rate: float = 0.0
+    cache_misses_throughput: float = 0.0
+    cache_evictions: int = 0
+    publish_latency_quantiles_ms: dict[float, float] = field(default_factory=dict)
+    publish_latency_count: int = 0
+    publish_latency_sum_ms: float = 0.0
+    authentication_successes: dict[tuple[str, str], int] = field(default_factory=dict)
+    authentication_failures: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def values(self) -> dict[str, Number]:
+        """The plain figures by metric name."""
+        return {name: getattr(self, attribute) for name, attribute in _BROKER_FIGURES.items()}
+
+
+_BROKER_FIGURES: Final = {
+    "pulsar_active_connections": "active_connections",
+    "pulsar_connection_created_total_count": "connections_created",
+    "pulsar_connection_create_success_count": "connections_created",
+    "pulsar_connection_create_fail_count": "connections_refused",
+    "pulsar_connection_closed_total_count": "connections_closed",
+    "pulsar_broker_throttled_connections": "throttled_connections",
+    "pulsar_broker_lookup_answers": "lookup_answers",
+    "pulsar_broker_lookup_failures": "lookup_failures",
+    "pulsar_broker_lookup_pending_requests": "lookups_pending",
+    "pulsar_broker_topic_load_pending_requests": "topic_loads_pending",
+    "pulsar_ml_count": "managed_ledgers",
+    "pulsar_ml_cache_used_size": "cache_used_bytes",
+    "pulsar_ml_cache_entries": "cache_entries",
+    "pulsar_ml_cache_hits_rate": "cache_hits_rate",
+    "pulsar_ml_cache_hits_throughput": "cache_hits_throughput",
+    "pulsar_ml_cache_misses_rate": "cache_misses_rate",
+    "pulsar_ml_cache_misses_throughput": "cache_misses_throughput",
+    "pulsar_ml_cache_evictions": "cache_evictions",
+}
+
+
+class Sample(NamedTuple):
+    """Labels as they are printed between braces, and a value."""
+
+    labels: str
+    value: Number
+
+
+class _Text:
+    """Collects the exposition text."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+
+    def add(self, name: str, samples: Iterable[Sample], kind: str = "gauge") -> None:
+        self._parts.append(f"# TYPE {name} {kind}\n")
+        self._parts += [f"{name}{{{labels}}} {value}\n" for labels, value in samples]
+
+    def raw(self, text: str) -> None:
+        self._parts.append(text)
+
+    def encoded(self) -> bytes:
+        return "".join(self._parts).encode()
+
+
+def escape(value: str) -> str:
+    """A label value as the exposition format wants it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def render(
+    settings: "Settings",
+    broker: BrokerMetrics,
+    topics: "Sequence[TopicStats]",
+    effective: "Callable[[TopicName], TopicConfig]",
+) -> bytes:
+    """The whole page."""
+    text = _Text()
+    cluster = f'cluster="{escape(settings.cluster_name)}"'
+    views = [TopicView(stats, QuotaView.of(effective(stats.name))) for stats in topics]
+    _broker_rows(text, cluster, broker, views)
+    if settings.expose_topic_level_metrics_in_prometheus:
+        _topic_rows(text, settings, cluster, views)
+    else:
+        _namespace_rows(text, cluster, views)
+    _topics_count(text, cluster, views)
+    text.raw(process_text())
+    return text.encoded()
+
+
+# --- the broker -------------------------------------------------------------------------------------------------
+
+
+def _broker_rows(text: _Text, cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]) -> None:
+    text.add("pulsar_version_info", [Sample(f'{cluster},version="{__version__}",commit=""', 1)])
+    for name, value in broker.values().items():
+        text.add(name, [Sample(cluster, value)])
+    for name, total in _broker_sums(views).items():
+        text.add(name, [Sample(cluster, total)])
+    evictions = {"size": "quota_evictions_size", "time": "quota_evictions_age"}
+    text.add(
+        "pulsar_broker_storage_backlog_quota_exceeded_evictions_total",
+        [
+            Sample(f'{cluster},quota_type="{kind}"', sum(getattr(view.stats, attribute) for view in views))
+            for kind, attribute in evictions.items()
+        ],
+    )
+    quantiles = [
+        Sample(f'{cluster},quantile="{q}"', value) for q, value in sorted(broker.publish_latency_quantiles_ms.items())
+    ]
+    text.add("pulsar_broker_publish_latency", quantiles, "summary")
+    text.raw(f"pulsar_broker_publish_latency_count{{{cluster}}} {broker.publish_latency_count}\n")
+    text.raw(f"pulsar_broker_publish_latency_sum{{{cluster}}} {broker.publish_latency_sum_ms}\n")
+    for name, counts, label in (
+        ("pulsar_authentication_success_total", broker.authentication_successes, "auth_method"),
+        ("pulsar_authentication_failures_total", broker.authentication_failures, "reason"),
+    ):
+        samples = [
+            Sample(f'{cluster},provider_name="{escape(provider)}",{label}="{escape(other)}"', count)
+            for (provider, other), count in sorted(counts.items())
+        ]
+        text.add(name, samples, "counter")
+
+
+def _broker_sums(views: Sequence[TopicView]) -> dict[str, Number]:
+    """Sums over all topics under their broker names."""
+    by_name = {row.name: row for row in TOPIC_ROWS}
+    sums: dict[str, Number] = {"pulsar_broker_topics_count": len(views)}
+    for broker_name, topic_name in (
+        ("pulsar_broker_subscriptions_count", "pulsar_subscriptions_count"),
+        ("pulsar_broker_producers_count", "pulsar_producers_count"),
+        ("pulsar_broker_consumers_count", "pulsar_consumers_count"),
+        ("pulsar_broker_rate_in", "pulsar_rate_in"),
+        ("pulsar_broker_rate_out", "pulsar_rate_out"),
+        ("pulsar_broker_throughput_in", "pulsar_throughput_in"),
+        ("pulsar_broker_throughput_out", "pulsar_throughput_out"),
+        ("pulsar_broker_storage_size", "pulsar_storage_size"),
+        ("pulsar_broker_storage_logical_size", "pulsar_storage_logical_size"),
+        ("pulsar_broker_storage_write_rate", "pulsar_storage_write_rate"),
+        ("pulsar_broker_storage_read_rate", "pulsar_storage_read_rate"),
+        ("pulsar_broker_storage_read_cache_misses_rate", "pulsar_storage_read_cache_misses_rate"),
+        ("pulsar_broker_msg_backlog", "pulsar_msg_backlog"),
+    ):
+        value = by_name[topic_name].value
+        sums[broker_name] = sum(value(view) for view in views)
+    return sums
+
+
+# --- topics -----------------------------------------------------------------------------------------------------
+
+
+def _topic_labels(settings: "Settings", cluster: str, view: TopicView) -> str:
+    name = view.stats.name
+    head = f'{cluster},namespace="{escape(name.namespace)}"'
+    if not settings.split_topic_and_partition_label_in_prometheus:
+        return f'{head},topic="{escape(str(name))}"'
+    return f'{head},topic="{escape(str(name.base))}",partition="{name.partition}"'
+
+
+def _topic_rows(text: _Text, settings: "Settings", cluster: str, views: Sequence[TopicView]) -> None:
+    labelled = [(_topic_labels(settings, cluster, view), view) for view in views]
+    for row in TOPIC_ROWS:
+        text.add(row.name, [Sample(labels, row.value(view)) for labels, view in labelled])
+    _bucket_rows(text, labelled)
+    evictions = [
+        Sample(f'{labels},quota_type="{kind}"', count)
+        for labels, view in labelled
+        for kind, count in (("size", view.stats.quota_evictions_size), ("time", view.stats.quota_evictions_age))
+    ]
+    text.add("pulsar_storage_backlog_quota_exceeded_evictions_total", evictions)
+    subscriptions = [
+        (f'{labels},subscription="{escape(name)}"', SubscriptionView(stats))
+        for labels, view in labelled
+        for name, stats in view.stats.subscriptions.items()
+    ]
+    _rows(text, SUBSCRIPTION_ROWS, subscriptions)
+    if settings.expose_consumer_level_metrics_in_prometheus:
+        consumers = [
+            (f'{labels},consumer_name="{escape(each.consumer_name)}",consumer_id="{each.consumer_id}"', each)
+            for labels, view in subscriptions
+            for each in view.stats.consumers
+        ]
+        _rows(text, CONSUMER_ROWS, consumers)
+    if settings.expose_producer_level_metrics_in_prometheus:
+        producers = [
+            (f'{labels},producer_name="{escape(each.producer_name)}",producer_id="{each.producer_id}"', each)
+            for labels, view in labelled
+            for each in view.stats.publishers
+        ]
+        _rows(text, PRODUCER_ROWS, producers)
+
+
+def _rows(text: _Text, rows: "Sequence[Row[T]]", labelled: "Sequence[tuple[str, T]]") -> None:
+    for row in rows:
+        text.add(row.name, [Sample(labels, row.value(thing)) for labels, thing in labelled])
+
+
+def _bucket_rows(text: _Text, labelled: Sequence[tuple[str, TopicView]]) -> None:
+    for family in BUCKETS:
+        counts = [(labels, family.counts(view)) for labels, view in labelled]
+        for i, suffix in enumerate(family.suffixes):
+            text.add(f"{family.name}{suffix}", [Sample(labels, c.buckets[i] if c else 0) for labels, c in counts])
+        text.add(f"{family.name}_count", [Sample(labels, c.count if c else 0) for labels, c in counts])
+        text.add(f"{family.name}_sum", [Sample(labels, c.sum if c else 0) for labels, c in counts])
+
+
+def _namespace_rows(text: _Text, cluster: str, views: Sequence[TopicView]) -> None:
+    """The same names summed up per namespace."""
+    by_namespace: dict[str, list[TopicView]] = {}
+    for view in views:
+        by_namespace.setdefault(view.stats.name.namespace, []).append(view)
+    labelled = [(f'{cluster},namespace="{escape(name)}"', group) for name, group in sorted(by_namespace.items())]
+    for row in TOPIC_ROWS:
+        extra = ',remote_cluster="local"' if row.name == "pulsar_msg_backlog" else ""
+        samples = [Sample(labels + extra, row.combined([row.value(v) for v in group])) for labels, group in labelled]
+        text.add(row.name, samples)
+
+
+def _topics_count(text: _Text, cluster: str, views: Sequence[TopicView]) -> None:
+    counts: dict[str, int] = {}
+    for view in views:
+        counts[view.stats.name.namespace] = counts.get(view.stats.name.namespace, 0) + 1
+    text.add(
+        "pulsar_topics_count",
+        [Sample(f'{cluster},namespace="{escape(name)}"', count) for name, count in sorted(counts.items())],
+    )
+
+
+# --- the process ------------------------------------------------------------------------------------------------
+
+
+def process_text() -> str:
+    """CPU, memory, file descriptors and garbage collection of this process, under Prometheus' usual names."""
+    # Only here: importing the library takes a tenth of a second, and most starts are never scraped.
+    from prometheus_client import (  # noqa: PLC0415
+        GC_COLLECTOR,
+        PLATFORM_COLLECTOR,
+        PROCESS_COLLECTOR,
+        CollectorRegistry,
+        generate_latest,
+    )
+
+    registry = CollectorRegistry()
+    for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
+        registry.register(collector)
+    return generate_latest(registry).decode()
