@@ -29,7 +29,8 @@ def generated_producer_names_tell_the_cluster(s):
     c, topic = s.connect(), s.topic()
     names = [c.producer(topic, i, quietly=True).command.producer_name for i in range(3)]
     s.note("of the form cluster-n-m", [bool(re.fullmatch(r"standalone-\d+-\d+", name)) for name in names])
-    s.note("in turn", [int(name.rpartition("-")[2]) - int(names[0].rpartition("-")[2]) for name in names])
+    numbers = [int(name.rpartition("-")[2]) for name in names]
+    s.note("ascending", numbers == sorted(set(numbers)))
 
 
 @scenario
@@ -181,7 +182,7 @@ def permits_given_one_by_one(s):
     c = s.connect()
     c.subscribe(topic, **SHARED)
     published(s, topic, 5)
-    for i in range(5):
+    for _ in range(5):
         c.send("FLOW", quietly=True, consumer_id=1, messagePermits=1)
         (frame,) = read(c, 1)
         ack(c, frame.message_id)

@@ -1,0 +1,131 @@
+"""The judge is judged: its bytes against known vectors, what it makes neutral and what it does not."""
+
+import pathlib
+import socket
+import struct
+import sys
+import threading
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+if str(HERE) not in sys.path:
+    sys.path.insert(0, str(HERE))
+
+import transcript  # noqa: E402
+from harness import runner  # noqa: E402
+from harness.session import Session  # noqa: E402
+from harness.wire import Frame, framed, plain  # noqa: E402
+
+CONNECTED = transcript.encode("CONNECTED", server_version="stub", protocol_version=21)
+
+
+@pytest.fixture
+def stub_url():
+    """A server that answers CONNECT and is silent from then on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(10)
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(CONNECTED)
+                while connection.recv(1 << 16):
+                    pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"pulsar://127.0.0.1:{server.getsockname()[1]}"
+        thread.join(10)
+
+
+@pytest.fixture
+def session():
+    return Session("name", "pulsar://127.0.0.1:1", "http://127.0.0.1:1")
+
+
+def test_send_frame_is_the_known_vector():
+    vector = (
+        "000000270000000808063204080110070e015dbb2b140000000c0a017010071880d095ffbc3168656c6c6f"  # from real clients
+    )
+    assert transcript.encode_send(1, 7, b"hello").hex() == vector
+
+
+def test_ping_frame_is_the_known_vector():
+    assert transcript.encode("PING").hex() == "00000009000000050812920100"
+
+
+def test_message_frame_is_taken_apart():
+    base = transcript.pb.BaseCommand(type="MESSAGE")
+    base.message.consumer_id = 3
+    base.message.message_id.ledgerId, base.message.message_id.entryId = 1, 2
+    entry_metadata = transcript.pb.BrokerEntryMetadata(broker_timestamp=5, index=9).SerializeToString()
+    send = transcript.encode_send(1, 0, b"payload")
+    entry = send[send.index(b"\x0e\x01") :]
+    prefix = b"\x0e\x02" + struct.pack(">I", len(entry_metadata)) + entry_metadata
+    frame = Frame(framed(base, prefix + entry)[4:])
+    assert (frame.type, frame.crc, frame.payload) == ("MESSAGE", True, b"payload")
+    assert plain(frame.entry_metadata) == {"broker_timestamp": 5, "index": 9}
+    broken = bytearray(framed(base, entry)[4:])
+    broken[-1] ^= 1
+    assert Frame(bytes(broken)).crc is False
+
+
+def test_ledger_ids_are_numbered_as_they_appear(session):
+    ids = [{"ledgerId": n, "entryId": 0} for n in (70, 5, 70, 2**64 - 1)]
+    assert [session.neutral(i)["ledgerId"] for i in ids] == ["L1", "L2", "L1", "none"]
+
+
+def test_times_and_own_names_are_neutral_and_the_rest_is_not(session):
+    said = {
+        "publish_time": 1,
+        "index": 7,
+        "message": "text",
+        "topic": f"x/{session.tag}",
+        "producer_name": "standalone-1-2",
+    }
+    assert session.neutral(said) == {"publish_time": "T", "index": 7, "topic": "x/$", "producer_name": "generated"}
+
+
+def test_chosen_names_stay(session):
+    session.saw_sent({"producer_name": "mine"})
+    assert session.neutral({"producer_name": "mine"}) == {"producer_name": "mine"}
+
+
+def test_silence_is_a_difference(stub_url):
+    def asks(s):
+        s.connect().send("LOOKUP", topic="t", request_id=1)
+        s.connections[0].recv(0.1)
+
+    runner.SCENARIOS["asks"] = asks
+    try:
+        lines = runner.Runner(stub_url, "http://127.0.0.1:1").run_one("asks")
+    finally:
+        del runner.SCENARIOS["asks"]
+    assert lines[-1] == "c1 < NOTHING {}"
+    assert runner.compare(['c1 < LOOKUP_RESPONSE {"request_id": 1}'], lines[-1:])
+
+
+def test_a_scenario_that_breaks_says_so(stub_url):
+    def breaks(s):
+        s.connect()
+        raise ValueError("why")
+
+    runner.SCENARIOS["breaks"] = breaks
+    try:
+        assert runner.Runner(stub_url, "http://127.0.0.1:1").run_one("breaks") == ["! ValueError: why"]
+    finally:
+        del runner.SCENARIOS["breaks"]
+
+
+def test_two_scenarios_may_not_share_a_name():
+    def twice(_):
+        pass
+
+    runner.scenario(twice)
+    try:
+        with pytest.raises(ValueError, match="twice"):
+            runner.scenario(twice)
+    finally:
+        del runner.SCENARIOS["twice"]
