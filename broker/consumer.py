@@ -15,6 +15,7 @@ from magnetar.broker.permits import Permits
 from magnetar.broker.rates import RateMeter
 from magnetar.protocol import replies, speed
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -33,6 +34,8 @@ EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED = (
 TYPE_NAMES = {EXCLUSIVE: "Exclusive", SHARED: "Shared", FAILOVER: "Failover", KEY_SHARED: "Key_Shared"}
 KNOWS_CHECKSUM_VERSION = 11
 KNOWS_ACTIVE_CHANGE_VERSION = 12
+KNOWS_BATCHES_VERSION = 4
+KNOWS_END_OF_TOPIC_VERSION = 9
 KNOWS_CLOSE_CONSUMER_VERSION = 5
 _STRIP_PREFIX, _KEEP_PREFIX, _STRIP_CHECKSUM = 0, 1, 2
 _RECORD_HEADER_BYTES = 32
@@ -160,6 +163,7 @@ class Consumer:
         self._queued: list[bytes] = []
         self.queued_bytes = 0
         self._waiting_writable = False
+        self._knows_no_batches = outbox.peer_version < KNOWS_BATCHES_VERSION
         if outbox.wants_entry_metadata:
             self._mode = _KEEP_PREFIX
         else:
@@ -204,6 +208,8 @@ class Consumer:
 
     def push(self, slab: Slab, i: int, j: int, messages: int, counts: Sequence[int] | None = None) -> int:
         """Queue MESSAGE frames of entries i..j-1 that hold `messages` messages; returns their bytes."""
+        if self._knows_no_batches and slab.facts().any_flags & EntryFlag.BATCHED:
+            self.outbox.close_notice(b"", since_version=KNOWS_BATCHES_VERSION)
         data = speed.encode_messages(
             self.consumer_id, slab.data, slab.offsets, i, j, self._partition, self._mode, self.epoch, counts
         )
@@ -253,7 +259,7 @@ class Consumer:
     def tell_end_of_topic(self) -> None:
         """REACHED_END_OF_TOPIC."""
         self.end_of_topic_told = True
-        if not self.outbox.closed:
+        if self.outbox.peer_version >= KNOWS_END_OF_TOPIC_VERSION and not self.outbox.closed:
             self.outbox.write(replies.reached_end_of_topic(self.consumer_id))
 
     def close_from_broker(self) -> None:

@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from magnetar.broker.key_ranges import FIRST_HASH, LAST_HASH, Assignment, Member, merge
-from magnetar.protocol.key_hash import murmur3_32, sticky_hash
+from magnetar.protocol.key_hash import murmur3_32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,11 @@ class RingSelector:
 
     def _points_of(self, member: Member, index: int) -> list[int]:
         name = member.name
-        return [sticky_hash(f"{name}\0{index}\0{i}".encode()) for i in range(self._points_per_consumer)]
+        keys = (f"{name}\0{index}\0{i}".encode() for i in range(self._points_per_consumer))
+        return [self.hash_of(murmur3_32(key)) for key in keys]
+
+    def hash_of(self, murmur: int) -> int:
+        return murmur % LAST_HASH + 1
 
     def add(self, member: Member) -> None:
         used = self._indexes.setdefault(member.name, {})

@@ -6,6 +6,9 @@ Hashes are 1..65535 (0 stands for "no hash"); a range is inclusive at both ends.
     SplitSelector   AUTO_SPLIT that halves the largest range (subscriptionKeySharedUseConsistentHashing=false)
     StickySelector  STICKY: the ranges the consumers asked for
 
+Each reduces the 31 bit Murmur hash of a key to its own range: the ring to 1..65535 (% 65535 + 1), the others to 0..65535
+where 0 becomes 1 (Apache Pulsar 4.2.4).
+
 All of them are deciders without side effects on consumers: what a change of members moves is the difference of two
 `ranges()` (see `lost_ranges`).
 """
@@ -45,6 +48,10 @@ class Assignment(NamedTuple):
 
 class KeySelector(Protocol):
     """Maps each hash to one member, or to nobody."""
+
+    def hash_of(self, murmur: int) -> int:
+        """The hash of a key whose Murmur hash this is."""
+        ...
 
     def add(self, member: Member) -> None: ...
 
@@ -94,14 +101,18 @@ class StickySelector:
         self._ranges: list[tuple[int, int, int, Member]] = []  # start, end, tie breaker, owner
         self._starts: list[int] = []
 
+    def hash_of(self, murmur: int) -> int:
+        return murmur % HASHES or 1
+
     def check(self, member: Member) -> None:
-        """Raises ConsumerAssignError: no ranges, start > end, overlap within the request or with another consumer."""
+        """Raises ConsumerAssignError: no ranges, start > end, overlap within the request or with another consumer.
+        Ranges outside 0..65535 are accepted (Apache Pulsar 4.2.4)."""
         ranges = sorted(member.sticky_ranges)
         if not ranges:
             raise ConsumerAssignError("Ranges for KeyShared policy must not be empty.")
-        previous_end = -1
+        previous_end = -(1 << 32)
         for start, end in ranges:
-            if start < 0 or start > end:
+            if start > end:
                 raise ConsumerAssignError(f"KeyShared range [{start}, {end}] is not valid.")
             if start <= previous_end:
                 raise ConsumerAssignError(f"KeyShared ranges of the consumer overlap at {start}.")
@@ -136,6 +147,9 @@ class SplitSelector:
     def __init__(self) -> None:
         self._ends: list[int] = []
         self._owners: list[Member] = []
+
+    def hash_of(self, murmur: int) -> int:
+        return murmur % HASHES or 1
 
     def add(self, member: Member) -> None:
         if not self._ends:

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+END_RECHECK_S = 0.1
+"""After termination, how long an acknowledgement of the last entry makes REACHED_END_OF_TOPIC come twice."""
+
 
 class Subscription:
     """Cursor + dispatcher + rules.
@@ -269,9 +272,13 @@ class Subscription:
 
     def on_terminated(self) -> None:
         """No entry will follow: consumers that have acknowledged all are told; later ones at their first FLOW."""
-        if not self.terminated:
-            self.terminated = True
+        if self.terminated:
+            return
+        self.terminated = True
+        if self.cursor.backlog_entries == 0:
             self._tell_end_of_topic()
+        elif self.consumers:  # Apache Pulsar 4.2.4 tells again who waits for entries while the last is acknowledged
+            self.context.call_later(END_RECHECK_S, self._tell_end_of_topic)
 
     def _tell_end_of_topic(self) -> None:
         if self.cursor.backlog_entries == 0:

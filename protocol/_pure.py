@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.checksum import crc32c
-from magnetar.protocol.key_hash import sticky_hash
+from magnetar.protocol.key_hash import murmur3_32
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
@@ -443,7 +443,7 @@ def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int,
         metadata.deliver_at_time,
         _signed(metadata.publish_time),
         timestamp,
-        sticky_hash(_sticky_key(metadata)) if want_hash else 0,
+        murmur3_32(_sticky_key(metadata)) if want_hash else 0,
         flag | _metadata_flags(metadata),
     )
 

@@ -752,7 +752,7 @@ static uint32_t murmur_end(murmur *m) {
     return (h ^ h >> 16) & 0x7fffffffu;
 }
 
-/* The sticky hash of a message's key: 1..65535. Base64 keys are the twin's. */
+/* Murmur3 of a message's sticky key, 31 bits: each selector reduces it to its own range. Base64 keys are the twin's. */
 static int64_t key_hash(const metadata *m) {
     murmur state = {0};
     if (m->ordering_key.p)
@@ -765,8 +765,7 @@ static int64_t key_hash(const metadata *m) {
         murmur_add(&state, m->producer_name.p, (size_t)(m->producer_name.end - m->producer_name.p));
         murmur_add(&state, (const uint8_t *)number, (size_t)n);
     }
-    int64_t hash = murmur_end(&state) % 65536;
-    return hash ? hash : 1;
+    return murmur_end(&state);
 }
 
 /* broker_timestamp of a 0x0e02 part; -1 when it has none, -2 when it is not in the usual form. */

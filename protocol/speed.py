@@ -20,7 +20,8 @@ encode_receipts(producer_id, sequence_ids, highest_sequence_ids, i, j, ledger_id
 encode_messages(consumer_id, slab, record_offsets, i, j, partition, mode, consumer_epoch, redelivery_counts) -> bytes
     MESSAGE frames. mode 0: without broker entry metadata, 1: with it, 2: also without checksum. consumer_epoch -1: not set.
 entry_facts(slab, record_offsets, i, j, want_hash) -> Facts
-    What the metadata of each entry says; an unreadable one counts as one message.
+    What the metadata of each entry says; an unreadable one counts as one message. key_hashes are 31 bit Murmur hashes of the sticky
+    keys: every selector reduces them to its own range.
 """
 
 from __future__ import annotations

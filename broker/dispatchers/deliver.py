@@ -6,19 +6,24 @@ cost only the permits of what is left (reference F.1).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker import ack_sets
 from magnetar.broker.dispatchers.sift import batch_sizes, messages_in
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from magnetar.broker.consumer import Consumer
     from magnetar.broker.dispatchers.ports import AckCursor
     from magnetar.broker.redelivery_tracker import RedeliveryTracker
     from magnetar.storage.slab import Slab
+
+
+class HashLookup(Protocol):
+    """Key hash of each entry of a slab."""
+
+    def __getitem__(self, index: int, /) -> int: ...
+
 
 _BATCHED = int(EntryFlag.BATCHED)
 _CHUNK = int(EntryFlag.NOT_LAST_CHUNK)
@@ -43,7 +48,7 @@ def deliver(
     slab: Slab,
     i: int,
     j: int,
-    key_hashes: Sequence[int] | None = None,
+    key_hashes: HashLookup | None = None,
 ) -> int:
     """Queue entries i..j-1 for `consumer` and book them; returns the bytes queued.
 
@@ -65,7 +70,7 @@ def deliver(
 
 
 def _whole(
-    consumer: Consumer, tracker: RedeliveryTracker | None, slab: Slab, i: int, j: int, key_hashes: Sequence[int] | None
+    consumer: Consumer, tracker: RedeliveryTracker | None, slab: Slab, i: int, j: int, key_hashes: HashLookup | None
 ) -> int:
     sizes = batch_sizes(slab, i, j)
     messages = j - i if sizes is None else sum(sizes)
@@ -94,7 +99,7 @@ def _part(
     slab: Slab,
     k: int,
     ack_set: list[int],
-    key_hashes: Sequence[int] | None,
+    key_hashes: HashLookup | None,
 ) -> int:
     messages, left = messages_in(slab, k, k + 1), ack_sets.remaining(ack_set)
     entry_id = slab.first_entry_id + k

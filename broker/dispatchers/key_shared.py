@@ -167,7 +167,7 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         entries: list[tuple[Slab, int]] = []
         keyed: list[tuple[tuple[int, int], int]] = []
         for slab, i, j in self._received(spans, read):
-            hashes = key_hashes(slab)
+            hashes = KeyHashes(slab, self.selector)
             for k in range(i, j):
                 entries.append((slab, k))
                 keyed.append(((slab.ledger_id, slab.first_entry_id + k), hashes[k]))
@@ -187,7 +187,7 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         if read.positions is not None and not plan.given and not unknown:
             self._replay_may_help = False
         return sum(
-            self._send(consumer, span, read, key_hashes(span.slab)) for consumer, span in _runs(plan.given, entries)
+            self._send(consumer, span, read, KeyHashes(span.slab, self.selector)) for consumer, span in _runs(plan.given, entries)
         )
 
     def drains(self, key_hash: int, consumer: object) -> bool:
@@ -216,11 +216,19 @@ class _Ranges:
         return i >= 0 and key_hash <= self._ends[i]
 
 
-def key_hashes(slab: Slab) -> memoryview:
-    """Sticky key hash of each entry of the slab."""
-    hashes = slab.facts(want_hash=True).key_hashes
-    assert hashes is not None
-    return memoryview(hashes).cast("q")
+class KeyHashes:
+    """Hash of each entry of a slab, as the selector counts them."""
+
+    __slots__ = ("_hash_of", "_murmurs")
+
+    def __init__(self, slab: Slab, selector: KeySelector) -> None:
+        murmurs = slab.facts(want_hash=True).key_hashes
+        assert murmurs is not None
+        self._murmurs = memoryview(murmurs).cast("q")
+        self._hash_of = selector.hash_of
+
+    def __getitem__(self, index: int) -> int:
+        return self._hash_of(self._murmurs[index])
 
 
 def _runs(given: list[tuple[Consumer, int]], entries: list[tuple[Slab, int]]) -> list[tuple[Consumer, Span]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from magnetar.broker.consumer import Consumer
+    from magnetar.broker.dispatchers.deliver import HashLookup
     from magnetar.broker.dispatchers.ports import DispatchContext
     from magnetar.broker.pending_acks import PendingAck
     from magnetar.storage.position import Position
@@ -227,7 +228,7 @@ class MultipleConsumersDispatcher(Dispatcher):
                 self.replay.discard(*position)
         return sifted.spans
 
-    def _send(self, consumer: Consumer, span: Span, read: Read, key_hashes: Sequence[int] | None = None) -> int:
+    def _send(self, consumer: Consumer, span: Span, read: Read, key_hashes: HashLookup | None = None) -> int:
         slab, i, j = span
         before = consumer.permits.unacked
         queued = deliver(consumer, self.context.cursor, self.tracker, slab, i, j, key_hashes)
@@ -238,7 +239,7 @@ class MultipleConsumersDispatcher(Dispatcher):
                 self.replay.discard(slab.ledger_id, slab.first_entry_id + k)
         return queued
 
-    def _wait_in_replay(self, span: Span, key_hashes: Sequence[int] | None = None) -> None:
+    def _wait_in_replay(self, span: Span, key_hashes: HashLookup | None = None) -> None:
         """New entries that nobody can take now are the first to be tried again."""
         slab, i, j = span
         for k in range(i, j):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from magnetar.broker.active_consumer import active_order, choose_active
 from magnetar.broker.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
 from magnetar.broker.consumer_selection import RoundRobin
-from magnetar.broker.dispatchers.key_shared import key_hashes, make_selector, policy_of
+from magnetar.broker.dispatchers.key_shared import KeyHashes, make_selector, policy_of
 from magnetar.broker.dispatchers.single_active import admit_failover
 from magnetar.broker.errors import ConsumerBusyError
 from magnetar.broker.key_ranges import StickySelector
@@ -164,8 +164,9 @@ class KeySharedNonPersistent(SharedNonPersistent):
             self.selector.remove(consumer)
 
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
-        for key_hash in key_hashes(slab):
-            consumer = cast("Consumer | None", self.selector.select(key_hash))
+        hashes = KeyHashes(slab, self.selector)
+        for k in range(slab.count):
+            consumer = cast("Consumer | None", self.selector.select(hashes[k]))
             yield consumer if consumer is not None and can_take(consumer) else None
 
 

@@ -196,10 +196,12 @@ class SingleActiveDispatcher(Dispatcher):
         selector, kept = self._ranges, []
         assert selector is not None
         for slab, i, j in spans:
-            hashes = memoryview(slab.facts(want_hash=True).key_hashes).cast("q")
+            murmurs = slab.facts(want_hash=True).key_hashes
+            assert murmurs is not None
+            hashes = memoryview(murmurs).cast("q")
             start = i
             for k in range(i, j):
-                if selector.select(hashes[k]) is None:
+                if selector.select(selector.hash_of(hashes[k])) is None:
                     if start < k:
                         kept.append(Span(slab, start, k))
                     start = k + 1
