@@ -297,7 +297,7 @@ def end_of_topic_for_latecomers(s):
     (message,) = read(c, 1)
     c.none()
     c.ask("ACK", consumer_id=2, ack_type="Individual", message_id=[message.message_id])
-    c.recv()
+    c.none()
     c.subscribe(topic, "shared", 3, subType="Shared", permits=10)
     c.recv()
 
