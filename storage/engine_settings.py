@@ -38,8 +38,8 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         minimum = {
-            "journal_segment_bytes": 64 << 10,
-            "journal_first_segment_bytes": 16 << 10,
+            "journal_segment_bytes": 8 << 10,
+            "journal_first_segment_bytes": 8 << 10,
             "journal_max_frame_bytes": 4 << 10,
             "checkpoint_bytes": 1 << 10,
             "max_unwritten_bytes": 1 << 10,

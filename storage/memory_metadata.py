@@ -1,4 +1,4 @@
-"""MetadataStore in memory. A write is "durable" when its await returns: in crash tests the object outlives the engine."""
+"""MetadataStore in memory. A write is "durable" when its await returns: crash tests take a ``snapshot``."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class MemoryMetadataStore:
         self._closed = True
         self._end_session()
 
-    def reopen(self) -> MemoryMetadataStore:
-        """What a new process would find: the same nodes without the ephemeral ones."""
-        self._end_session()
-        self._watches = Watches()
-        self._closed = False
-        return self
+    def snapshot(self) -> MemoryMetadataStore:
+        """What a new process would find now: the same nodes without the ephemeral ones."""
+        copy = MemoryMetadataStore()
+        copy._nodes = {path: node for path, node in self._nodes.items() if path not in self._ephemeral}
+        copy._sequences = dict(self._sequences)
+        return copy
 
     def _end_session(self) -> None:
         for path in self._ephemeral:

@@ -64,9 +64,7 @@ class ReadPath:
         """The slab with this entry, if it is in memory."""
         slab = self._cache.get(ledger.ledger_id, entry_id) or ledger.unwritten_slab(entry_id)
         if slab is not None and self._behind:
-            following = self._behind.get((ledger.ledger_id, slab.first_entry_id))
-            if following is not None and following.sequential:
-                self._read_ahead(ledger, following)
+            self._go_ahead(ledger, slab)
         return slab
 
     async def read(self, ledger: LedgerState, first: int, last: int, max_bytes: int) -> list[Slab]:
@@ -96,6 +94,7 @@ class ReadPath:
             raise CorruptEntryError(
                 Position(ledger.ledger_id, entry_id), piece.reason or "not found in its ledger file"
             )
+        self._go_ahead(ledger, slab)
         return slab
 
     def _start(
@@ -146,8 +145,10 @@ class ReadPath:
                 if len(remembered) > _REMEMBERED_PIECES:
                     remembered.popitem(last=False)
 
-    def _read_ahead(self, ledger: LedgerState, following: _Next) -> None:
-        if following.entry_id > ledger.written_entry:
+    def _go_ahead(self, ledger: LedgerState, slab: Slab) -> None:
+        """This piece is being consumed: fetch the next one, if the ledger is being read in order."""
+        following = self._behind.get((ledger.ledger_id, slab.first_entry_id))
+        if following is None or not following.sequential or following.entry_id > ledger.written_entry:
             return
         key = (ledger.ledger_id, following.entry_id)
         if key not in self._loading and self._cache.peek(*key) is None:

@@ -95,6 +95,16 @@ def journal_work(
     return work
 
 
+def damaged_headers(scans: list[SegmentScan], last_whole: int) -> list[DamagedFileError]:
+    """Segment headers that were damaged after they were synced: a header goes out together with its first frame, so only
+    with a whole frame behind that one it is more than a torn write."""
+    return [
+        scan.damage
+        for scan in scans
+        if scan.damage is not None and any(frame.whole and frame.sequence < last_whole for frame in scan.frames)
+    ]
+
+
 class Recovery:
     """One recovery. ``known``: ledgers the metadata know."""
 
@@ -124,6 +134,7 @@ class Recovery:
         segments, scans = self._scan_segments()
         work = journal_work(scans, self._checkpoint.next_sequence, self._report, from_first=not self._checkpoint_intact)
         last_whole = max((frame.sequence for frame in work if frame.whole), default=self._checkpoint.next_sequence - 1)
+        self._report.damaged_files += damaged_headers(scans, last_whole)
         for frame in work:
             self._replay_frame(frame, last_whole)
         self._replace_lost()
@@ -166,8 +177,6 @@ class Recovery:
                     scan = scan_segment(path, segment_id, data, self._checkpoint.free_generation)
             finally:
                 file.close()
-            if scan.damage is not None and scan.generation:
-                self._report.damaged_files.append(scan.damage)
             segments.append((segment_id, size))
             scans.append(scan)
         return segments, scans

@@ -10,6 +10,7 @@ from crc32c import crc32c
 from magnetar.storage.checkpoint_file import Checkpoint, write_checkpoint
 from magnetar.storage.errors import DamagedFileError, StoreMismatchError, UnsupportedFormatError
 from magnetar.storage.file_header import FORMAT_VERSION
+from magnetar.storage.layout import segment_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +91,9 @@ def _write_new(files: FileSystem, layout: Layout, store_id: bytes, clock: Clock)
     for folder in (layout.journal, layout.ledgers):
         files.make_dir(folder)
     files.sync_dir(layout.root)
-    if not files.list_dir(layout.journal):
+    # Segments without VERSION mean that only VERSION was damaged: then a missing checkpoint is recovery's matter.
+    made = files.exists(layout.checkpoint)
+    if not made and not any(segment_id_of(name) is not None for name in files.list_dir(layout.journal)):
         write_checkpoint(files, layout, store_id, Checkpoint(), clock.now_ms())
     file = files.open(layout.version + ".new", create=True)
     try:

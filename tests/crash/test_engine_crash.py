@@ -1,0 +1,74 @@
+"""Crash at every file operation of the engine's life, with every kind of loss; and crash again during recovery.
+
+``make test`` takes a fixed seeded sample, ``MAGNETAR_CRASH_LONG=1`` takes all.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from magnetar.storage.sim_files import SimulatedCrash
+from tests.crash.engine_scenario import Promise, Scenario, check
+from tests.storage.engine_for_tests import World, run_until_crash
+
+LONG = bool(os.environ.get("MAGNETAR_CRASH_LONG"))
+LOSSES = [("nothing", 0), ("everything", 0), *(("some", seed) for seed in range(1, 17 if LONG else 4))]
+
+
+def count_operations() -> int:
+    world = World()
+    assert run_until_crash(world.disk, Scenario(world, Promise()).run()) is None
+    return world.disk.operations
+
+
+def crashed_at(operation: int) -> tuple[World, Promise]:
+    world, promise = World(), Promise()
+    world.disk.crash_at = operation
+    assert isinstance(run_until_crash(world.disk, Scenario(world, promise).run()), SimulatedCrash)
+    return world, promise
+
+
+OPERATIONS = count_operations()
+POINTS = range(OPERATIONS) if LONG else sorted(random.Random(3).sample(range(OPERATIONS), min(OPERATIONS, 90)))
+
+
+def test_the_scenario_reaches_every_kind_of_operation():
+    world = World()
+    run_until_crash(world.disk, Scenario(world, Promise()).run())
+    assert set(world.disk.log) >= {"write", "sync", "create", "rename", "remove", "sync_dir", "metadata"}
+    assert OPERATIONS > 120
+
+
+def test_uninterrupted_run_keeps_everything():
+    world, promise = World(), Promise()
+    run_until_crash(world.disk, Scenario(world, promise).run())
+    run_until_crash(world.disk, check(world, promise))
+
+
+@pytest.mark.parametrize("operation", POINTS)
+def test_crash_in_life(operation: int):
+    world, promise = crashed_at(operation)
+    for mode, seed in LOSSES:
+        after = world.after_crash(mode, seed * 1000 + operation)
+        assert run_until_crash(after.disk, check(after, promise)) is None
+
+
+@pytest.mark.parametrize("operation", POINTS if LONG else POINTS[::6])
+def test_crash_in_recovery(operation: int):
+    """Recovery itself is interrupted at each of its operations, and what it leaves is recovered again."""
+    world, promise = crashed_at(operation)
+    chance = random.Random(operation)
+    for mode, seed in LOSSES if LONG else LOSSES[:3]:
+        once = world.after_crash(mode, seed * 1000 + operation)
+        probe = world.after_crash(mode, seed * 1000 + operation)
+        run_until_crash(probe.disk, probe.open())
+        points = range(probe.disk.operations)
+        for point in points if LONG else chance.sample(points, min(len(points), 4)):
+            once = world.after_crash(mode, seed * 1000 + operation)
+            once.disk.crash_at = point
+            run_until_crash(once.disk, once.open())
+            twice = once.after_crash(("nothing", "everything", "some")[point % 3], point)
+            assert run_until_crash(twice.disk, check(twice, promise, go_on=False)) is None

@@ -1,0 +1,166 @@
+"""The engine on a simulated disk with inline threads and a clock moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+from magnetar.storage.embedded import EmbeddedStorage, EngineEnvironment, EngineSettings, open_embedded
+from magnetar.storage.lanes import InlineThreads
+from magnetar.storage.memory_metadata import MemoryMetadataStore
+from magnetar.storage.sim_files import SimDisk, SimulatedCrash
+from tests.storage.records_for_tests import bodies_of, slab_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from magnetar.storage.interfaces import LedgerStore, LedgerWriter
+
+ROOT = "/data"
+
+TINY = EngineSettings(
+    journal_segment_bytes=16 << 10,
+    journal_first_segment_bytes=8 << 10,
+    journal_max_frame_bytes=4 << 10,
+    checkpoint_bytes=1 << 30,
+    checkpoint_interval_s=1e9,
+    cache_bytes=1 << 20,
+    max_record_bytes=64 << 10,
+    read_piece_bytes=4 << 10,
+)
+"""Few-frame segments, so that a short run rolls and recycles them; checkpoints only when asked."""
+
+
+class ManualClock:
+    """Time stands still until moved."""
+
+    def __init__(self) -> None:
+        self.time_s = 1_000_000.0
+
+    def now_ms(self) -> int:
+        return int(self.time_s * 1000)
+
+    def now_s(self) -> float:
+        return self.time_s
+
+
+class ManualTimer:
+    def __init__(self, due: float, callback: Callable[[], object]) -> None:
+        self.due, self.callback, self.cancelled = due, callback, False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class ManualScheduler:
+    """Timers that fire in ``advance``."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.timers: list[ManualTimer] = []
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> ManualTimer:
+        timer = ManualTimer(self.clock.time_s + delay, callback)
+        self.timers.append(timer)
+        return timer
+
+    def call_soon(self, callback: Callable[[], object]) -> object:
+        return asyncio.get_running_loop().call_soon(callback)
+
+    def advance(self, seconds: float) -> None:
+        self.clock.time_s += seconds
+        due = sorted((t for t in self.timers if t.due <= self.clock.time_s), key=lambda t: t.due)
+        self.timers = [t for t in self.timers if t.due > self.clock.time_s]
+        for timer in due:
+            if not timer.cancelled:
+                timer.callback()
+
+
+class World:
+    """A disk, metadata that survive on it, and the means to open the engine there."""
+
+    def __init__(self, disk: SimDisk | None = None, metadata: MemoryMetadataStore | None = None) -> None:
+        self.disk = disk or SimDisk()
+        self.metadata = metadata or MemoryMetadataStore()
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.entropy = random.Random(7).randbytes
+
+    async def open(self, settings: EngineSettings = TINY) -> EmbeddedStorage:
+        self.metadata.before_write = lambda _path: self.disk.step("metadata")
+        environment = EngineEnvironment(
+            self.disk, self.clock, InlineThreads(), self.scheduler, self.entropy, self.metadata
+        )
+        return await open_embedded(ROOT, settings, environment)
+
+    def after_crash(self, mode: str = "nothing", seed: int = 0) -> World:
+        """The world the next process wakes up in."""
+        return World(self.disk.after_crash(mode, seed), self.metadata.snapshot())
+
+
+async def settle(turns: int = 20) -> None:
+    """Let the loop work off what is ready."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+async def append(writer: LedgerWriter, bodies: Sequence[bytes], confirmed: int = -1) -> None:
+    """Append one slab and wait for the disk; raises its error."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(error: BaseException | None) -> None:
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    writer.append(slab_of(writer.ledger_id, writer.last_add_pushed + 1, bodies, confirmed), done)
+    await future
+
+
+async def read_all(ledgers: LedgerStore, ledger_id: int, last: int) -> list[bytes]:
+    """All entry bodies 0..last."""
+    found: list[bytes] = []
+    while len(found) <= last:
+        slabs = await ledgers.read(ledger_id, len(found), last, 1 << 20)
+        found += bodies_of(slabs, len(found), last)
+    return found
+
+
+def run_until_crash(disk: SimDisk, main: Coroutine[Any, Any, Any]) -> BaseException | None:
+    """Run ``main`` on a loop of its own until it ends or the disk crashes. Returns what ended it, None when it finished.
+
+    Errors other than the crash are raised.
+    """
+    loop = asyncio.new_event_loop()
+    problems: list[BaseException] = []
+
+    def on_problem(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None and not isinstance(error, SimulatedCrash):
+            problems.append(error)
+
+    loop.set_exception_handler(on_problem)
+    disk.on_crash = loop.stop
+    task = loop.create_task(main)
+    task.add_done_callback(lambda _: loop.stop())
+    try:
+        loop.run_forever()
+        outcome: BaseException | None = None
+        if task.done():
+            outcome = task.exception()
+        for left in asyncio.all_tasks(loop):
+            left.cancel()
+        disk.on_crash = lambda: None
+        while asyncio.all_tasks(loop):
+            loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True))
+    except SimulatedCrash as crash:
+        outcome = crash
+    finally:
+        loop.close()
+    if problems:
+        raise problems[0]
+    if outcome is not None and not isinstance(outcome, SimulatedCrash):
+        raise outcome
+    return outcome or (SimulatedCrash() if disk.crashed else None)
