@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 
 from magnetar.broker.errors import BrokerError, ConnectionFatalError
-from magnetar.broker.handlers import HANDLERS
+from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.publish_gate import PublishGate
 from magnetar.broker.read_buffer import ReadBuffer
 from magnetar.broker.tasks import TaskSet
@@ -36,10 +36,13 @@ if TYPE_CHECKING:
     from magnetar.broker.consumer import Consumer
     from magnetar.broker.producer import Producer
     from magnetar.broker.sessions import AuthSession
+    from magnetar.broker.topic_list_watcher import TopicListWatcher
+    from magnetar.protocol.topic_name import TopicName
 
 log = structlog.get_logger(__name__)
 
 WRITE_HIGH_BYTES = 1 << 20
+PROTOCOL_VERSION = 21
 _BEFORE_HANDSHAKE = frozenset({pb.BaseCommand.CONNECT, pb.BaseCommand.AUTH_RESPONSE, pb.BaseCommand.PING, pb.BaseCommand.PONG})
 _connection_ids = itertools.count(1)
 
@@ -57,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self.producers: dict[int, Producer | asyncio.Future[Producer]] = {}
         self.consumers: dict[int, Consumer | asyncio.Future[Consumer]] = {}
         self.recently_closed_producers: dict[int, float] = {}
-        self.watchers: dict[int, Callable[[], None]] = {}
+        self.watchers: dict[int, TopicListWatcher] = {}
         self.peer_version = 0
         self.client_version = ""
         self.features = pb.FeatureFlags()
@@ -96,12 +99,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._keep_alive is not None:
             self._keep_alive.cancel()
         self.broker.connections.forget(self)
+        if self.auth is not None:
+            self.auth.close()
         self.gate.close()
         for waiter in self._alive_waiters:
             if not waiter.done():
                 waiter.set_result(False)
-        for stop in self.watchers.values():
-            stop()
+        for watcher in self.watchers.values():
+            watcher.stop()
         self.watchers.clear()
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
@@ -243,6 +248,13 @@ class Connection(asyncio.BufferedProtocol):
         for callback in callbacks:
             callback()
 
+    def close_notice(self, frame: bytes, since_version: int) -> None:
+        """Write a CLOSE_*, or close the connection of a peer too old to know it (protocol version 5)."""
+        if self.peer_version >= since_version:
+            self.write(frame)
+        else:
+            self.close()
+
     # --- flow control --------------------------------------------------------------------------------------------
 
     def hold_reading(self, reason: str) -> None:
@@ -309,3 +321,25 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def role(self) -> str | None:
         return self.auth.role if self.auth is not None else None
+
+    @property
+    def negotiated_version(self) -> int:
+        return min(self.peer_version, PROTOCOL_VERSION)
+
+    def peer_certificate(self) -> Any:
+        """The verified certificate of a TLS client, as `ssl` describes it; None without."""
+        ssl_object = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        return ssl_object.getpeercert() if ssl_object is not None else None
+
+    def authorize(self, command_type: int, name: TopicName, subscription: str = "") -> None:
+        """Raise AuthorizationError unless this connection's role may use the command on the topic."""
+        if self.auth is not None:
+            self.auth.require_topic(command_type, name, subscription)
+
+    def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
+        """Whether a right this connection used still stands."""
+        return self.auth is None or self.auth.may(command_type, name, subscription)
+
+    def authorize_namespace(self, command_type: int, namespace: str) -> None:
+        if self.auth is not None:
+            self.auth.require_namespace(command_type, namespace)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from magnetar.broker.connection import Connection
-    from magnetar.broker.topic import Topic
+    from magnetar.broker.topics import AnyTopic
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.managed_ledger import AppendResult
 
@@ -66,7 +66,7 @@ class ProducerRequest:
 class Producer:
     """One attached producer of a persistent topic."""
 
-    def __init__(self, connection: Connection, topic: Topic, request: ProducerRequest, now_ms: int) -> None:
+    def __init__(self, connection: Connection, topic: AnyTopic, request: ProducerRequest, now_ms: int) -> None:
         self.connection = connection
         self.topic = topic
         self.producer_id = request.producer_id
@@ -163,11 +163,12 @@ class Producer:
         run = result.run
         self._completed_runs += 1
         self.connection.gate.finished(run.count, run.size_bytes)
+        step = self.topic.receipt_step
         for ledger_id, first_entry_id, i, j in result.pieces:
             self.connection.write(
-                speed.encode_receipts(self.producer_id, run.sequence_ids, run.highest_sequence_ids, i, j, ledger_id, first_entry_id)
+                speed.encode_receipts(self.producer_id, run.sequence_ids, run.highest_sequence_ids, i, j, ledger_id, first_entry_id, step)
             )
-        stored = sum(j - i for _, _, i, j in result.pieces) if result.error is not None else run.count
+        stored = run.count if result.error is None else sum(j - i for _, _, i, j in result.pieces)
         if stored:
             self.rate_in.add(run.total_messages, run.size_bytes)
             if run.any_flags & EntryFlag.CHUNK:

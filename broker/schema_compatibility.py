@@ -9,11 +9,32 @@ types must be the same type.
 from __future__ import annotations
 
 import enum
+import json
 from typing import Any
 
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
 from magnetar.protocol import pulsar_api_pb2 as pb
 
+_PRIMITIVE_TYPES = frozenset(
+    {
+        pb.Schema.String,
+        pb.Schema.Bool,
+        pb.Schema.Int8,
+        pb.Schema.Int16,
+        pb.Schema.Int32,
+        pb.Schema.Int64,
+        pb.Schema.Float,
+        pb.Schema.Double,
+        pb.Schema.Date,
+        pb.Schema.Time,
+        pb.Schema.Timestamp,
+        pb.Schema.Instant,
+        pb.Schema.LocalDate,
+        pb.Schema.LocalTime,
+        pb.Schema.LocalDateTime,
+        getattr(pb.Schema, "None"),
+    }
+)
 _AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
 
 
@@ -55,24 +76,69 @@ def check_compatible(schema_type: int, data: bytes, existing: list[tuple[int, by
     """Return when the schema fits, raise IncompatibleSchemaError with the reason when it does not.
 
     `existing` is (type, data) of the topic's versions, oldest first; the latest alone counts unless transitive.
+    Raises: InvalidSchemaError when the definition itself does not parse.
     """
-    parsed = _parse(schema_type, data)
+    for part_type, part in _parts(schema_type, data):
+        _parse(part_type, part)
     if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
         return
     if strategy is Strategy.ALWAYS_INCOMPATIBLE:
         raise IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
     for old_type, old_data in existing if strategy.transitive else existing[-1:]:
-        if old_type != schema_type:
-            raise IncompatibleSchemaError(
-                f"Incompatible schema: exists schema type {_type_name(old_type)}, new schema type {_type_name(schema_type)}"
-            )
-        if schema_type not in _AVRO_TYPES:
-            continue
-        old = _parse(old_type, old_data)
-        if strategy.backward and (reason := _can_read(reader=parsed, writer=old)):
-            raise IncompatibleSchemaError(f"the new schema cannot read what was written with the existing: {reason}")
-        if strategy.forward and (reason := _can_read(reader=old, writer=parsed)):
-            raise IncompatibleSchemaError(f"the existing schema cannot read what is written with the new: {reason}")
+        _check_type(schema_type, old_type)
+        for (new_part_type, new_part), (old_part_type, old_part) in zip(
+            _parts(schema_type, data), _parts(old_type, old_data), strict=True
+        ):
+            _check_type(new_part_type, old_part_type)
+            _check_part(new_part_type, new_part, old_part, strategy)
+
+
+def _check_type(new: int, old: int) -> None:
+    if new != old:
+        raise IncompatibleSchemaError(
+            f"Incompatible schema: exists schema type {_type_name(old)}, new schema type {_type_name(new)}"
+        )
+
+
+def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strategy) -> None:
+    if schema_type not in _AVRO_TYPES:
+        return
+    new, old = _parse(schema_type, data), _parse(schema_type, old_data)
+    if strategy.backward and (reason := _can_read(reader=new, writer=old)):
+        raise IncompatibleSchemaError(f"the new schema cannot read what was written with the existing: {reason}")
+    if strategy.forward and (reason := _can_read(reader=old, writer=new)):
+        raise IncompatibleSchemaError(f"the existing schema cannot read what is written with the new: {reason}")
+
+
+def same_definition(schema_type: int, one: bytes, other: bytes) -> bool:
+    """Whether two definitions of a type mean the same: Avro texts as JSON values, everything else byte for byte."""
+    if one == other or schema_type not in _AVRO_TYPES:
+        return one == other or schema_type in _PRIMITIVE_TYPES
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False
+
+
+def _parts(schema_type: int, data: bytes) -> list[tuple[int, bytes]]:
+    """The schemas a schema is made of: key and value of a KeyValue, itself otherwise.
+
+    A KeyValue's data is ``u32 size | key schema | u32 size | value schema`` (size -1: empty). The types of the parts stand in
+    properties; a part that is a JSON record is compared as one.
+    """
+    if schema_type != pb.Schema.KeyValue:
+        return [(schema_type, data)]
+    parts: list[tuple[int, bytes]] = []
+    at = 0
+    for _ in range(2):
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        end = at + 4 + max(size, 0)
+        if len(data) < at + 4 or len(data) < end:
+            raise InvalidSchemaError("Invalid schema definition data for KEY_VALUE schema")
+        part = data[at + 4 : end]
+        parts.append((pb.Schema.Avro if part[:1] in (b"{", b"[") else pb.Schema.Bytes, part))
+        at = end
+    return parts
 
 
 def _can_read(*, reader: Any, writer: Any) -> str | None:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from magnetar.broker.errors import IncompatibleSchemaError
-from magnetar.broker.schema_compatibility import Strategy, check_compatible
+from magnetar.broker.schema_compatibility import Strategy, check_compatible, same_definition
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import MetadataStore
 
 AUTO_CONSUME = pb.Schema.AutoConsume
-_NO_VALUE = frozenset({getattr(pb.Schema, "None")})
+NO_SCHEMA: int = getattr(pb.Schema, "None")
 
 
 class StoredSchema(msgspec.Struct, frozen=True):
@@ -43,7 +43,8 @@ class StoredSchema(msgspec.Struct, frozen=True):
         return self.version.to_bytes(8, "big")
 
     def same_as(self, schema_type: int, data: bytes) -> bool:
-        return not self.deleted and self.type == schema_type and self.data == data
+        """Whether it is this very schema: texts are compared by meaning, name and properties do not matter."""
+        return not self.deleted and self.type == schema_type and same_definition(schema_type, self.data, data)
 
     def to_proto(self, name: str) -> pb.Schema:
         schema = pb.Schema(name=name, schema_data=self.data, type=self.type)  # type: ignore[arg-type]
@@ -89,11 +90,11 @@ class SchemaRegistry:
         return schemas[last_deleted + 1 :]
 
     async def get(self, name: TopicName, version: int | None = None) -> StoredSchema | None:
-        """That version, or the latest; None when there is none or it is deleted."""
+        """That version, or the latest; a tombstone is shown as what it is stored as, type None without data."""
         schemas = await self.history(name)
         if version is None:
-            return schemas[-1] if schemas and not schemas[-1].deleted else None
-        return next((s for s in schemas if s.version == version and not s.deleted), None)
+            return schemas[-1] if schemas else None
+        return next((s for s in schemas if s.version == version), None)
 
     async def find(self, name: TopicName, schema_type: int, data: bytes) -> StoredSchema | None:
         """The version that is this very schema."""
@@ -133,7 +134,7 @@ class SchemaRegistry:
             return version
         if schemas[-1].deleted:
             return schemas[-1].version
-        tombstone = StoredSchema(version, getattr(pb.Schema, "None"), b"", {}, self._now_ms(), deleted=True)
+        tombstone = StoredSchema(version, NO_SCHEMA, b"", {}, self._now_ms(), deleted=True)
         await self._save(name, [*schemas, tombstone], expected)
         return version
 
@@ -146,10 +147,8 @@ class SchemaRegistry:
 
     async def for_producer(self, topic: AnyTopic, schema: pb.Schema) -> bytes:
         """The version a producer publishes with: found, or added when the topic allows; raises IncompatibleSchemaError."""
-        if schema.type in _NO_VALUE:
-            return b""
         properties = {p.key: p.value for p in schema.properties}
-        if not topic.config.allow_auto_update_schema:
+        if not topic.config.is_allow_auto_update_schema:
             known = await self.find(topic.name, schema.type, schema.schema_data)
             if known is None:
                 raise IncompatibleSchemaError("Schema not found and schema auto updating is disabled.")
@@ -161,7 +160,7 @@ class SchemaRegistry:
 
     async def for_consumer(self, topic: AnyTopic, schema: pb.Schema) -> None:
         """Whether a consumer may read with its schema; an idle topic without schema takes it as its first."""
-        if schema.type == AUTO_CONSUME or schema.type in _NO_VALUE:
+        if schema.type in (AUTO_CONSUME, NO_SCHEMA):
             return
         live = await self.live(topic.name)
         if not live and topic.is_unused:

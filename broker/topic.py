@@ -12,34 +12,38 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from magnetar.broker.compaction import TopicCompaction
 from magnetar.broker.deduplication_cursor import DeduplicationSettings, TopicDeduplication
 from magnetar.broker.errors import (
     MetadataError,
-    PersistenceError,
     ServiceNotReadyError,
     TopicTerminatedError,
 )
+from magnetar.broker.producer import Producer
 from magnetar.broker.rates import RateMeter
 from magnetar.broker.topic_producers import TopicProducers
 from magnetar.broker.topic_subscriptions import TopicSubscriptions
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
-from magnetar.storage.position import Position
+from magnetar.protocol.runs import EntryFlag
+from magnetar.storage.errors import StorageError
+from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.policies import TopicConfig
-    from magnetar.broker.producer import Producer
+    from magnetar.broker.connection import Connection
+    from magnetar.broker.producer import ProducerRequest
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topic_context import TopicContext
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.errors import StorageError
     from magnetar.storage.managed_ledger import AppendResult, ManagedLedger
 
 log = structlog.get_logger(__name__)
 TOPIC_EPOCH_PROPERTY = "pulsar.topic.epoch"
+USER_PROPERTY = "user."
 
 
 class TopicState(enum.Enum):
@@ -55,6 +59,8 @@ class Topic:
     """A loaded persistent topic."""
 
     persistent = True
+    receipt_step = 1
+    """Entries of a run get ids one after the other."""
 
     def __init__(self, name: TopicName, ledger: ManagedLedger, context: TopicContext, tasks: TaskSet) -> None:
         self.name = name
@@ -75,9 +81,12 @@ class Topic:
         self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.now_ms)
         self.subscriptions = TopicSubscriptions(self)
         self.delay_index: Any = None
+        self.quota_evictions_size = 0
+        self.quota_evictions_age = 0
+        self._oldest_backlog_ms = 0
         self._in_flight_runs = 0
         self._drained: list[asyncio.Future[None]] = []
-        self.compaction: Any = None
+        self.compaction = TopicCompaction(self)
 
     async def open(self) -> None:
         """Bring up what the log knows of this topic; nothing is served before this returns."""
@@ -160,14 +169,22 @@ class Topic:
 
     # --- producers -----------------------------------------------------------------------------------------------
 
-    async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
-        """Attach a producer by the rules of access; raises what the client is told."""
+    def new_producer(self, connection: Connection, request: ProducerRequest) -> Producer:
+        """A producer of this topic, not yet attached."""
+        return Producer(connection, self, request, self.context.now_ms())
+
+    def check_new_producer(self, request: ProducerRequest) -> None:
+        """What can be refused before schema and subscription of the request are looked at."""
         self.check_usable()
         if self.ledger.terminated:
             raise TopicTerminatedError("Topic was already terminated")
         self.context.check_backlog_quota(self)
-        if self.encryption_required and not producer.encrypted:
+        if self.encryption_required and not request.encrypted:
             raise MetadataError("Encryption is required in this topic")
+
+    async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
+        """Attach a producer by the rules of access; raises what the client is told."""
+        self.check_usable()
         await self.producers.admit(producer, self.config.max_producers, on_queued)
         self.last_used_s = self.context.monotonic()
         self.deduplication.producer_joined(producer.name)
@@ -250,6 +267,100 @@ class Topic:
         await self.ledger.delete()
         self.state = TopicState.CLOSED
 
+    # --- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is TopicState.OPEN
+
+    @property
+    def is_system(self) -> bool:
+        return self.name.is_system
+
+    @property
+    def is_unused(self) -> bool:
+        """Nothing was ever stored and nobody is connected: the first schema may still be chosen by a consumer."""
+        return self.is_idle and not self.ledger.entries
+
+    def backlog_bytes(self) -> int:
+        """Estimated bytes the slowest durable subscription has still to acknowledge; 0 without subscriptions."""
+        slowest = self.subscriptions.slowest()
+        return 0 if slowest is None else slowest.cursor.backlog_bytes
+
+    def oldest_backlog_age_s(self) -> int:
+        """Age of the oldest entry not yet acknowledged by all, as of the last check; 0 when there is none."""
+        if not self._oldest_backlog_ms:
+            return 0
+        return max(0, self.context.now_ms() - self._oldest_backlog_ms) // 1000
+
+    async def refresh_oldest_backlog(self) -> None:
+        """Read the time of the entry behind the slowest mark-delete position."""
+        self._oldest_backlog_ms = 0
+        slowest = self.subscriptions.slowest()
+        if slowest is not None and slowest.cursor.backlog_entries:
+            position = self.ledger.next_valid(slowest.cursor.mark_delete)
+            self._oldest_backlog_ms = 0 if position is None else await self.entry_time_ms(position)
+
+    async def entry_time_ms(self, position: Position) -> int:
+        """Entry timestamp: the broker's if the entry has one, else the publish time; 0 for an entry that is not there."""
+        try:
+            span = await self.ledger.read_entry(position)
+        except StorageError:
+            return 0
+        facts = span.slab.facts()
+        stamped = memoryview(facts.broker_timestamp).cast("q")[span.start]
+        published: int = memoryview(facts.publish_time).cast("q")[span.start]
+        return stamped if stamped >= 0 else published
+
+    async def last_message_id(self, *, read_compacted: bool = False) -> tuple[Position, int]:
+        """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty."""
+        span = await self.ledger.read_last_entry()
+        if span is None:
+            return EARLIEST, -1
+        facts = span.slab.facts()
+        batched = memoryview(facts.flags).cast("I")[span.start] & EntryFlag.BATCHED
+        size = memoryview(facts.batch_sizes).cast("q")[span.start]
+        del read_compacted
+        return span.first_position, size - 1 if batched else -1
+
+    def user_properties(self) -> dict[str, str]:
+        """What users keep with the topic."""
+        return {
+            key.removeprefix(USER_PROPERTY): value
+            for key, value in self.ledger.properties.items()
+            if key.startswith(USER_PROPERTY)
+        }
+
+    async def set_user_properties(self, properties: dict[str, str]) -> None:
+        """Replace them, durable on return."""
+        for key in self.user_properties().keys() - properties.keys():
+            await self.ledger.set_property(USER_PROPERTY + key, None)
+        for key, value in properties.items():
+            await self.ledger.set_property(USER_PROPERTY + key, value)
+
+    async def position_before_first(self) -> Position:
+        """What an empty topic answers for its last message: the current ledger, entry -1."""
+        return await self.ledger.ensure_ledger()
+
+    def recheck_rights(self) -> None:
+        """Grants changed: close producers and consumers whose role lost its right (reference J.4)."""
+        for producer in self.producers:
+            if not producer.connection.may(pb.BaseCommand.PRODUCER, self.name):
+                producer.close_from_broker()
+        for subscription in self.subscriptions.by_name.values():
+            for consumer in list(subscription.consumers):
+                if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, self.name, subscription.name):
+                    subscription.disconnect_all([consumer])
+
+    def roll_rates(self, seconds: float) -> None:
+        """End a stats period."""
+        self.rate_in.roll(seconds)
+        for producer in self.producers:
+            producer.rate_in.roll(seconds)
+            producer.chunk_rate.roll(seconds)
+        for subscription in self.subscriptions.by_name.values():
+            subscription.roll_rates(seconds)
+
     @property
     def is_idle(self) -> bool:
         """No producer and no consumer is connected."""
@@ -264,5 +375,3 @@ def _deduplication_settings(context: TopicContext) -> DeduplicationSettings:
         inactivity_timeout_ms=settings.broker_deduplication_producer_inactivity_timeout_minutes * 60_000,
     )
 
-
-__all__ = ["PersistenceError", "Topic", "TopicState"]

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from magnetar.protocol.topic_name import TopicName
+from magnetar.protocol.topic_name import PERSISTENT, TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,12 +40,13 @@ class TopicCatalog:
         self._partitioned: dict[str, PartitionedTopic] = {}
         self._listeners: list[Callable[[str, list[str], list[str]], None]] = []
 
-    async def load(self) -> None:
+    async def load(self, namespaces: Iterable[str]) -> None:
         """Read everything; called once before the broker listens."""
-        for ledger_name in await self._ledgers.names(""):
-            name = TopicName.from_persistence_name(ledger_name)
-            if name is not None:
-                self._topics.setdefault(name.namespace, {})[str(name)] = name
+        for namespace in namespaces:
+            for ledger_name in await self._ledgers.names(f"{namespace}/{PERSISTENT}"):
+                name = TopicName.from_persistence_name(ledger_name)
+                if name is not None:
+                    self._topics.setdefault(name.namespace, {})[str(name)] = name
         for tenant in await self._metadata.children(_ROOT):
             for namespace in await self._metadata.children(f"{_ROOT}/{tenant}"):
                 for domain in await self._metadata.children(f"{_ROOT}/{tenant}/{namespace}"):

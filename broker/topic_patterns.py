@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+_SCHEMES = frozenset({"persistent", "non-persistent"})
 _SUFFIX = re.compile(r"-partition-\d+\Z")
 
 
@@ -19,7 +20,9 @@ class TopicPattern:
     """A compiled pattern."""
 
     def __init__(self, text: str) -> None:
-        _, separator, rest = text.partition("://")
+        scheme, separator, rest = text.partition("://")
+        if separator and scheme not in _SCHEMES:
+            raise InvalidPatternError(f"Invalid topics pattern {text!r}: unknown scheme {scheme!r}")
         try:
             self._regex = re.compile(_java_to_python(rest if separator else text))
         except re.error as e:

@@ -103,16 +103,13 @@ class TopicProducers:
 
     async def _wait_turn(self, producer: Producer) -> None:
         turn: asyncio.Future[None] = producer.connection.loop.create_future()
-        entry = (producer, turn)
-        self._waiting.append(entry)
+        self._waiting.append((producer, turn))
         try:
             await turn
         except BaseException:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-            elif self.exclusive is producer:
+            if self.exclusive is producer:
                 self._release_exclusive(producer)
-            raise
+            raise  # one that gives up keeps its place in the queue and takes an epoch when its turn comes, as in Pulsar
 
     def _displace_all(self) -> None:
         self.fail_waiting(ProducerFencedError("Fenced by a producer with exclusive access"))
@@ -154,10 +151,12 @@ class TopicProducers:
     def _promote(self) -> None:
         while self._waiting:
             producer, turn = self._waiting.popleft()
-            if not turn.done():
-                self.exclusive = producer
-                turn.set_result(None)
-                return
+            if turn.done():
+                self.epoch = 0 if self.epoch is None else self.epoch + 1
+                continue
+            self.exclusive = producer
+            turn.set_result(None)
+            return
 
     def fail_waiting(self, error: Exception) -> None:
         """Fail everybody who waits for exclusive access."""

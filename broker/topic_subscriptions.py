@@ -16,7 +16,9 @@ from magnetar.broker.errors import (
     NotAllowedError,
     SubscriptionNotFoundError,
 )
-from magnetar.broker.subscription import Subscription, SubscriptionSettings
+from magnetar.broker.consumer import TYPE_NAMES
+from magnetar.broker.subscription import Subscription
+from magnetar.broker.subscription_settings import SubscriptionSettings
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
@@ -31,12 +33,6 @@ COMPACTION_CURSOR = "__compaction"
 INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR, COMPACTION_CURSOR})
 _RESERVED_PREFIX = "pulsar.repl"
 _NAME = re.compile(r"[-=:.\w]*\Z", re.ASCII)
-TYPE_NAMES = {
-    pb.CommandSubscribe.Exclusive: "Exclusive",
-    pb.CommandSubscribe.Shared: "Shared",
-    pb.CommandSubscribe.Failover: "Failover",
-    pb.CommandSubscribe.Key_Shared: "Key_Shared",
-}
 
 
 @dataclass(slots=True)
@@ -196,6 +192,37 @@ class TopicSubscriptions:
         if subscription.durable:
             await self._topic.ledger.delete_cursor(name)
         log.info("subscription.deleted", topic=str(self._topic.name), subscription=name)
+
+    # --- moving ahead --------------------------------------------------------------------------------------------
+
+    def durable(self) -> list[Subscription]:
+        return [s for s in self.by_name.values() if s.durable]
+
+    def slowest(self) -> Subscription | None:
+        """The durable subscription that has acknowledged least."""
+        return min(self.durable(), key=lambda s: s.cursor.mark_delete, default=None)
+
+    async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> None:
+        """Acknowledge everything before `position` for everybody, durable on return; a subscription never moves back."""
+        last = self._topic.ledger.previous(position)
+        cursor = subscription.cursor
+        if last <= cursor.mark_delete:
+            return
+        before = cursor.backlog_entries
+        cursor.ack_cumulative(last)
+        subscription.backlog_dropped(last, expired_messages=before - cursor.backlog_entries if expired else 0)
+        await cursor.flush()
+
+    async def skip(self, subscription: Subscription, entries: int) -> None:
+        """Acknowledge the next entries that are not yet acknowledged, durable on return."""
+        cursor = subscription.cursor
+        cursor.skip(entries)
+        subscription.backlog_dropped(cursor.mark_delete)
+        await cursor.flush()
+
+    def last_used_ms(self, subscription: Subscription) -> int:
+        """When a consumer last took part in it; the topic's load when none has since."""
+        return max(subscription.last_flow_ms, self._topic.created_ms)
 
     # --- events of the topic -------------------------------------------------------------------------------------
 

@@ -74,6 +74,18 @@ class Topics:
                 busy = self._start(name, self._load(name))
             await asyncio.shield(busy)
 
+    async def create(self, name: TopicName) -> AnyTopic:
+        """Create the topic whatever the rules of auto creation say (the admin API's door), or find it; loaded on return."""
+        while True:
+            topic = self.loaded.get(str(name))
+            if topic is not None and str(name) not in self._busy:
+                return topic
+            busy = self._busy.get(str(name))
+            if busy is None:
+                self.require_namespace(name)
+                busy = self._start(name, self._load(name))
+            await asyncio.shield(busy)
+
     def _start(self, name: TopicName, work) -> asyncio.Task[None]:  # type: ignore[no-untyped-def]  # noqa: ANN001 - any coroutine
         key = str(name)
 
@@ -104,14 +116,12 @@ class Topics:
             raise NotAllowedError(f"{name} is a partitioned topic: name one of its partitions")
         if not create or not config.allow_auto_topic_creation:
             raise TopicNotFoundError(f"Topic {name} does not exist")
-        if config.auto_topic_creation_type == "partitioned":
-            raise NotAllowedError(f"Topic {name} has to be created with partitions")
         self.check_limit(name, 1)
 
     def check_limit(self, name: TopicName, more: int) -> None:
         """Raise NotAllowedError when `more` topics would exceed maxTopicsPerNamespace."""
         limit = self.context.effective(name).max_topics_per_namespace
-        if limit > 0 and self.catalog.count(name.namespace) + more > limit:
+        if name.persistent and limit > 0 and self.catalog.count(name.namespace) + more > limit:
             raise NotAllowedError(f"Exceed maximum number of topics in namespace: {limit}")
 
     async def _load(self, name: TopicName) -> None:

@@ -223,6 +223,21 @@ class ManagedLedger:
         """The last existing entry before it; when there is none (first ledger, -1), without ledgers EARLIEST."""
         return self._ledgers.previous(position)
 
+    async def ensure_ledger(self) -> Position:
+        """The last entry of the newest ledger (entry id -1: it is empty); an empty log gets its first ledger."""
+        for _ in range(2):
+            if not self._ledgers.slots:
+                self._switch.prepare()
+                await self._background.wait_idle()
+        if not self._ledgers.slots:
+            return self.last_confirmed
+        newest = self._ledgers.slots[-1]
+        return Position(newest.ledger_id, newest.entries - 1)
+
+    def position_at(self, ordinal: int) -> Position:
+        """The existing entry with so many existing entries before it; ``ordinal`` below ``entries``."""
+        return self._ledgers.at(ordinal)
+
     def is_valid(self, position: Position) -> bool:
         """Whether the entry exists."""
         return self._ledgers.is_valid(position)

@@ -84,7 +84,7 @@ class Call:
     def query_number(self, name: str) -> int | None:
         value = self.request.query_params.get(name)
         try:
-            return None if value in (None, "") else int(cast("str", value))
+            return int(value) if value else None
         except ValueError:
             raise not_found(f"{name} is not a number") from None
 

@@ -116,7 +116,7 @@ def _metadata_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
         ("uncompressed_size", "X-Pulsar-uncompressed-size"),
         ("deliver_at_time", "X-Pulsar-deliver-at-time"),
     ):
-        if metadata.HasField(field):  # type: ignore[arg-type]
+        if metadata.HasField(field):
             headers[header] = str(getattr(metadata, field))
     if metadata.compression:
         headers["X-Pulsar-compression"] = pb.CompressionType.Name(metadata.compression)

@@ -133,7 +133,7 @@ def _schema_response(schema: StoredSchema | None) -> Response:
 
 
 def _shown(schema: StoredSchema) -> dict[str, object]:
-    name = pb.Schema.Type.Name(schema.type)  # type: ignore[arg-type]
+    name = pb.Schema.Type.Name(schema.type)
     return {
         "version": schema.version,
         "type": _REST_NAMES.get(name, name.upper()),

@@ -83,7 +83,7 @@ def compaction(stats: "CompactionStats") -> Json:
 
 def publisher(stats: "ProducerStats") -> Json:
     return {
-        "accessMode": pb.ProducerAccessMode.Name(stats.access_mode),  # type: ignore[arg-type]
+        "accessMode": pb.ProducerAccessMode.Name(stats.access_mode),
         "msgRateIn": stats.msg_rate_in,
         "msgThroughputIn": stats.msg_throughput_in,
         "averageMsgSize": stats.average_msg_size,

@@ -60,6 +60,7 @@ class TokenProvider:
         """Raises ValueError when no key is given or the given one cannot be used."""
         if settings.token_audience_claim and not settings.token_audience:
             raise ValueError("tokenAudience is needed by tokenAudienceClaim")
+        key: Key
         if settings.token_secret_key:
             key, algorithms = secret_key(settings.token_secret_key)
         elif settings.token_public_key:
@@ -86,7 +87,7 @@ class TokenProvider:
             raise AuthenticationFailedError(f"token: {e}") from e
         expires_s = self._check_times(claims)
         self._check_audience(claims)
-        return Authenticated(self._role(claims), self.method, expires_s and int(expires_s * 1000))
+        return Authenticated(self._role(claims), self.method, None if expires_s is None else int(expires_s * 1000))
 
     def _check_times(self, claims: Mapping[str, Any]) -> float | None:
         now_s = self._now_ms() / 1000

@@ -15,24 +15,19 @@ if TYPE_CHECKING:
     from magnetar.broker.connection import Connection
 
 log = structlog.get_logger(__name__)
-PROTOCOL_VERSION = 21
 _ENTRY_METADATA_SINCE = 18
 
 
-async def on_connect(conn: Connection, command: pb.CommandConnect) -> None:
+def on_connect(conn: Connection, command: pb.CommandConnect) -> None:
     """Learn who the client is and what it can do; from here on the connection is of use."""
     if conn.auth is not None:
         raise ConnectionFatalError("second CONNECT")
     broker = conn.broker
-    conn.auth = AuthSession(conn, broker.authenticator, broker.authorizer)
+    conn.auth = AuthSession(conn, broker.authenticator, broker.authorizer, broker.now_ms)
     conn.peer_version = command.protocol_version
     conn.client_version = command.client_version
     conn.features.CopyFrom(command.feature_flags)
-    await conn.auth.begin(command)
-
-
-def finish_handshake(conn: Connection) -> None:
-    """Tell the client it is connected; called by the session when the role is known."""
+    conn.auth.begin(command)
     settings = conn.broker.settings
     conn.wants_entry_metadata = (
         settings.exposing_broker_entry_metadata_to_client_enabled
@@ -43,7 +38,7 @@ def finish_handshake(conn: Connection) -> None:
     conn.write(
         replies.connected(
             server_version=conn.broker.server_version,
-            protocol_version=min(conn.peer_version, PROTOCOL_VERSION),
+            protocol_version=conn.negotiated_version,
             max_message_size=settings.max_message_size,
             topic_watchers=settings.enable_broker_topic_list_watcher,
         )
@@ -51,14 +46,13 @@ def finish_handshake(conn: Connection) -> None:
     log.debug("connection.established", conn=conn.connection_id, address=conn.address, client=conn.client_version)
 
 
-async def on_auth_response(conn: Connection, command: pb.CommandAuthResponse) -> None:
+def on_auth_response(conn: Connection, command: pb.CommandAuthResponse) -> None:
     """The client's answer to a challenge (also one nobody asked for is checked)."""
     if conn.auth is None or not conn.auth.enabled:
         conn.write(replies.error(-1, pb.AuthenticationError, "Failed to authenticate"))
-        if not conn.connected:
-            conn.close()
+        conn.close()
         return
-    await conn.auth.answer(command)
+    conn.auth.answer(command)
 
 
 def on_ping(conn: Connection, _command: pb.CommandPing) -> None:

@@ -32,7 +32,7 @@ _INT32_MAX = 2**31 - 1
 async def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> None:
     """Create a consumer, or answer again for one that is there."""
     name = parse_topic(command.topic)
-    conn.broker.authorize(conn, "consume", name, subscription=command.subscription)
+    conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.subscription)
     metadata = unique_metadata(command.metadata)
     size = sum(len(k.encode()) + len(v.encode()) for k, v in metadata.items())
     if size > conn.broker.settings.max_consumer_metadata_size:
@@ -192,11 +192,10 @@ async def on_get_last_message_id(conn: Connection, command: pb.CommandGetLastMes
     if not topic.persistent:
         raise UnsupportedOnTopicError("The topic is not persistent")
     last, batch_index = await topic.last_message_id(read_compacted=consumer.read_compacted)
-    conn.write(
-        replies.last_message_id(
-            command.request_id, last, topic.name.partition, batch_index, subscription.mark_delete_for_client()
-        )
-    )
+    mark_delete = subscription.mark_delete_for_client()
+    if mark_delete.ledger_id < 0:
+        mark_delete = (await topic.position_before_first())._replace(entry_id=-1)
+    conn.write(replies.last_message_id(command.request_id, last, topic.name.partition, batch_index, mark_delete))
 
 
 def on_consumer_stats(conn: Connection, command: pb.CommandConsumerStats) -> None:

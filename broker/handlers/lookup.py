@@ -11,6 +11,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
     ServiceNotReadyError,
 )
+from magnetar.broker.topic_list_watcher import TopicListWatcher
 from magnetar.broker.topic_patterns import InvalidPatternError, TopicPattern
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
@@ -34,7 +35,7 @@ async def on_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
     """Which broker serves a topic: we do. The topic need not exist, its namespace must."""
     broker = conn.broker
     name = parse_topic(command.topic)
-    broker.authorize(conn, "lookup", name)
+    conn.authorize(pb.BaseCommand.LOOKUP, name)
     listener = command.advertised_listener_name if command.HasField("advertised_listener_name") else ""
     urls = broker.advertised(listener)
     if urls is None:
@@ -55,7 +56,7 @@ async def on_partitioned_metadata(conn: Connection, command: pb.CommandPartition
     """How many partitions a topic has; creates a partitioned one when auto creation says so."""
     broker = conn.broker
     name = parse_topic(command.topic)
-    broker.authorize(conn, "partitioned_metadata", name)
+    conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
     partitions = await broker.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
     conn.write(replies.partitioned_metadata(command.request_id, partitions))
 
@@ -71,8 +72,10 @@ async def on_get_topics_of_namespace(conn: Connection, command: pb.CommandGetTop
     """Names of a namespace's topics, filtered by a pattern and left out when the client's hash shows it has them."""
     broker = conn.broker
     namespace = _namespace(command.namespace)
-    broker.authorize_namespace(conn, "get_topics", namespace)
+    conn.authorize_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
     names: list[str] = []
+    if command.mode != pb.CommandGetTopicsOfNamespace.PERSISTENT and not broker.namespaces.exists(namespace):
+        raise MetadataError(f"Namespace {namespace} does not exist")
     if command.mode in (pb.CommandGetTopicsOfNamespace.PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
         names += [str(t) for t in broker.catalog.topics(namespace) if not t.is_system]
     if command.mode in (pb.CommandGetTopicsOfNamespace.NON_PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
@@ -103,7 +106,7 @@ async def on_watch_topic_list(conn: Connection, command: pb.CommandWatchTopicLis
     broker = conn.broker
     settings = broker.settings
     namespace = _namespace(command.namespace)
-    broker.authorize_namespace(conn, "get_topics", namespace)
+    conn.authorize_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, namespace)
     if not settings.enable_broker_side_subscription_pattern_evaluation:
         raise NotAllowedError("Unable to create topic list watcher: broker side pattern evaluation is off")
     if len(command.topics_pattern) > settings.subscription_pattern_max_length:
@@ -112,26 +115,18 @@ async def on_watch_topic_list(conn: Connection, command: pb.CommandWatchTopicLis
         pattern = TopicPattern(command.topics_pattern)
     except InvalidPatternError as e:
         raise InvalidTopicNameError(str(e)) from e
-    names = pattern.filter([str(t) for t in broker.catalog.topics(namespace) if not t.is_system])
-    digest = topics_hash(names)
     watcher_id = command.watcher_id
-    if watcher_id not in conn.watchers:
-
-        def changed(where: str, new: list[str], deleted: list[str]) -> None:
-            if where != namespace:
-                return
-            new, deleted = pattern.filter(new), pattern.filter(deleted)
-            if new or deleted:
-                now = pattern.filter([str(t) for t in broker.catalog.topics(namespace) if not t.is_system])
-                conn.write(replies.watch_topic_update(watcher_id, new, deleted, topics_hash(now)))
-
-        conn.watchers[watcher_id] = broker.catalog.listen(changed)
+    watcher = conn.watchers.get(watcher_id)
+    if watcher is None:
+        watcher = conn.watchers[watcher_id] = TopicListWatcher(conn, watcher_id, namespace, pattern, broker.catalog)
+    names = watcher.names()
+    digest = topics_hash(names)
     same = command.HasField("topics_hash") and command.topics_hash == digest
     conn.write(replies.watch_topic_list_success(command.request_id, watcher_id, [] if same else names, digest))
 
 
 def on_watch_topic_list_close(conn: Connection, command: pb.CommandWatchTopicListClose) -> None:
-    stop = conn.watchers.pop(command.watcher_id, None)
-    if stop is not None:
-        stop()
+    watcher = conn.watchers.pop(command.watcher_id, None)
+    if watcher is not None:
+        watcher.stop()
     conn.write(replies.success(command.request_id))

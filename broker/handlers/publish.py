@@ -37,9 +37,9 @@ def unique_metadata(pairs: object) -> dict[str, str]:
 async def on_producer(conn: Connection, command: pb.CommandProducer) -> None:
     """Create a producer, or answer again for one that is there."""
     name = parse_topic(command.topic)
-    conn.broker.authorize(conn, "produce", name)
-    if command.HasField("initial_subscription_name"):
-        conn.broker.authorize(conn, "consume", name, subscription=command.initial_subscription_name)
+    conn.authorize(pb.BaseCommand.PRODUCER, name)
+    if command.initial_subscription_name:
+        conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.initial_subscription_name)
     metadata = unique_metadata(command.metadata)
     existing = conn.producers.get(command.producer_id)
     if existing is not None:
@@ -95,7 +95,7 @@ async def _create(
     topic = await broker.topics.get(name, create=True)
     request = ProducerRequest(
         producer_id=command.producer_id,
-        name=command.producer_name or broker.generate_producer_name(),
+        name=command.producer_name if command.HasField("producer_name") else broker.generate_producer_name(),
         user_provided_name=command.user_provided_producer_name,
         epoch=command.epoch,
         access_mode=command.producer_access_mode,
@@ -105,7 +105,7 @@ async def _create(
     )
     topic.check_new_producer(request)
     request.schema_version = await _schema_version(conn, command, topic)
-    if command.HasField("initial_subscription_name"):
+    if command.initial_subscription_name:
         await _initial_subscription(topic, command.initial_subscription_name)
     producer = topic.new_producer(conn, request)
 

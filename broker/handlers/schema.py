@@ -6,21 +6,25 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import ConnectionFatalError, IncompatibleSchemaError, InvalidTopicNameError, TopicNotFoundError
 from magnetar.broker.handlers.lookup import parse_topic
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
     from magnetar.broker.connection import Connection
-    from magnetar.protocol import pulsar_api_pb2 as pb
+
+VERSION_BYTES = 8
 
 
 async def on_get_schema(conn: Connection, command: pb.CommandGetSchema) -> None:
     """A schema of a topic, the latest when no version is named."""
     name = parse_topic(command.topic)
-    conn.broker.authorize(conn, "get_schema", name)
+    conn.authorize(pb.BaseCommand.GET_SCHEMA, name)
     version: int | None = None
     if command.HasField("schema_version"):
         if not command.schema_version:
             raise IncompatibleSchemaError("Empty schema version")
+        if len(command.schema_version) != VERSION_BYTES:
+            raise ConnectionFatalError(f"schema version of {len(command.schema_version)} bytes")
         version = int.from_bytes(command.schema_version, "big", signed=True)
     found = await conn.broker.schemas.get(name, version)
     if found is None:
@@ -38,7 +42,7 @@ async def on_get_or_create_schema(conn: Connection, command: pb.CommandGetOrCrea
         name = parse_topic(command.topic)
     except InvalidTopicNameError as e:
         raise ConnectionFatalError(str(e)) from e  # as Apache Pulsar 4.2 (reference A.3)
-    conn.broker.authorize(conn, "get_schema", name)
+    conn.authorize(pb.BaseCommand.GET_OR_CREATE_SCHEMA, name)
     topic = conn.broker.topics.loaded.get(str(name))
     if topic is None:
         if not conn.broker.topics.known(name):

@@ -1,0 +1,348 @@
+"""What the admin API asks of topics (`admin.api.TopicsApi`): their life and their subscriptions."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from magnetar.broker import expiry
+from magnetar.broker.admin.api import (
+    CompactionStatus,
+    ConflictError,
+    MessagePosition,
+    StoredMessage,
+    TopicStats,
+)
+from magnetar.broker.admin_stats import internal_stats, topic_stats
+from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, SubscriptionNotFoundError, TopicNotFoundError
+from magnetar.broker.topic import Topic
+from magnetar.broker.topic_catalog import PartitionedTopic
+from magnetar.broker.topic_subscriptions import SubscribeRequest
+from magnetar.protocol.metadata import parse_metadata
+from magnetar.storage.errors import NoSuchEntryError
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from magnetar.broker.admin.api import Domain, Start
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.subscription import Subscription
+    from magnetar.protocol.topic_name import TopicName
+
+_SCAN_ENTRIES = 100
+_SCAN_BYTES = 4 << 20
+_SCAN_LIMIT = 10_000
+
+
+class AdminTopics:
+    """The broker's side of `TopicsApi`; see there for what each call promises."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._topics = broker.topics
+        self._catalog = broker.catalog
+
+    # --- which there are -----------------------------------------------------------------------------------------
+
+    def names(self, namespace: str, domain: Domain) -> list[str]:
+        if domain == "persistent":
+            return self._catalog.names(namespace)
+        return [
+            str(t.name) for t in self._topics.loaded.values() if not t.persistent and t.name.namespace == namespace
+        ]
+
+    def partitioned_names(self, namespace: str, domain: Domain) -> list[str]:
+        return self._catalog.partitioned_names(namespace, domain)
+
+    def partition_count(self, name: TopicName) -> int | None:
+        found = self._catalog.partitioned(name)
+        return None if found is None else found.partitions
+
+    def exists(self, name: TopicName) -> bool:
+        return self._topics.known(name)
+
+    async def partitions_for_clients(self, name: TopicName, *, auto_create: bool) -> int:
+        return await self._topics.partitions(name, auto_create=auto_create)
+
+    # --- their life ----------------------------------------------------------------------------------------------
+
+    async def _topic(self, name: TopicName) -> Topic:
+        """The persistent topic, loaded; raises TopicNotFoundError."""
+        topic = await self._topics.get(name, create=False)
+        if not isinstance(topic, Topic):
+            raise NotAllowedError("not for non-persistent topics")
+        return topic
+
+    async def create(self, name: TopicName, properties: dict[str, str]) -> None:
+        if self.exists(name) or self._catalog.partitioned(name) is not None:
+            raise ConflictError("This topic already exists")
+        if not name.is_partition:
+            self._topics.check_limit(name, 1)
+        topic = await self._topics.create(name)
+        if isinstance(topic, Topic) and properties:
+            await topic.set_user_properties(properties)
+
+    async def create_partitioned(self, name: TopicName, partitions: int, properties: dict[str, str]) -> None:
+        if self.exists(name) or self._catalog.partitioned(name) is not None:
+            raise ConflictError("This topic already exists")
+        self._topics.check_limit(name, partitions)
+        if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties)):
+            raise ConflictError("This topic already exists")
+        await self._create_partitions(name, 0, partitions)
+
+    async def _create_partitions(self, name: TopicName, first: int, end: int) -> list[Topic]:
+        created = []
+        if name.persistent:
+            for index in range(first, end):
+                topic = await self._topics.create(name.partition_name(index))
+                if isinstance(topic, Topic):
+                    created.append(topic)
+        return created
+
+    async def grow(self, name: TopicName, partitions: int) -> None:
+        known = self._catalog.partitioned(name)
+        if known is None:
+            raise TopicNotFoundError(f"Topic {name} is not partitioned")
+        self._topics.check_limit(name, partitions - known.partitions)
+        subscriptions: dict[str, Subscription] = {}
+        for index in range(known.partitions):
+            if self.exists(name.partition_name(index)):
+                topic = await self._topic(name.partition_name(index))
+                subscriptions |= {s.name: s for s in topic.subscriptions.durable()}
+        await self._catalog.update_partitioned(name, PartitionedTopic(partitions, known.properties))
+        for topic in await self._create_partitions(name, known.partitions, partitions):
+            for subscription in subscriptions.values():
+                properties = dict(subscription.cursor.cursor_properties)
+                await topic.subscriptions.create(
+                    SubscribeRequest(subscription.name, from_earliest=True, properties=properties)
+                )
+
+    def _parts(self, name: TopicName) -> list[TopicName]:
+        known = self._catalog.partitioned(name)
+        return [name] if known is None else [name.partition_name(i) for i in range(known.partitions)]
+
+    def in_use(self, name: TopicName) -> bool:
+        loaded = (self._topics.loaded.get(str(part)) for part in self._parts(name))
+        return any(topic is not None and not topic.is_idle for topic in loaded)
+
+    async def delete(self, name: TopicName) -> None:
+        await self._topics.delete(name)
+        if not name.is_partition:
+            await self._forget(name)
+
+    async def delete_partitioned(self, name: TopicName) -> None:
+        for part in self._parts(name):
+            if self.exists(part):
+                await self._topics.delete(part)
+        await self._catalog.delete_partitioned(name)
+        await self._forget(name)
+
+    async def _forget(self, name: TopicName) -> None:
+        await self._broker.schemas.forget(name)
+        await self._broker.namespaces.delete_topic(name)
+
+    async def unload(self, name: TopicName) -> None:
+        for part in self._parts(name):
+            await self._topics.unload(part)
+
+    async def terminate(self, name: TopicName) -> MessagePosition:
+        topic = await self._topic(name)
+        return _message(topic, await topic.terminate())
+
+    async def truncate(self, name: TopicName) -> None:
+        topic = await self._topic(name)
+        last = topic.ledger.last_confirmed
+        await topic.ledger.truncate()
+        for subscription in topic.subscriptions.by_name.values():
+            subscription.backlog_dropped(last)
+
+    async def compact(self, name: TopicName) -> None:
+        topic = await self._topic(name)
+        if not topic.compaction.start():
+            raise ConflictError("Compaction already in progress")
+
+    async def compaction_status(self, name: TopicName) -> CompactionStatus:
+        status: CompactionStatus = (await self._topic(name)).compaction.status()
+        return status
+
+    async def properties(self, name: TopicName) -> dict[str, str]:
+        known = self._catalog.partitioned(name)
+        return dict(known.properties) if known is not None else (await self._topic(name)).user_properties()
+
+    async def set_properties(self, name: TopicName, properties: dict[str, str]) -> None:
+        known = self._catalog.partitioned(name)
+        if known is not None:
+            await self._catalog.update_partitioned(name, PartitionedTopic(known.partitions, properties))
+        else:
+            await (await self._topic(name)).set_user_properties(properties)
+
+    # --- what is in them -----------------------------------------------------------------------------------------
+
+    async def stats(self, name: TopicName, *, earliest_in_backlog: bool) -> TopicStats:
+        topic = await self._topics.get(name, create=False)
+        earliest: dict[str, int] = {}
+        if earliest_in_backlog and isinstance(topic, Topic):
+            for subscription in topic.subscriptions.by_name.values():
+                position = topic.ledger.next_valid(subscription.cursor.mark_delete)
+                earliest[subscription.name] = 0 if position is None else await topic.entry_time_ms(position)
+        return topic_stats(topic, earliest)
+
+    def loaded_stats(self) -> list[TopicStats]:
+        return [topic_stats(topic, {}) for topic in self._topics.loaded.values()]
+
+    async def internal_stats(self, name: TopicName) -> dict[str, object]:
+        return internal_stats(await self._topic(name))
+
+    async def last_message(self, name: TopicName) -> MessagePosition:
+        topic = await self._topic(name)
+        position, batch_index = await topic.last_message_id()
+        if position.entry_id < 0:
+            position = await topic.position_before_first()
+        return _message(topic, position, batch_index)
+
+    async def message_at_time(self, name: TopicName, timestamp_ms: int) -> MessagePosition:
+        topic = await self._topic(name)
+        return _message(topic, await topic.ledger.position_for_time(timestamp_ms))
+
+    async def read_message(self, name: TopicName, ledger_id: int, entry_id: int) -> StoredMessage | None:
+        return await _stored(await self._topic(name), Position(ledger_id, entry_id))
+
+    async def examine_message(self, name: TopicName, start: Start, number: int) -> StoredMessage | None:
+        topic = await self._topic(name)
+        total = topic.ledger.entries
+        ordinal = number - 1 if start == "earliest" else total - number
+        if not 0 <= ordinal < total:
+            return None
+        return await _stored(topic, topic.ledger.position_at(ordinal))
+
+    # --- subscriptions -------------------------------------------------------------------------------------------
+
+    async def subscriptions(self, name: TopicName) -> list[str]:
+        topic = await self._topics.get(name, create=False)
+        return list(topic.subscriptions.by_name)
+
+    async def _subscription(self, name: TopicName, subscription: str) -> tuple[Topic, Subscription]:
+        topic = await self._topic(name)
+        found = topic.subscriptions.by_name.get(subscription)
+        if found is None:
+            raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
+        return topic, found
+
+    async def create_subscription(
+        self,
+        name: TopicName,
+        subscription: str,
+        start: Start | MessagePosition,
+        properties: dict[str, str],
+        *,
+        replicated: bool,
+    ) -> None:
+        topic = await self._topics.get(name, create=True)
+        if subscription in topic.subscriptions.by_name:
+            raise ConflictError("Subscription already exists for topic")
+        request = SubscribeRequest(subscription, properties=properties, from_earliest=start == "earliest")
+        if isinstance(start, MessagePosition):
+            request.start = Position(start.ledger_id, start.entry_id)
+        created = await topic.subscriptions.create(request)
+        created.replicated = replicated
+
+    async def delete_subscription(self, name: TopicName, subscription: str, *, force: bool) -> None:
+        topic = await self._topics.get(name, create=False)
+        found = topic.subscriptions.by_name.get(subscription)
+        if found is None:
+            raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
+        if found.consumers and not force:
+            raise ConsumerBusyError("Subscription has active connected consumers")
+        await topic.subscriptions.delete(subscription)
+
+    async def reset_to_time(self, name: TopicName, subscription: str, timestamp_ms: int) -> None:
+        topic, found = await self._subscription(name, subscription)
+        await found.seek(await topic.ledger.position_for_time(timestamp_ms), None)
+
+    async def reset_to_message(self, name: TopicName, subscription: str, message: MessagePosition) -> None:
+        _, found = await self._subscription(name, subscription)
+        await found.seek(Position(message.ledger_id, message.entry_id), None)
+
+    async def skip(self, name: TopicName, subscription: str, messages: int | None) -> None:
+        topic, found = await self._subscription(name, subscription)
+        await topic.subscriptions.skip(found, found.cursor.backlog_entries if messages is None else messages)
+
+    async def expire(self, name: TopicName, subscription: str, older_than_s: int | MessagePosition) -> bool:
+        topic, found = await self._subscription(name, subscription)
+        if isinstance(older_than_s, MessagePosition):
+            return await expiry.expire_up_to(topic, found, Position(older_than_s.ledger_id, older_than_s.entry_id))
+        return await expiry.expire_older_than(topic, found, older_than_s)
+
+    async def peek(self, name: TopicName, subscription: str, number: int) -> StoredMessage | None:
+        topic, found = await self._subscription(name, subscription)
+        position = topic.ledger.next_valid(found.cursor.mark_delete)
+        while position is not None:
+            if not found.cursor.is_deleted(position):
+                number -= 1
+                if number <= 0:
+                    return await _stored(topic, position)
+            position = topic.ledger.next_valid(position)
+        return None
+
+    async def analyze_backlog(self, name: TopicName, subscription: str) -> dict[str, object]:
+        topic, found = await self._subscription(name, subscription)
+        cursor = topic.ledger.new_non_durable_cursor(
+            f"__analyze-{subscription}", found.cursor.mark_delete.next()
+        )
+        entries = messages = markers = 0
+        first = last = None
+        try:
+            while cursor.has_more and entries < _SCAN_LIMIT:
+                result = cursor.read(_SCAN_ENTRIES, _SCAN_BYTES)
+                for span in await result if inspect.isawaitable(result) else result:
+                    for i in range(span.start, span.end):
+                        if found.cursor.is_deleted(span.slab.position(i)):
+                            continue
+                        entries += 1
+                        first, last = first or span.slab.position(i), span.slab.position(i)
+                        metadata = parse_metadata(span.slab.body(i))
+                        if metadata is not None:
+                            messages += metadata.num_messages_in_batch
+                            markers += metadata.HasField("marker_type")
+        finally:
+            cursor.close()
+        return _backlog_json(entries, messages, markers, first, last)
+
+    async def subscription_properties(self, name: TopicName, subscription: str) -> dict[str, str]:
+        _, found = await self._subscription(name, subscription)
+        return dict(found.cursor.cursor_properties)
+
+    async def set_subscription_properties(self, name: TopicName, subscription: str, properties: dict[str, str]) -> None:
+        _, found = await self._subscription(name, subscription)
+        await found.cursor.set_cursor_properties(properties)
+
+
+def _message(topic: Topic, position: Position, batch_index: int = -1) -> MessagePosition:
+    return MessagePosition(position.ledger_id, position.entry_id, topic.name.partition, batch_index)
+
+
+async def _stored(topic: Topic, position: Position) -> StoredMessage | None:
+    try:
+        span = await topic.ledger.read_entry(position)
+    except NoSuchEntryError:
+        return None
+    return StoredMessage(span.first_position, bytes(span.body(0)))
+
+
+def _backlog_json(
+    entries: int, messages: int, markers: int, first: Position | None, last: Position | None
+) -> dict[str, object]:
+    """AnalyzeSubscriptionBacklogResult."""
+    return {
+        "entries": entries,
+        "messages": messages,
+        "markerMessages": markers,
+        "filterRejectedEntries": 0,
+        "filterAcceptedEntries": entries,
+        "filterRescheduledEntries": 0,
+        "filterRejectedMessages": 0,
+        "filterAcceptedMessages": messages,
+        "filterRescheduledMessages": 0,
+        "aborted": entries >= _SCAN_LIMIT,
+        "firstMessageId": None if first is None else f"{first.ledger_id}:{first.entry_id}:-1",
+        "lastMessageId": None if last is None else f"{last.ledger_id}:{last.entry_id}:-1",
+    }

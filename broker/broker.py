@@ -1,0 +1,256 @@
+"""The broker: everything built and wired in one place, started and stopped in order.
+
+Start: data directory (locked), storage recovery, metadata, binary listener, then the HTTP listener (its libraries are imported
+only then: the time from process start to the first durable receipt is a promise). Stop: no new connections, every producer
+and consumer is told, everything is on the disk, then the storage closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar import __version__
+from magnetar.broker.admin_topics import AdminTopics
+from magnetar.broker.admin.api import BrokerUrls
+from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
+from magnetar.broker.auth.authenticator import Authenticator
+from magnetar.broker.auth.authorizer import Authorizer
+from magnetar.broker.auth.table import check_complete
+from magnetar.broker.broker_metrics import broker_metrics
+from magnetar.broker.connections import Connections
+from magnetar.broker.handlers.table import HANDLERS
+from magnetar.broker.ledger_config import engine_settings, ledger_config
+from magnetar.broker.maintenance import Maintenance
+from magnetar.broker.namespaces import NamespaceStore
+from magnetar.broker.publish_gate import PublishBudget
+from magnetar.broker.quotas import check_backlog_quota
+from magnetar.broker.read_buffer import SharedReadBuffer
+from magnetar.broker.schemas import SchemaRegistry
+from magnetar.broker.server import BinaryServer
+from magnetar.broker.tasks import TaskSet
+from magnetar.broker.topic_catalog import TopicCatalog
+from magnetar.broker.topic_context import TopicContext
+from magnetar.broker.topics import Topics
+from magnetar.storage.clock import SystemClock
+from magnetar.storage.embedded import open_embedded
+from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+
+if TYPE_CHECKING:
+    from magnetar.broker.connection import Connection
+    from magnetar.broker.metrics import BrokerMetrics
+    from magnetar.broker.namespaces import PolicyChange
+    from magnetar.broker.settings import Settings
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.embedded import EmbeddedStorage
+
+log = structlog.get_logger(__name__)
+FRAME_PADDING_BYTES = 10 * 1024
+EXIT_OK = 0
+EXIT_STORAGE_FAILED = 74
+_BROKER_IDS = "/magnetar/broker-starts"
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """One running broker. `await start()`, then `await wait_stopped()` or `await stop()`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.server_version = f"Magnetar {__version__}"
+        self.max_frame_bytes = settings.max_message_size + FRAME_PADDING_BYTES
+        self.tasks = TaskSet()
+        self.connections = Connections(settings.broker_max_connections, settings.broker_max_connections_per_ip)
+        self.publish_budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20)
+        self.shared_buffer = SharedReadBuffer()
+        self.addresses = AdvertisedAddresses(settings)
+        self.server = BinaryServer(self)
+        self.storage: EmbeddedStorage
+        self.namespaces: NamespaceStore
+        self.ledgers: ManagedLedgerFactory
+        self.catalog: TopicCatalog
+        self.topics: Topics
+        self.schemas: SchemaRegistry
+        self.authenticator: Authenticator
+        self.authorizer: Authorizer
+        self.maintenance: Maintenance
+        self.http_port: int | None = None
+        self.exit_code = EXIT_OK
+        self.started_s = time.monotonic()
+        self.now_ms = now_ms
+        self._start_number = 0
+        self._producer_numbers = itertools.count()
+        self._stopped = asyncio.Event()
+        self._stopping = False
+        self._admin: object = None
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return when the broker takes clients. Raises StorageError (data directory in use, of a newer version, damaged)."""
+        loop = asyncio.get_running_loop()
+        settings = self.settings
+        self.storage = await open_embedded(settings.data_dir, engine_settings(settings))
+        self.storage.health.on_failure(self._on_storage_failure)
+        metadata = self.storage.metadata
+        self.namespaces = await NamespaceStore.open(metadata, settings)
+        self._start_number = await metadata.next_sequence(_BROKER_IDS)
+        self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, SystemClock(), loop)
+        self.catalog = TopicCatalog(metadata, self.ledgers)
+        await self.catalog.load(n for t in self.namespaces.tenants.names() for n in self.namespaces.namespaces_of(t))
+        self.schemas = SchemaRegistry(metadata, now_ms)
+        self.authenticator = Authenticator(settings)
+        self.authorizer = Authorizer(settings, self.namespaces)
+        context = TopicContext(
+            settings=settings,
+            now_ms=now_ms,
+            monotonic=time.monotonic,
+            call_later=loop.call_later,
+            effective=self.namespaces.effective,
+            ledger_config=lambda config: ledger_config(settings, config),
+            check_backlog_quota=check_backlog_quota,
+        )
+        self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
+        self.admin_topics = AdminTopics(self)
+        check_complete(set(HANDLERS))
+        self.namespaces.listen(self._on_policies_changed)
+        self.maintenance = Maintenance(self)
+        await self.server.start()
+        self.addresses.bound(self.server.port, self.server.port_tls, None, None)
+        await self._start_admin()
+        self.maintenance.start()
+        log.info("broker.started", port=self.server.port, http_port=self.http_port, start_number=self._start_number)
+
+    async def _start_admin(self) -> None:
+        """Open the web port; a broker without it still serves its clients."""
+        settings = self.settings
+        if settings.web_service_port is None and settings.web_service_port_tls is None:
+            return
+        try:
+            from magnetar.broker.admin.server import start_admin  # noqa: PLC0415 - after the binary port listens
+
+            self._admin = admin = await start_admin(self)
+        except OSError as e:
+            log.error("admin.failed", reason=str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
+            return
+        self.http_port = admin.port
+        self.addresses.bound(self.server.port, self.server.port_tls, admin.port, admin.port_tls)
+
+    async def stop(self) -> None:
+        """Stop in order; everything acknowledged is on the disk. Safe to call twice."""
+        if self._stopping:
+            await self._stopped.wait()
+            return
+        self._stopping = True
+        log.info("broker.stopping")
+        self.server.stop_accepting()
+        await self.maintenance.close()
+        if self._admin is not None:
+            await self._admin.close()  # type: ignore[attr-defined]
+        try:
+            async with asyncio.timeout(self.settings.broker_shutdown_timeout_ms / 1000):
+                await self.topics.close()
+        except TimeoutError:
+            log.warning("broker.stop_timed_out")
+        for connection in self.connections:
+            connection.close()
+        await self.tasks.close()
+        await self.ledgers.close()
+        await self.storage.close()
+        log.info("broker.stopped")
+        self._stopped.set()
+
+    def request_stop(self, exit_code: int = EXIT_OK) -> None:
+        """Stop soon, from a signal or a failure."""
+        self.exit_code = self.exit_code or exit_code
+        if not self._stopping:
+            self.tasks.spawn(self._stop_detached(), "broker.stop")
+
+    async def _stop_detached(self) -> None:
+        await self.stop()
+
+    async def wait_stopped(self) -> int:
+        """Return the exit code once the broker has stopped."""
+        await self._stopped.wait()
+        return self.exit_code
+
+    def _on_storage_failure(self, error: BaseException) -> None:
+        log.error("broker.storage_failed", reason=str(error))
+        self.request_stop(EXIT_STORAGE_FAILED)
+
+    def _on_policies_changed(self, change: PolicyChange) -> None:
+        """Policies or grants changed: loaded topics follow, clients that lost their right are closed."""
+        for topic in list(self.topics.loaded.values()):
+            name = topic.name
+            if name.tenant != change.tenant or change.namespace not in (None, name.namespace):
+                continue
+            if change.topic not in (None, str(name.base)):
+                continue
+            if change.namespace is not None:
+                self.tasks.spawn(topic.config_changed(), "topic.config_changed")
+            if change.grants:
+                topic.recheck_rights()
+
+    # --- facts and doors for handlers ----------------------------------------------------------------------------
+
+    def advertised(self, listener: str = "") -> AdvertisedUrls | None:
+        return self.addresses.of(listener)
+
+    @property
+    def urls(self) -> BrokerUrls:
+        """What the admin API tells of this broker."""
+        own = self.addresses.own
+        return BrokerUrls(
+            broker_id=f"{self.addresses.host}:{self.http_port}",
+            service_url=own.service_url or "",
+            service_url_tls=own.service_url_tls or "",
+            web_url=own.http_url or "",
+            web_url_tls=own.http_url_tls or "",
+        )
+
+    def is_ready(self) -> bool:
+        return not self._stopping and self.storage.health.failed is None
+
+    async def check_health(self) -> None:
+        """Write and read back: raises when the store cannot keep what it is given."""
+        if self.storage.health.problem is not None:
+            raise self.storage.health.problem
+        await self.storage.metadata.put("/magnetar/health", str(now_ms()).encode())
+
+    def metrics(self) -> BrokerMetrics:
+        return broker_metrics(self)
+
+    def generate_producer_name(self) -> str:
+        """`<cluster>-<start number>-<n>`: unique over all restarts (reference B.4)."""
+        return f"{self.settings.cluster_name}-{self._start_number}-{next(self._producer_numbers)}"
+
+    def non_persistent_names(self, namespace: str) -> list[str]:
+        """Non-persistent topics that have a client now."""
+        return [
+            name
+            for name, topic in self.topics.loaded.items()
+            if not topic.persistent and topic.name.namespace == namespace and not topic.is_idle
+        ]
+
+
+async def run(settings: Settings) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
+    broker = Broker(settings)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, broker.request_stop)
+    await broker.start()
+    urls = broker.advertised()
+    assert urls is not None
+    sys.stdout.write(f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n")
+    sys.stdout.flush()
+    return await broker.wait_stopped()

@@ -1,0 +1,36 @@
+"""Deletion of topics nobody uses (brokerDeleteInactiveTopics*; Apache Pulsar InactiveTopicPolicies)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from magnetar.broker.topic import Topic
+    from magnetar.broker.topics import Topics
+
+log = structlog.get_logger(__name__)
+WITHOUT_SUBSCRIPTIONS = "delete_when_no_subscriptions"
+CAUGHT_UP = "delete_when_subscriptions_caught_up"
+
+
+def is_deletable(topic: Topic) -> bool:
+    """Whether the topic's policy has it deleted now."""
+    policy = topic.config.inactive_topic
+    if not policy.delete_while_inactive or topic.is_system or not topic.is_idle:
+        return False
+    limit_s = policy.max_inactive_duration_seconds
+    if topic.context.monotonic() - topic.last_used_s < limit_s:
+        return False
+    subscriptions = topic.subscriptions.durable()
+    if policy.inactive_topic_delete_mode == WITHOUT_SUBSCRIPTIONS:
+        return not subscriptions
+    return all(s.cursor.backlog_entries == 0 for s in subscriptions)
+
+
+async def delete_if_inactive(topics: Topics, topic: Topic) -> None:
+    """The periodic check of one topic."""
+    if is_deletable(topic):
+        log.info("topic.inactive", topic=str(topic.name))
+        await topics.delete(topic.name)

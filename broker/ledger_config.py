@@ -1,0 +1,47 @@
+"""The broker's settings and a topic's policies as the storage room takes them: plain values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.storage.engine_settings import EngineSettings
+from magnetar.storage.managed_ledger_config import UNLIMITED, ManagedLedgerConfig
+
+if TYPE_CHECKING:
+    from magnetar.broker.policies import TopicConfig
+    from magnetar.broker.settings import Settings
+
+TIMESTAMP_INTERCEPTOR = "AppendBrokerTimestampMetadataInterceptor"
+INDEX_INTERCEPTOR = "AppendIndexMetadataInterceptor"
+_MINUTE_MS = 60_000
+RECORD_PADDING_BYTES = 64 * 1024
+"""Room for what a frame may hold beyond maxMessageSize, and for our own headers."""
+
+
+def ledger_config(settings: Settings, config: TopicConfig) -> ManagedLedgerConfig:
+    """What the managed ledger of a topic with that configuration is told."""
+    interceptors = {name.rpartition(".")[2] for name in settings.broker_entry_metadata_interceptors}
+    return ManagedLedgerConfig(
+        max_entries_per_ledger=settings.managed_ledger_max_entries_per_ledger,
+        max_size_per_ledger_bytes=settings.managed_ledger_max_size_per_ledger_mbytes << 20,
+        min_rollover_ms=settings.managed_ledger_min_ledger_rollover_time_minutes * _MINUTE_MS,
+        max_rollover_ms=settings.managed_ledger_max_ledger_rollover_time_minutes * _MINUTE_MS,
+        inactive_rollover_ms=settings.managed_ledger_inactive_ledger_rollover_time_seconds * 1000,
+        retention_time_ms=_scaled(config.retention.time_in_minutes, _MINUTE_MS),
+        retention_size_bytes=_scaled(config.retention.size_in_mb, 1 << 20),
+        entry_timestamp=TIMESTAMP_INTERCEPTOR in interceptors,
+        entry_index=INDEX_INTERCEPTOR in interceptors,
+        cursor_max_entries_per_ledger=settings.managed_ledger_cursor_max_entries_per_ledger,
+    )
+
+
+def _scaled(value: int, unit: int) -> int:
+    return UNLIMITED if value < 0 else value * unit
+
+
+def engine_settings(settings: Settings) -> EngineSettings:
+    """What the storage engine is told."""
+    return EngineSettings(
+        cache_bytes=settings.managed_ledger_cache_size_mb << 20,
+        max_record_bytes=settings.max_message_size + RECORD_PADDING_BYTES,
+    )

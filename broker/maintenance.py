@@ -1,0 +1,119 @@
+"""Periodic work: one table of jobs, each with the setting that says how often (0 = never).
+
+A job that is still running when its time comes again is not started twice; one that fails is logged and tried again next time.
+Jobs over many topics give the loop a turn after each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from magnetar.broker import expiry, quotas
+from magnetar.broker.inactivity import delete_if_inactive
+from magnetar.broker.tasks import TaskSet
+from magnetar.broker.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from magnetar.broker.broker import Broker
+
+log = structlog.get_logger(__name__)
+
+
+class Job(NamedTuple):
+    """What is done how often."""
+
+    name: str
+    interval_s: float
+    run: Callable[[], Awaitable[None]]
+
+
+class Maintenance:
+    """The broker's timers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks = TaskSet()
+        settings = broker.settings
+        inactivity_s = settings.broker_deduplication_producer_inactivity_timeout_minutes * 60 / 3
+        self.jobs = [
+            Job("stats", settings.stats_update_frequency_in_secs, self._roll_stats),
+            Job("retention", settings.retention_check_interval_in_seconds, self._trim),
+            Job("expiry", settings.message_expiry_check_interval_in_minutes * 60, self._expire),
+            Job("quotas", settings.backlog_quota_check_interval_in_seconds if settings.backlog_quota_check_enabled else 0, self._quotas),
+            Job("dedup_snapshot", settings.broker_deduplication_snapshot_frequency_in_seconds, self._dedup_snapshots),
+            Job("dedup_inactive", inactivity_s, self._dedup_purge),
+            Job(
+                "inactive_topics",
+                settings.broker_delete_inactive_topics_frequency_seconds if settings.broker_delete_inactive_topics_enabled else 0,
+                self._inactive_topics,
+            ),
+            Job("subscription_expiry", settings.subscription_expiry_check_interval_in_minutes * 60, self._subscriptions),
+            Job("compaction", settings.broker_service_compaction_monitor_interval_in_seconds, self._compact),
+        ]
+
+    def start(self) -> None:
+        for job in self.jobs:
+            if job.interval_s > 0:
+                self._tasks.spawn(self._repeat(job), f"maintenance.{job.name}")
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    async def _repeat(self, job: Job) -> None:
+        while True:
+            await asyncio.sleep(job.interval_s)
+            try:
+                await job.run()
+            except Exception:
+                log.exception("maintenance.failed", job=job.name)
+
+    async def _topics(self) -> AsyncIterator[Topic]:
+        for topic in list(self._broker.topics.loaded.values()):
+            if isinstance(topic, Topic) and topic.is_open:
+                yield topic
+                await asyncio.sleep(0)
+
+    # --- jobs ----------------------------------------------------------------------------------------------------
+
+    async def _roll_stats(self) -> None:
+        seconds = self._broker.settings.stats_update_frequency_in_secs
+        for topic in list(self._broker.topics.loaded.values()):
+            topic.roll_rates(seconds)
+
+    async def _trim(self) -> None:
+        async for topic in self._topics():
+            await topic.ledger.trim(self._broker.now_ms())
+
+    async def _expire(self) -> None:
+        async for topic in self._topics():
+            await expiry.expire_by_ttl(topic)
+
+    async def _quotas(self) -> None:
+        async for topic in self._topics():
+            await quotas.enforce(topic)
+
+    async def _dedup_snapshots(self) -> None:
+        async for topic in self._topics():
+            await topic.deduplication.snapshot_if_older(topic.config.deduplication_snapshot_interval_seconds)
+
+    async def _dedup_purge(self) -> None:
+        async for topic in self._topics():
+            await topic.deduplication.purge_inactive()
+
+    async def _inactive_topics(self) -> None:
+        async for topic in self._topics():
+            await delete_if_inactive(self._broker.topics, topic)
+
+    async def _subscriptions(self) -> None:
+        async for topic in self._topics():
+            await expiry.delete_unused_subscriptions(topic)
+
+    async def _compact(self) -> None:
+        async for topic in self._topics():
+            if topic.compaction is not None:
+                topic.compaction.start_if_needed()

@@ -1,0 +1,253 @@
+"""A non-persistent topic: producers and subscriptions, no log. A message is sent at once or dropped (reference F.4).
+
+Receipts name the message (0, 0). Publishes are handed on within the call, so none is ever in flight and the limit
+maxConcurrentNonPersistentMessagePerConnection cannot be reached; a consumer that does not read loses messages, as promised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from magnetar.broker.consumer import TYPE_NAMES
+from magnetar.broker.deduplication import SequenceTable
+from magnetar.broker.errors import (
+    ConsumerBusyError,
+    MetadataError,
+    NotAllowedError,
+    ServiceNotReadyError,
+    SubscriptionNotFoundError,
+)
+from magnetar.broker.non_persistent_subscription import NonPersistentSubscription, as_slab
+from magnetar.broker.producer import Producer
+from magnetar.broker.rates import RateMeter
+from magnetar.broker.subscription_settings import SubscriptionSettings
+from magnetar.broker.topic_producers import TopicProducers
+from magnetar.broker.topic_subscriptions import check_name
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.storage.appending import AppendPiece, AppendResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.connection import Connection
+    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.producer import ProducerRequest
+    from magnetar.broker.topic_context import TopicContext
+    from magnetar.broker.topic_subscriptions import SubscribeRequest
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.protocol.topic_name import TopicName
+
+log = structlog.get_logger(__name__)
+
+
+class NoDeduplication:
+    """The face of `TopicDeduplication` where there is nothing to compare with."""
+
+    enabled = False
+    status = "Disabled"
+    table = SequenceTable()
+
+
+class NonPersistentSubscriptions:
+    """The subscriptions of a non-persistent topic; each lives while it has consumers."""
+
+    def __init__(self, topic: NonPersistentTopic) -> None:
+        self._topic = topic
+        self.by_name: dict[str, NonPersistentSubscription] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    @property
+    def consumer_count(self) -> int:
+        return sum(len(s.consumers) for s in self.by_name.values())
+
+    def require_creatable(self, name: str, *, durable: bool) -> None:
+        """Subscriptions without storage are always created on demand."""
+
+    async def create(self, request: SubscribeRequest) -> NonPersistentSubscription:
+        """Find or create a subscription by the rules of names and limits."""
+        found = self.by_name.get(request.subscription)
+        if found is not None:
+            return found
+        topic = self._topic
+        check_name(request.subscription)
+        limit = topic.config.max_subscriptions
+        if limit > 0 and len(self.by_name) >= limit:
+            raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {topic.name}")
+        created = NonPersistentSubscription(
+            topic.name,
+            request.subscription,
+            SubscriptionSettings.of(topic.context.settings, topic.config),
+            topic.context.now_ms,
+            topic.context.call_later,
+            on_empty=self._on_empty,
+        )
+        self.by_name[request.subscription] = created
+        return created
+
+    async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> NonPersistentSubscription:
+        """Find or create the subscription and attach the consumer; raises what the client is told."""
+        topic = self._topic
+        topic.check_usable()
+        if request.read_compacted:
+            raise NotAllowedError("readCompacted only valid on persistent topics")
+        if TYPE_NAMES[consumer.sub_type] not in topic.config.subscription_types_enabled:
+            raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
+        limit = topic.config.max_consumers
+        if limit > 0 and self.consumer_count >= limit:
+            raise ConsumerBusyError("Topic reached max consumers limit")
+        subscription = await self.create(request)
+        try:
+            await subscription.add_consumer(consumer)
+        except Exception:
+            self._on_empty(subscription)
+            raise
+        topic.last_used_s = topic.context.monotonic()
+        return subscription
+
+    def _on_empty(self, subscription: NonPersistentSubscription) -> None:
+        if not subscription.consumers and self.by_name.get(subscription.name) is subscription:
+            del self.by_name[subscription.name]
+
+    async def delete(self, name: str) -> None:
+        subscription = self.by_name.pop(name, None)
+        if subscription is None:
+            raise SubscriptionNotFoundError(f"Subscription {name} not found")
+        await subscription.close()
+
+    async def close(self) -> None:
+        for subscription in list(self.by_name.values()):
+            await subscription.close()
+        self.by_name.clear()
+
+
+class NonPersistentTopic:
+    """A non-persistent topic with clients. It has the face of `Topic`, as far as that makes sense without a log."""
+
+    persistent = False
+    receipt_step = 0
+
+    def __init__(self, name: TopicName, context: TopicContext) -> None:
+        self.name = name
+        self.context = context
+        self.config = context.effective(name)
+        self.created_ms = context.now_ms()
+        self.last_publish_ms = 0
+        self.last_used_s = context.monotonic()
+        self.rate_in = RateMeter()
+        self.closed = False
+        self.max_message_bytes = 0
+        self.encryption_required = False
+        self.deduplication = NoDeduplication()
+        self.delay_index: Any = None
+        self.producers = TopicProducers(None, _keep_in_memory)
+        self.subscriptions = NonPersistentSubscriptions(self)
+        self._apply_config()
+
+    # --- publishing ----------------------------------------------------------------------------------------------
+
+    def takes_publishes(self, _producer: Producer, _run: EntryRun) -> bool:
+        return not self.closed
+
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+        """Hand the entries to every subscription; they are sent or dropped when this returns."""
+        if self.subscriptions.by_name:
+            slab = as_slab(run)
+            for subscription in self.subscriptions.by_name.values():
+                subscription.publish(slab)
+        done(AppendResult(run, [AppendPiece(0, 0, 0, run.count)], None))
+
+    def stored(self, _producer: Producer, run: EntryRun, _count: int, _pieces: object) -> None:
+        self.rate_in.add(run.total_messages, run.size_bytes)
+        self.last_publish_ms = self.context.now_ms()
+
+    def append_failed(self, _producer: Producer, _run: EntryRun, _stored: int, error: Exception) -> None:
+        raise AssertionError("nothing is appended, so nothing fails") from error
+
+    # --- producers -----------------------------------------------------------------------------------------------
+
+    def new_producer(self, connection: Connection, request: ProducerRequest) -> Producer:
+        return Producer(connection, self, request, self.context.now_ms())
+
+    def check_new_producer(self, request: ProducerRequest) -> None:
+        self.check_usable()
+        if self.encryption_required and not request.encrypted:
+            raise MetadataError("Encryption is required in this topic")
+
+    async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
+        self.check_usable()
+        await self.producers.admit(producer, self.config.max_producers, on_queued)
+        self.last_used_s = self.context.monotonic()
+
+    def remove_producer(self, producer: Producer) -> None:
+        self.producers.remove(producer)
+        self.last_used_s = self.context.monotonic()
+
+    def check_usable(self) -> None:
+        if self.closed:
+            raise ServiceNotReadyError(f"Topic {self.name} is temporarily unavailable")
+
+    # --- policies and facts --------------------------------------------------------------------------------------
+
+    async def config_changed(self) -> None:
+        previous, self.config = self.config, self.context.effective(self.name)
+        if previous == self.config:
+            return
+        self._apply_config()
+        if self.encryption_required:
+            for producer in self.producers:
+                if not producer.encrypted:
+                    producer.close_from_broker()
+        settings = SubscriptionSettings.of(self.context.settings, self.config)
+        for subscription in self.subscriptions.by_name.values():
+            subscription.set_settings(settings)
+
+    def _apply_config(self) -> None:
+        limit = self.context.settings.max_message_size
+        self.max_message_bytes = min(self.config.max_message_size or limit, limit)
+        self.encryption_required = self.config.encryption_required
+
+    def recheck_rights(self) -> None:
+        """Grants changed: close producers and consumers whose role lost its right (reference J.4)."""
+        for producer in self.producers:
+            if not producer.connection.may(pb.BaseCommand.PRODUCER, self.name):
+                producer.close_from_broker()
+        for subscription in list(self.subscriptions.by_name.values()):
+            for consumer in list(subscription.consumers):
+                if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, self.name, subscription.name):
+                    subscription.disconnect_all([consumer])
+
+    def roll_rates(self, seconds: float) -> None:
+        self.rate_in.roll(seconds)
+        for producer in self.producers:
+            producer.rate_in.roll(seconds)
+        for subscription in self.subscriptions.by_name.values():
+            subscription.roll_rates(seconds)
+
+    @property
+    def is_idle(self) -> bool:
+        return not len(self.producers) and not self.subscriptions.consumer_count
+
+    @property
+    def is_unused(self) -> bool:
+        return self.is_idle
+
+    # --- end of its life -----------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Unload: every client is told."""
+        if not self.closed:
+            self.closed = True
+            self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
+            self.producers.disconnect_all()
+            await self.subscriptions.close()
+
+    async def delete(self) -> None:
+        await self.close()
+
+
+async def _keep_in_memory(_epoch: int) -> None:
+    """The epoch of a topic that is never stored."""

@@ -1,0 +1,157 @@
+"""Who a connection speaks for: authentication at CONNECT, refreshed while it lasts, asked for every right (reference B.0, J).
+
+With authentication off everybody is nobody in particular and may do everything. A proof that expires is asked for again by
+AUTH_CHALLENGE when the client can answer (supports_auth_refresh); the answer has one tick of authenticationRefreshCheckSeconds
+to come and must prove the same role.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from magnetar.broker.auth.authenticator import Authenticated, AuthenticationFailedError
+from magnetar.broker.auth.authorizer import Identity, Target
+from magnetar.broker.auth.table import COMMANDS, Need
+from magnetar.broker.errors import AuthenticationError, AuthorizationError, ConnectionFatalError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from magnetar.broker.auth.authenticator import Authenticator
+    from magnetar.broker.auth.authorizer import Authorizer
+    from magnetar.protocol.topic_name import TopicName
+
+log = structlog.get_logger(__name__)
+REFRESH_DATA = b"PulsarAuthRefresh"
+_DENIED = {
+    pb.BaseCommand.LOOKUP: "Client is not authorized to Lookup",
+    pb.BaseCommand.PARTITIONED_METADATA: "Client is not authorized to Get Partition Metadata",
+    pb.BaseCommand.PRODUCER: "Client is not authorized to Produce",
+    pb.BaseCommand.SUBSCRIBE: "Client is not authorized to subscribe",
+    pb.BaseCommand.GET_TOPICS_OF_NAMESPACE: "Client is not authorized to GetTopicsOfNamespace",
+}
+
+
+class AuthSession:
+    """The identity of one connection."""
+
+    def __init__(self, conn: Any, authenticator: Authenticator, authorizer: Authorizer, now_ms: Callable[[], int]) -> None:
+        self.enabled = authenticator.enabled
+        self.identity = Identity(None)
+        self._conn = conn
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._now_ms = now_ms
+        self._method = "none"
+        self._proof: Authenticated | None = None
+        self._challenged = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def role(self) -> str | None:
+        return self.identity.original or self.identity.role
+
+    # --- proving -------------------------------------------------------------------------------------------------
+
+    def begin(self, command: pb.CommandConnect) -> None:
+        """Prove the role CONNECT claims; raises AuthenticationError or AuthorizationError, both end the connection."""
+        if not self.enabled:
+            return
+        self._method = method_of(command)
+        self._proof = self._prove(self._method, command.auth_data)
+        self.identity = Identity(self._proof.role, self._original(command))
+        if not self._authorizer.valid_identity(self.identity):
+            raise InvalidRolesError("Invalid roles.")
+        self._arm()
+
+    def _prove(self, method: str, data: bytes) -> Authenticated:
+        try:
+            return self._authenticator.authenticate(method, data, self._conn.peer_certificate())
+        except AuthenticationFailedError as e:
+            log.info("authentication.failed", conn=self._conn.connection_id, address=self._conn.address, method=method, reason=str(e))
+            raise AuthenticationError("Failed to authenticate") from e
+
+    def _original(self, command: pb.CommandConnect) -> str | None:
+        """The role a proxy speaks for: proven again when authenticateOriginalAuthData asks for it, else believed."""
+        if not command.HasField("original_principal") and not command.HasField("original_auth_data"):
+            return None
+        if self._conn.broker.settings.authenticate_original_auth_data and command.HasField("original_auth_data"):
+            method = command.original_auth_method or self._method
+            return self._prove(method, command.original_auth_data.encode()).role
+        return command.original_principal or None
+
+    # --- refreshing ----------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        seconds = self._conn.broker.settings.authentication_refresh_check_seconds
+        if seconds > 0:
+            self._timer = self._conn.loop.call_later(seconds, self._on_refresh_tick)
+
+    def _on_refresh_tick(self) -> None:
+        if self._conn.closed:
+            return
+        self._arm()
+        expires_ms = self._proof.expires_ms if self._proof is not None else None
+        if self._challenged:
+            log.info("connection.refused", conn=self._conn.connection_id, reason="no answer to AUTH_CHALLENGE")
+            self._conn.close()
+        elif expires_ms is not None and self._now_ms() >= expires_ms:
+            if not self._conn.features.supports_auth_refresh:
+                self._conn.close()
+                return
+            self._challenged = True
+            version = self._conn.negotiated_version
+            self._conn.write(replies.auth_challenge(self._conn.broker.server_version, version, self._method, REFRESH_DATA))
+
+    def answer(self, command: pb.CommandAuthResponse) -> None:
+        """The answer to a challenge; one nobody asked for is checked the same way. Another role closes the connection."""
+        method = command.response.auth_method_name or self._method
+        proof = self._prove(method, command.response.auth_data)
+        if self._proof is not None and proof.role != self._proof.role:
+            raise ConnectionFatalError("AUTH_RESPONSE of another role")
+        self._proof = proof
+        self._challenged = False
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- asking --------------------------------------------------------------------------------------------------
+
+    def require_topic(self, command_type: int, name: TopicName, subscription: str = "") -> None:
+        """Raise AuthorizationError unless the role may use the command on the topic."""
+        target = Target(name.tenant, name.namespace, str(name.base), subscription)
+        self._require(COMMANDS[command_type], target, command_type)
+
+    def require_namespace(self, command_type: int, namespace: str) -> None:
+        target = Target(namespace.partition("/")[0], namespace)
+        self._require(COMMANDS[command_type], target, command_type)
+
+    def _require(self, need: Need, target: Target, command_type: int) -> None:
+        if not self._authorizer.allows(self.identity, need, target):
+            raise AuthorizationError(_DENIED.get(command_type, "Client is not authorized"))
+
+    def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
+        """Whether a right still stands, asked again after a revocation."""
+        target = Target(name.tenant, name.namespace, str(name.base), subscription)
+        return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
+
+
+class InvalidRolesError(AuthorizationError):
+    """A proxy without, or a client with, a role to speak for."""
+
+    closes_connection = True
+
+
+def method_of(command: pb.CommandConnect) -> str:
+    """The name of the authentication method; old clients send the enum instead."""
+    if command.HasField("auth_method_name"):
+        return command.auth_method_name
+    if command.HasField("auth_method"):
+        return pb.AuthMethod.Name(command.auth_method).removeprefix("AuthMethod").lower()
+    return "none"
