@@ -1,0 +1,158 @@
+"""Importing a file exactly once: whatever is interrupted and repeated, the topic ends with every record once."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.converters.entry import Entry
+from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
+from magnetar.converters.kafka.codecs import Codec
+from magnetar.converters.kafka.errors import CrcMismatchError, InvalidRecordError
+from magnetar.converters.kafka.log_file import LogEnd, LogFile
+from magnetar.converters.kafka.message_builder import build_message_set
+from magnetar.converters.kafka.record_set import RecordSet
+from magnetar.converters.kafka.records import Record
+from magnetar.converters.kafka_entry import import_plan
+from magnetar.converters.kafka_entry.import_plan import SequenceMode, plan_import, producer_name, survey
+
+
+def records(first, count, gap=1):
+    return [Record(first + n * gap, 5, b"k", b"%d" % (first + n * gap)) for n in range(count)]
+
+
+def opened(data):
+    return LogFile(lambda position, length: data[position : position + length], len(data))
+
+
+class Topic:
+    """Deduplication as the broker has it: an entry whose lowest sequence id is not above the persisted one is dropped."""
+
+    def __init__(self):
+        self.persisted, self.entries = {}, []
+
+    def append(self, planned):
+        if planned.sequence_id <= self.persisted.get(planned.producer_name, -1):
+            return
+        self.persisted[planned.producer_name] = planned.highest_sequence_id
+        self.entries.append(planned)
+
+    def records(self):
+        return [r for planned in self.entries for r in RecordSet(bytes(Entry(planned.data).payload))]
+
+
+def run(topic, data, *, stop_after=None, resume=True):
+    """One run of the import; `stop_after` appends it is killed."""
+    found = survey(opened(data))
+    name = producer_name("orders-0/0.log", found)
+    last = topic.persisted.get(name, -1) if resume else -1
+    steps = plan_import(opened(data), name=name, mode=found.sequence_mode, publish_time=1, resume_after=last)
+    for done, step in enumerate(steps):
+        if done == stop_after:
+            return
+        if step.entry is not None:
+            topic.append(step.entry)
+
+
+SEGMENT = b"".join(
+    [
+        build_record_batch(records(100, 3)),
+        build_record_batch([], BatchOptions(base_offset=103, last_offset_delta=1)),
+        build_message_set(records(110, 4), 1),
+        build_message_set(records(120, 3, gap=2), 1, codec=Codec.GZIP),
+        build_message_set(records(130, 2), 0),
+        build_record_batch(records(200, 2), BatchOptions(codec=Codec.LZ4)),
+    ]
+)
+PRODUCED = build_record_batch(records(0, 3)) + build_record_batch(records(0, 2)) + build_message_set(records(0, 2), 1)
+
+
+def test_a_survey():
+    found = survey(opened(SEGMENT + b"torn"))
+    assert (found.entries, found.valid_bytes, found.end) == (10, len(SEGMENT), LogEnd.TORN)
+    assert found.sequence_mode is SequenceMode.OFFSET
+    assert survey(opened(PRODUCED)).sequence_mode is SequenceMode.POSITION
+    assert survey(opened(b"")).entries == 0
+
+
+def test_the_name_belongs_to_the_file():
+    found = survey(opened(SEGMENT))
+    name = producer_name("a", found)
+    assert name.startswith("kafka-import-")
+    assert name == producer_name("a", survey(opened(SEGMENT + build_record_batch(records(300, 1)))))
+    assert len({name, producer_name("b", found), producer_name("a", survey(opened(PRODUCED)))}) == 3
+
+
+@pytest.mark.parametrize("data", [SEGMENT, PRODUCED])
+def test_one_run_imports_every_record_and_a_second_none(data):
+    topic = Topic()
+    run(topic, data)
+    assert topic.records() == list(RecordSet(data))
+    count = len(topic.entries)
+    run(topic, data)
+    run(topic, data, resume=False)
+    assert len(topic.entries) == count
+
+
+def test_plain_messages_are_packed_together():
+    topic = Topic()
+    run(topic, SEGMENT)
+    assert [planned.messages for planned in topic.entries] == [3, 2, 4, 5, 2, 2]
+    assert [(p.sequence_id, p.highest_sequence_id) for p in topic.entries] == [
+        (100, 102), (103, 104), (110, 113), (120, 124), (130, 131), (200, 201),
+    ]  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 6), max_size=6), st.sampled_from([SEGMENT, PRODUCED]))
+@settings(max_examples=60)
+def test_killed_and_repeated_any_number_of_times(stops, data):
+    topic = Topic()
+    for stop in stops:
+        run(topic, data, stop_after=stop)
+    run(topic, data)
+    assert topic.records() == list(RecordSet(data))
+
+
+@given(st.integers(0, len(SEGMENT)), st.integers(0, 6))
+@settings(max_examples=60)
+def test_a_file_that_grows(cut, stop):
+    """The import of a half-written segment goes on when the rest is there; packs never straddle the resume point."""
+    first = len(build_record_batch(records(100, 3)))
+    topic = Topic()
+    run(topic, SEGMENT[: max(cut, first)], stop_after=stop)
+    run(topic, SEGMENT[: max(cut, first)])
+    run(topic, SEGMENT)
+    assert topic.records() == list(RecordSet(SEGMENT))
+
+
+def test_packs_are_bounded(monkeypatch):
+    monkeypatch.setattr(import_plan, "PACK_MESSAGES", 3)
+    topic = Topic()
+    run(topic, build_message_set(records(0, 8), 1))
+    assert [planned.messages for planned in topic.entries] == [3, 3, 2]
+    monkeypatch.setattr(import_plan, "PACK_BYTES", 80)
+    topic = Topic()
+    run(topic, build_message_set(records(0, 5), 1))
+    assert [planned.messages for planned in topic.entries] == [2, 2, 1]
+
+
+def test_starting_at_a_position_saves_reading_only():
+    steps = list(plan_import(opened(SEGMENT), name="n", mode=SequenceMode.OFFSET, publish_time=1))
+    third = steps[2].next_position
+    rest = list(plan_import(opened(SEGMENT), name="n", mode=SequenceMode.OFFSET, publish_time=1, position=third))
+    assert rest == steps[3:]
+    assert steps[-1].next_position == len(SEGMENT)
+
+
+def test_batches_without_offsets_only_move_on():
+    empty = build_record_batch([], BatchOptions(base_offset=7, last_offset_delta=-1))
+    (step,) = plan_import(opened(empty), name="n", mode=SequenceMode.POSITION, publish_time=1)
+    assert (step.entry, step.next_position) == (None, len(empty))
+
+
+def test_a_file_that_changed_and_a_damaged_one():
+    with pytest.raises(InvalidRecordError, match="has changed"):
+        list(plan_import(opened(PRODUCED), name="n", mode=SequenceMode.OFFSET, publish_time=1))
+    damaged = bytearray(SEGMENT)
+    damaged[70] ^= 1
+    with pytest.raises(CrcMismatchError):
+        list(plan_import(opened(bytes(damaged)), name="n", mode=SequenceMode.OFFSET, publish_time=1))
