@@ -36,6 +36,12 @@ def consuming(s, n=4, **more):
     return topic, c, ids
 
 
+def ended(c):
+    """The consumers that hear of the end at least once: one that is waiting to read may hear it again."""
+    frames = list(iter(lambda: c.recv_quietly(1), None))
+    return sorted({f.command.consumer_id for f in frames if f.type == "REACHED_END_OF_TOPIC"})
+
+
 @scenario
 def seek_to_each_kind_of_id(s):
     topic, c, ids = consuming(s)
@@ -279,8 +285,7 @@ def end_of_topic_is_told_to_everybody(s):
     c.subscribe(topic, "shared", 3, subType="Shared", permits=10, quietly=True)
     read(c, 1)
     s.http("POST", rest(topic, "/terminate"), quietly=True)
-    c.recv_sorted(2)
-    c.none()
+    s.note("told", ended(c))
 
 
 @scenario
@@ -313,9 +318,8 @@ def end_of_topic_and_a_standby(s):
     (message,) = read(a, 1)
     s.http("POST", rest(topic, "/terminate"), quietly=True)
     a.send("ACK", consumer_id=1, ack_type="Individual", message_id=[message.message_id])
-    a.recv(2)
-    b.recv(2)
-    a.none()
+    s.note("active", ended(a))
+    s.note("standby", ended(b))
 
 
 @scenario
