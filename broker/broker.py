@@ -35,6 +35,7 @@ from magnetar.broker.read_buffer import SharedReadBuffer
 from magnetar.broker.schemas import SchemaRegistry
 from magnetar.broker.server import BinaryServer
 from magnetar.broker.tasks import TaskSet
+from magnetar.broker.topic import FRAME_PADDING_BYTES
 from magnetar.broker.topic_catalog import TopicCatalog
 from magnetar.broker.topic_context import TopicContext
 from magnetar.broker.topics import Topics
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded import EmbeddedStorage
 
 log = structlog.get_logger(__name__)
-FRAME_PADDING_BYTES = 10 * 1024
 EXIT_OK = 0
 EXIT_STORAGE_FAILED = 74
 _BROKER_IDS = "/magnetar/broker-starts"

@@ -184,8 +184,8 @@ class Connection(asyncio.BufferedProtocol):
             base = pb.BaseCommand.FromString(data)
         except Exception as e:
             raise ConnectionFatalError(f"command {command_type} does not parse") from e
-        if not base.HasField(cast("Any", row.field)):
-            raise ConnectionFatalError(f"command {command_type} without its body")
+        if not base.HasField(cast("Any", row.field)) or not base.IsInitialized():  # the runtime parses without a look at required fields
+            raise ConnectionFatalError(f"command {command_type} lacks a required field")
         command = getattr(base, row.field)
         try:
             result = row.handler(self, command)

@@ -23,6 +23,7 @@ from magnetar.broker.non_persistent_subscription import NonPersistentSubscriptio
 from magnetar.broker.producer import Producer
 from magnetar.broker.rates import RateMeter
 from magnetar.broker.subscription_settings import SubscriptionSettings
+from magnetar.broker.topic import max_entry_bytes
 from magnetar.broker.topic_producers import TopicProducers
 from magnetar.broker.topic_subscriptions import check_name
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -206,8 +207,7 @@ class NonPersistentTopic:
             subscription.set_settings(settings)
 
     def _apply_config(self) -> None:
-        limit = self.context.settings.max_message_size
-        self.max_message_bytes = min(self.config.max_message_size or limit, limit)
+        self.max_message_bytes = max_entry_bytes(self.context, self.config)
         self.encryption_required = self.config.encryption_required
 
     def recheck_rights(self) -> None:

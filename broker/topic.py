@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from magnetar.storage.managed_ledger import AppendResult, ManagedLedger
 
 log = structlog.get_logger(__name__)
+FRAME_PADDING_BYTES = 10 * 1024
+"""What a frame may hold beyond maxMessageSize for commands and headers (reference A.2)."""
 TOPIC_EPOCH_PROPERTY = "pulsar.topic.epoch"
 USER_PROPERTY = "user."
 
@@ -221,8 +223,7 @@ class Topic:
             self.delay_index.config_changed(self.config)
 
     def _apply_config(self) -> None:
-        broker_limit = self.context.settings.max_message_size
-        self.max_message_bytes = min(self.config.max_message_size or broker_limit, broker_limit)
+        self.max_message_bytes = max_entry_bytes(self.context, self.config)
         self.encryption_required = self.config.encryption_required
         self.ledger.set_config(self.context.ledger_config(self.config))
 
@@ -365,6 +366,12 @@ class Topic:
     def is_idle(self) -> bool:
         """No producer and no consumer is connected."""
         return not len(self.producers) and not self.subscriptions.consumer_count
+
+
+def max_entry_bytes(context: TopicContext, config: TopicConfig) -> int:
+    """The topic's own maxMessageSize; without one whatever fits a frame (clients add headers to a full payload)."""
+    limit = context.settings.max_message_size
+    return config.max_message_size if 0 < config.max_message_size < limit else limit + FRAME_PADDING_BYTES
 
 
 def _deduplication_settings(context: TopicContext) -> DeduplicationSettings:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from magnetar.broker.admin import (
     broker_stats,
     brokers,
+    bundles,
     clusters,
     lookup,
     messages,
@@ -58,6 +59,7 @@ TABLES: Final = (
     operations,
     topic_policies,
     topics,
+    bundles,
 )
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
 

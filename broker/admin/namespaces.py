@@ -11,7 +11,7 @@ from magnetar.broker.admin.responses import RestError, conflict, done, json_resp
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TENANT_ADMIN
 from magnetar.broker.errors import SubscriptionNotFoundError
-from magnetar.broker.policy_records import Policies, bundle_ranges, even_bundles, shown
+from magnetar.broker.policy_records import Policies, even_bundles, shown
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -142,11 +142,11 @@ async def list_topics(call: Call) -> Response:
 @routes.put(NAMESPACE + "/unload", NAMESPACE_ADMIN)
 async def unload_namespace(call: Call) -> Response:
     call.policies()
-    await _unload(call, call.namespace)
+    await unload_topics(call, call.namespace)
     return done()
 
 
-async def _unload(call: Call, namespace: str) -> None:
+async def unload_topics(call: Call, namespace: str) -> None:
     loaded = [stats.name for stats in call.topics.loaded_stats() if stats.name.namespace == namespace]
     await asyncio.gather(*(call.topics.unload(name) for name in loaded))
 
@@ -159,76 +159,22 @@ async def get_bundles(call: Call) -> Response:
     return json_response(call.policies().bundles)
 
 
-@routes.put(NAMESPACE + "/{bundle}/unload", NAMESPACE_ADMIN)
-async def unload_bundle(call: Call) -> Response:
-    """One broker owns every bundle: unloading one unloads the namespace."""
-    _check_bundle(call)
-    await _unload(call, call.namespace)
-    return done()
-
-
-@routes.put(NAMESPACE + "/{bundle}/split", NAMESPACE_ADMIN)
-async def split_bundle(call: Call) -> Response:
-    """Cut the bundle in two equal parts."""
-    low, high = _check_bundle(call)
-    middle = f"0x{(int(low, 16) + int(high, 16) + 1) // 2:08x}"
-
-    def cut(old: Policies) -> Policies:
-        cuts = sorted({*(old.bundles.boundaries or []), middle})
-        bundles = msgspec.structs.replace(old.bundles, boundaries=cuts, num_bundles=len(cuts) - 1)
-        return msgspec.structs.replace(old, bundles=bundles)
-
-    await call.namespaces.update_namespace(call.namespace, cut)
-    return done()
-
-
-@routes.delete(NAMESPACE + "/{bundle}", NAMESPACE_ADMIN)
-async def delete_bundle(call: Call) -> Response:
-    """Whatever a path names here that is no bundle is refused as one, as Apache Pulsar does."""
-    _check_bundle(call)
-    raise precondition("A bundle cannot be deleted")
-
-
-@routes.post(NAMESPACE + "/{bundle}/clearBacklog", NAMESPACE_ADMIN)
-async def clear_bundle_backlog(call: Call) -> Response:
-    _check_bundle(call)
-    await _clear(call, None)
-    return done()
-
-
-@routes.post(NAMESPACE + "/{bundle}/clearBacklog/{subscription}", NAMESPACE_ADMIN)
-async def clear_bundle_backlog_of_subscription(call: Call) -> Response:
-    _check_bundle(call)
-    await _clear(call, call.param("subscription"))
-    return done()
-
-
-def _check_bundle(call: Call) -> tuple[str, str]:
-    """The two boundaries of the bundle in the path; raises 412 when the namespace has none like it."""
-    policies = call.policies()
-    bundle = call.param("bundle")
-    if bundle not in bundle_ranges(policies.bundles):
-        raise precondition(f"Invalid bundle range: {bundle}")
-    low, _, high = bundle.partition("_")
-    return low, high
-
-
 # --- subscriptions of all topics --------------------------------------------------------------------------------
 
 
 @routes.post(NAMESPACE + "/clearBacklog", NAMESPACE_ADMIN)
 async def clear_backlog(call: Call) -> Response:
-    await _clear(call, None)
+    await clear_subscriptions(call, None)
     return done()
 
 
 @routes.post(NAMESPACE + "/clearBacklog/{subscription}", NAMESPACE_ADMIN)
 async def clear_backlog_of_subscription(call: Call) -> Response:
-    await _clear(call, call.param("subscription"))
+    await clear_subscriptions(call, call.param("subscription"))
     return done()
 
 
-async def _clear(call: Call, subscription: str | None) -> None:
+async def clear_subscriptions(call: Call, subscription: str | None) -> None:
     call.policies()
     for text in call.topics.names(call.namespace, "persistent"):
         name = TopicName.parse(text)
@@ -239,16 +185,10 @@ async def _clear(call: Call, subscription: str | None) -> None:
 
 @routes.post(NAMESPACE + "/unsubscribe/{subscription}", NAMESPACE_ADMIN)
 async def unsubscribe(call: Call) -> Response:
-    return await _unsubscribe(call)
+    return await unsubscribe_everywhere(call)
 
 
-@routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_ADMIN)
-async def unsubscribe_bundle(call: Call) -> Response:
-    _check_bundle(call)
-    return await _unsubscribe(call)
-
-
-async def _unsubscribe(call: Call) -> Response:
+async def unsubscribe_everywhere(call: Call) -> Response:
     call.policies()
     for text in call.topics.names(call.namespace, "persistent"):
         try:

@@ -1,0 +1,73 @@
+"""Bundles of namespaces, by their range of the hash: 0x00000000_0x40000000. One broker owns them all."""
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.namespaces import clear_subscriptions, unload_topics, unsubscribe_everywhere
+from magnetar.broker.admin.responses import done, precondition
+from magnetar.broker.admin.routes import NAMESPACE, RouteTable
+from magnetar.broker.auth.table import NAMESPACE_ADMIN
+from magnetar.broker.policy_records import Policies, bundle_ranges
+
+routes = RouteTable()
+
+
+@routes.put(NAMESPACE + "/{bundle}/unload", NAMESPACE_ADMIN)
+async def unload_bundle(call: Call) -> Response:
+    """One broker owns every bundle: unloading one unloads the namespace."""
+    _check_bundle(call)
+    await unload_topics(call, call.namespace)
+    return done()
+
+
+@routes.put(NAMESPACE + "/{bundle}/split", NAMESPACE_ADMIN)
+async def split_bundle(call: Call) -> Response:
+    """Cut the bundle in two equal parts."""
+    low, high = _check_bundle(call)
+    middle = f"0x{(int(low, 16) + int(high, 16) + 1) // 2:08x}"
+
+    def cut(old: Policies) -> Policies:
+        cuts = sorted({*(old.bundles.boundaries or []), middle})
+        bundles = msgspec.structs.replace(old.bundles, boundaries=cuts, num_bundles=len(cuts) - 1)
+        return msgspec.structs.replace(old, bundles=bundles)
+
+    await call.namespaces.update_namespace(call.namespace, cut)
+    return done()
+
+
+@routes.delete(NAMESPACE + "/{bundle}", NAMESPACE_ADMIN)
+async def delete_bundle(call: Call) -> Response:
+    """Whatever a path names here that is no bundle is refused as one, as Apache Pulsar does."""
+    _check_bundle(call)
+    raise precondition("A bundle cannot be deleted")
+
+
+@routes.post(NAMESPACE + "/{bundle}/clearBacklog", NAMESPACE_ADMIN)
+async def clear_bundle_backlog(call: Call) -> Response:
+    _check_bundle(call)
+    await clear_subscriptions(call, None)
+    return done()
+
+
+@routes.post(NAMESPACE + "/{bundle}/clearBacklog/{subscription}", NAMESPACE_ADMIN)
+async def clear_bundle_backlog_of_subscription(call: Call) -> Response:
+    _check_bundle(call)
+    await clear_subscriptions(call, call.param("subscription"))
+    return done()
+
+
+def _check_bundle(call: Call) -> tuple[str, str]:
+    """The two boundaries of the bundle in the path; raises 412 when the namespace has none like it."""
+    policies = call.policies()
+    bundle = call.param("bundle")
+    if bundle not in bundle_ranges(policies.bundles):
+        raise precondition(f"Invalid bundle range: {bundle}")
+    low, _, high = bundle.partition("_")
+    return low, high
+
+
+@routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_ADMIN)
+async def unsubscribe_bundle(call: Call) -> Response:
+    _check_bundle(call)
+    return await unsubscribe_everywhere(call)
