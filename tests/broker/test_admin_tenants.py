@@ -1,0 +1,204 @@
+"""Clusters, tenants and namespaces over REST: statuses and bodies as Apache Pulsar has them."""
+
+import pytest
+
+from magnetar.broker.settings import Settings
+from tests.broker.admin_fakes import open_client
+
+INFO = {"adminRoles": ["b", "a"], "allowedClusters": ["standalone"]}
+FORCE = Settings(force_delete_namespace_allowed=True, force_delete_tenant_allowed=True)
+
+
+async def test_first_start_has_what_clients_expect():
+    call = await open_client()
+    assert (await call("GET", "clusters")).json == ["standalone"]
+    assert (await call("GET", "tenants")).json == ["public", "pulsar"]
+    assert (await call("GET", "namespaces/public")).json == ["public/default"]
+    cluster = (await call("GET", "clusters/standalone")).json
+    assert cluster["serviceUrl"] == "http://localhost:8080"
+    assert cluster["brokerServiceUrl"] == "pulsar://localhost:6650"
+    assert cluster["brokerClientTlsEnabled"] is False
+
+
+async def test_cluster_life():
+    call = await open_client()
+    data = {"serviceUrl": "http://other:8080", "brokerServiceUrl": "pulsar://other:6650"}
+    assert (await call("PUT", "clusters/standalone", data)).status == 409
+    assert (await call("PUT", "clusters/c2", data)).status == 200
+    assert (await call("GET", "clusters/c2")).json["serviceUrl"] == "http://other:8080"
+    assert (await call("POST", "clusters/c2", data | {"serviceUrl": "http://new"})).status == 200
+    assert (await call("GET", "clusters/c2")).json["serviceUrl"] == "http://new"
+    assert (await call("GET", "clusters/c3")).status == 404
+    assert (await call("DELETE", "clusters/standalone")).status == 412
+    assert (await call("DELETE", "clusters/c2")).status == 204
+    assert (await call("DELETE", "clusters/c2")).status == 404
+
+
+async def test_tenant_life():
+    call = await open_client()
+    assert (await call("GET", "tenants/t")).status == 404
+    assert (await call("PUT", "tenants/t", INFO)).status == 204
+    assert (await call("PUT", "tenants/t", INFO)).status == 409
+    assert (await call("GET", "tenants/t")).json == {"adminRoles": ["a", "b"], "allowedClusters": ["standalone"]}
+    assert (await call("POST", "tenants/t", INFO | {"adminRoles": ["c"]})).status == 204
+    assert (await call("GET", "tenants/t")).json["adminRoles"] == ["c"]
+    assert (await call("POST", "tenants/none", INFO)).status == 404
+    await call("PUT", "namespaces/t/n")
+    assert (await call("DELETE", "tenants/t")).status == 409
+    assert (await call("DELETE", "tenants/t?force=true")).status == 405
+    await call("DELETE", "namespaces/t/n")
+    assert (await call("DELETE", "tenants/t")).status == 204
+    assert (await call("DELETE", "tenants/t")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status"),
+    [
+        ("t", {"adminRoles": []}, 412),
+        ("t", {"allowedClusters": ["nowhere"]}, 412),
+        ("t", {"allowedClusters": 5}, 400),
+        ("t", None, 412),
+        ("t%20t", INFO, 412),
+        ("t", INFO | {"adminRoles": None, "more": 1}, 204),
+    ],
+)
+async def test_tenant_bodies(name, body, status):
+    call = await open_client()
+    assert (await call("PUT", f"tenants/{name}", body)).status == status
+
+
+@pytest.mark.parametrize("raw", [b"{", b"[]", b'{"allowedClusters": 5}', b"\xff"])
+async def test_broken_bodies_are_400(raw):
+    call = await open_client()
+    assert (await call("PUT", "tenants/t", raw=raw)).status == 400
+
+
+async def test_body_of_another_content_type_is_415():
+    call = await open_client()
+    assert (await call("PUT", "tenants/t", INFO, content_type="text/plain")).status == 415
+
+
+async def test_too_large_a_body_is_413():
+    call = await open_client(Settings(http_max_request_size=10))
+    assert (await call("PUT", "tenants/t", INFO)).status == 413
+
+
+async def test_forced_deletion_takes_everything_along():
+    call = await open_client(FORCE)
+    await call("PUT", "tenants/t", INFO)
+    await call("PUT", "namespaces/t/n")
+    await call("PUT", "persistent/t/n/topic")
+    await call("PUT", "persistent/t/n/parts/partitions", 2)
+    assert (await call("DELETE", "tenants/t?force=true")).status == 204
+    assert (await call("GET", "tenants/t")).status == 404
+    assert call.topics.plain == {}
+    assert call.topics.partitioned == {}
+
+
+async def test_namespace_life():
+    call = await open_client()
+    assert (await call("GET", "namespaces/none")).status == 404
+    assert (await call("PUT", "namespaces/none/n")).status == 404
+    assert (await call("PUT", "namespaces/public/n")).status == 204
+    assert (await call("PUT", "namespaces/public/n", {})).status == 409
+    assert (await call("PUT", "namespaces/public/a%20b")).status == 412
+    assert (await call("GET", "namespaces/public")).json == ["public/default", "public/n"]
+    policies = (await call("GET", "namespaces/public/n")).json
+    assert policies["replication_clusters"] == ["standalone"]
+    assert policies["bundles"]["boundaries"] == ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"]
+    assert policies["is_allow_auto_update_schema"] is True
+    assert "retention_policies" not in policies
+    await call("PUT", "persistent/public/n/t")
+    assert (await call("DELETE", "namespaces/public/n")).status == 409
+    await call("DELETE", "persistent/public/n/t")
+    assert (await call("DELETE", "namespaces/public/n")).status == 204
+    assert (await call("GET", "namespaces/public/n")).status == 404
+
+
+async def test_policies_of_a_new_namespace_are_those_of_the_recorded_answer():
+    call = await open_client()
+    await call("PUT", "namespaces/public/n", {})
+    assert (await call("GET", "namespaces/public/n")).json == {
+        "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
+        "replication_clusters": ["standalone"],
+        "allowed_clusters": [],
+        "bundles": {
+            "boundaries": ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"],
+            "numBundles": 4,
+        },
+        "backlog_quota_map": {},
+        "clusterDispatchRate": {},
+        "topicDispatchRate": {},
+        "subscriptionDispatchRate": {},
+        "replicatorDispatchRate": {},
+        "clusterSubscribeRate": {},
+        "publishMaxMessageRate": {},
+        "latency_stats_sample_rate": {},
+        "deleted": False,
+        "encryption_required": False,
+        "subscription_auth_mode": "None",
+        "offload_threshold": -1,
+        "offload_threshold_in_seconds": -1,
+        "schema_compatibility_strategy": "UNDEFINED",
+        "is_allow_auto_update_schema": True,
+        "schema_validation_enforced": False,
+        "subscription_types_enabled": [],
+        "properties": {},
+        "migrated": False,
+    }
+
+
+async def test_namespace_is_created_from_the_policies_given():
+    call = await open_client()
+    body = {"bundles": {"numBundles": 3}, "message_ttl_in_seconds": 5, "replication_clusters": ["standalone"]}
+    assert (await call("PUT", "namespaces/public/n", body)).status == 204
+    assert (await call("GET", "namespaces/public/n/bundles")).json == {
+        "boundaries": ["0x00000000", "0x55555555", "0xaaaaaaaa", "0xffffffff"],
+        "numBundles": 3,
+    }
+    assert (await call("GET", "namespaces/public/n/messageTTL")).json == 5
+    assert (await call("PUT", "namespaces/public/m", {"replication_clusters": ["x"]})).status == 403
+    assert (await call("PUT", "namespaces/public/m", {"bundles": {"numBundles": -1}})).status == 412
+    assert (await call("PUT", "namespaces/public/m", {"message_ttl_in_seconds": "x"})).status == 400
+
+
+async def test_bundles_are_split_and_unloaded():
+    call = await open_client()
+    first = "namespaces/public/default/0x00000000_0x40000000"
+    await call("PUT", "persistent/public/default/t")
+    assert (await call("PUT", first + "/unload")).status == 204
+    assert ("unload", "persistent://public/default/t") in call.topics.calls
+    assert (await call("PUT", first + "/split")).status == 204
+    assert (await call("PUT", first + "/split")).status == 412
+    assert (await call("GET", "namespaces/public/default/bundles")).json["numBundles"] == 5
+    assert (await call("DELETE", "namespaces/public/default/nonsense")).status == 412
+
+
+async def test_namespace_properties():
+    call = await open_client()
+    path = "namespaces/public/default/"
+    assert (await call("PUT", path + "properties", {"a": "1"})).status == 204
+    assert (await call("PUT", path + "property/b/2")).status == 204
+    assert (await call("GET", path + "properties")).json == {"a": "1", "b": "2"}
+    assert (await call("GET", path + "property/b")).raw == b"2"
+    assert (await call("DELETE", path + "property/b")).raw == b"2"
+    assert (await call("DELETE", path + "properties")).status == 204
+    assert (await call("GET", path + "properties")).json == {}
+
+
+async def test_subscriptions_of_a_whole_namespace():
+    call = await open_client()
+    for name in ("t1", "t2"):
+        await call("PUT", f"persistent/public/default/{name}/subscription/s")
+    assert (await call("POST", "namespaces/public/default/clearBacklog/s")).status == 204
+    assert [c[0] for c in call.topics.calls] == ["skip", "skip"]
+    assert (await call("POST", "namespaces/public/default/unsubscribe/s")).status == 204
+    assert (await call("GET", "persistent/public/default/t1/subscriptions")).json == []
+
+
+async def test_limits_of_tenants_and_namespaces():
+    call = await open_client(Settings(max_tenants=3, max_namespaces_per_tenant=2))
+    assert (await call("PUT", "tenants/a", INFO)).status == 204
+    assert (await call("PUT", "tenants/b", INFO)).status == 412
+    assert (await call("PUT", "namespaces/public/a")).status == 204
+    assert (await call("PUT", "namespaces/public/b")).status == 412
