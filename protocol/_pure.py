@@ -154,7 +154,7 @@ def _command_type(command: bytes) -> int:
         base = pb.BaseCommand.FromString(command)
     except DecodeError:
         return -1
-    return base.type
+    return base.type if base.HasField("type") else -1
 
 
 def _parse_send(command: bytes) -> pb.CommandSend | None:
@@ -162,7 +162,7 @@ def _parse_send(command: bytes) -> pb.CommandSend | None:
         base = pb.BaseCommand.FromString(command)
     except DecodeError:
         return None
-    return base.send if base.HasField("send") else None
+    return base.send if base.HasField("send") and base.IsInitialized() else None
 
 
 def _send_flags(send: pb.CommandSend) -> int:
@@ -224,9 +224,10 @@ def _metadata(entry: Any, at: int) -> pb.MessageMetadata | None:
 
 def _parse_metadata(data: bytes) -> pb.MessageMetadata | None:
     try:
-        return pb.MessageMetadata.FromString(data)
+        metadata = pb.MessageMetadata.FromString(data)
     except DecodeError:
         return None
+    return metadata if metadata.IsInitialized() else None  # the runtime parses without a look at required fields
 
 
 def _metadata_flags(metadata: pb.MessageMetadata) -> int:
@@ -439,7 +440,7 @@ def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int,
     if metadata is None:
         return 1, 0, 0, timestamp, 1 if want_hash else 0, flag | int(EntryFlag.UNREADABLE)
     return (
-        metadata.num_messages_in_batch,
+        max(metadata.num_messages_in_batch, 1),
         metadata.deliver_at_time,
         _signed(metadata.publish_time),
         timestamp,

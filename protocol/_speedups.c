@@ -66,7 +66,8 @@ static inline look get_varint(span *s, uint64_t *out) {
 
 static inline look get_bytes(span *s, span *out) {
     uint64_t n;
-    if (get_varint(s, &n) != FINE || n > (uint64_t)(s->end - s->p))
+    const uint8_t *start = s->p;
+    if (get_varint(s, &n) != FINE || s->p - start > 5 || n > (uint64_t)(s->end - s->p))
         return UNUSUAL;
     out->p = s->p;
     out->end = s->p += n;
@@ -170,13 +171,14 @@ static look check_key_value(span s) {
 
 /* MessageMetadata with the fields of the protocol, each in its wire type and (but for lists) once. */
 static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
-    span s = {p, p + n}, bytes;
-    uint64_t tag, v, seen = 0;
+    span s = {p, p + n}, bytes = {p, p};
+    uint64_t tag, v = 0, seen = 0;
     int32_t chunk_id = 0, chunks = 0;
     memset(out, 0, sizeof *out);
     out->batch_size = 1;
     while (s.p < s.end) {
-        if (get_varint(&s, &tag) != FINE || tag >> 3 > 34 || tag >> 3 == 0)
+        const uint8_t *start = s.p;
+        if (get_varint(&s, &tag) != FINE || s.p - start > 2 || tag >> 3 > 34 || tag >> 3 == 0)
             return UNUSUAL;
         unsigned field = (unsigned)(tag >> 3), wire = tag & 7;
         if (wire == 0 ? get_varint(&s, &v) != FINE : wire != 2 || get_bytes(&s, &bytes) != FINE)
@@ -295,7 +297,8 @@ static int run_start(run *r, uint64_t producer_id) {
 static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n, uint32_t flags, int64_t deliver_at) {
     if (reserve(&r->data, n))
         return -1;
-    memcpy(r->data.data + r->data.size, entry, n);
+    if (n)
+        memcpy(r->data.data + r->data.size, entry, n);
     r->data.size += n;
     int64_t sequence = (int64_t)c->sequence_id;
     if (r->count && sequence <= r->last_sequence)
@@ -549,8 +552,8 @@ static PyObject *scan_records(PyObject *self, PyObject *args) {
         goto out;
     }
     size_t at = (size_t)start;
-    uint64_t expected = 0;
-    int known = 0;
+    uint64_t expected = 0, of_ledger = (uint64_t)ledger;
+    int known = 0, any_ledger = ledger < 0, last = 0;
     if (push_i64(&marks, start))
         goto out;
     while (at < (size_t)end) {
@@ -565,18 +568,20 @@ static PyObject *scan_records(PyObject *self, PyObject *args) {
             reason = "crc";
             break;
         }
-        if (ledger < 0)
-            ledger = (long long)le64(p + 8);
-        else if (le64(p + 8) != (uint64_t)ledger) {
+        if (any_ledger)
+            of_ledger = le64(p + 8);
+        else if (le64(p + 8) != of_ledger) {
             reason = "ledger";
             break;
         }
-        if (known && le64(p + 16) != expected) {
+        any_ledger = 0;
+        if (known && (last || le64(p + 16) != expected)) {
             reason = "order";
             break;
         }
         known = 1;
         expected = le64(p + 16) + 1;
+        last = expected == 0; /* nothing follows entry 2^64 - 1 */
         at += size;
         if (push_i64(&marks, (int64_t)at))
             goto out;
@@ -593,9 +598,10 @@ out:
 static PyObject *encode_receipts(PyObject *self, PyObject *args) {
     Py_buffer sequences, highest;
     Py_ssize_t i, j;
-    long long producer, ledger, first, step = 1;
+    long long ledger, first, step = 1;
+    unsigned long long producer; /* a u64 the peer chose */
     (void)self;
-    if (!PyArg_ParseTuple(args, "Ly*y*nnLL|L", &producer, &sequences, &highest, &i, &j, &ledger, &first, &step))
+    if (!PyArg_ParseTuple(args, "Ky*y*nnLL|L", &producer, &sequences, &highest, &i, &j, &ledger, &first, &step))
         return NULL;
     PyObject *result = NULL;
     if (i < 0 || j < i || check_array(&sequences, j, "sequence_ids") || check_array(&highest, j, "highest_sequence_ids")) {
@@ -648,12 +654,15 @@ static size_t after_prefix(const uint8_t *p, size_t n) {
 static PyObject *encode_messages(PyObject *self, PyObject *args) {
     Py_buffer slab, offsets;
     Py_ssize_t i, j;
-    long long consumer, partition, epoch;
-    int mode;
-    PyObject *counts, *result = NULL, *listed = NULL;
+    long long partition;
+    unsigned long long consumer, epoch; /* u64 the peer chose */
+    int mode, with_epoch, overflow;
+    PyObject *given_epoch, *counts, *result = NULL, *listed = NULL;
     (void)self;
-    if (!PyArg_ParseTuple(args, "Ly*y*nnLiLO", &consumer, &slab, &offsets, &i, &j, &partition, &mode, &epoch, &counts))
+    if (!PyArg_ParseTuple(args, "Ky*y*nnLiO!O", &consumer, &slab, &offsets, &i, &j, &partition, &mode, &PyLong_Type, &given_epoch, &counts))
         return NULL;
+    with_epoch = PyLong_AsLongLongAndOverflow(given_epoch, &overflow) >= 0 || overflow > 0;
+    epoch = PyLong_AsUnsignedLongLongMask(given_epoch);
     if (check_offsets(&offsets, i, j, slab.len, RECORD_HEADER))
         goto out;
     if (counts != Py_None) {
@@ -703,7 +712,7 @@ static PyObject *encode_messages(PyObject *self, PyObject *args) {
                 n += put_varint(body + n, (uint64_t)count);
             }
         }
-        if (epoch >= 0) {
+        if (with_epoch) {
             body[n++] = 0x28;
             n += put_varint(body + n, (uint64_t)epoch);
         }
@@ -821,8 +830,9 @@ static int add_fact(facts *f, const uint8_t *body, size_t n, int want_hash) {
         return add_unusual(f, body, n, want_hash);
     flags |= m.flags;
     f->any_flags |= flags;
-    f->total += m.batch_size;
-    return push_i64(&f->sizes, m.batch_size) || push_i64(&f->deliver_at, m.deliver_at) || push_i64(&f->published, m.publish_time) ||
+    int32_t messages = m.batch_size > 0 ? m.batch_size : 1;
+    f->total += messages;
+    return push_i64(&f->sizes, messages) || push_i64(&f->deliver_at, m.deliver_at) || push_i64(&f->published, m.publish_time) ||
            push_i64(&f->stamped, stamped) || push_i64(&f->hashes, want_hash ? key_hash(&m) : 0) || push_u32(&f->flags, flags);
 }
 

@@ -1,0 +1,67 @@
+"""The compiled helper and its Python twin agree on every function, for sound, odd and mutated input."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+import twins
+from frames_for_tests import stream
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.protocol import _pure
+
+_speedups = pytest.importorskip("magnetar.protocol._speedups")
+
+
+@pytest.mark.parametrize("check", twins.CHECKS, ids=lambda check: check.__name__)
+@given(seed=st.integers(0, 2**60))
+@settings(max_examples=150, deadline=None)
+def test_twins_agree(check, seed):
+    check(_speedups, random.Random(seed))
+
+
+@given(data=st.binary(max_size=200), limit=st.sampled_from((4, 64, 5_253_120)))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_cut_alike(data, limit):
+    assert _speedups.cut(data, 0, len(data), limit) == _pure.cut(data, 0, len(data), limit)
+
+
+def test_the_comparison_notices_a_difference():
+    wrong = SimpleNamespace(cut=lambda *_: (0, [], None), crc32c=lambda *_: 0)
+    with pytest.raises(AssertionError):
+        for seed in range(20):
+            twins.check_cut(wrong, random.Random(seed))
+    with pytest.raises(AssertionError):
+        for seed in range(20):
+            twins.check_crc(wrong, random.Random(seed))
+
+
+def _commands(items):
+    """What a cut found, entry by entry, however it was grouped into runs."""
+    out = []
+    for item in items:
+        if len(item) == 2:
+            out.append(item)
+            continue
+        producer_id, count, data, offsets, sequences, highest, counts, due, flags = item[:9]
+        o, s, h, n = (memoryview(x).cast("q") for x in (offsets, sequences, highest, counts))
+        f = memoryview(flags).cast("I")
+        d = memoryview(due).cast("q") if due is not None else [0] * count
+        out += [(producer_id, data[o[i] : o[i + 1]], s[i], h[i], n[i], d[i], f[i]) for i in range(count)]
+    return out
+
+
+@pytest.mark.parametrize("cut", [_speedups.cut, _pure.cut], ids=["compiled", "pure"])
+def test_bytes_fed_one_by_one_give_what_they_give_at_once(cut):
+    for seed in range(6):
+        data = stream(random.Random(seed))[:3000]
+        consumed, items, error = cut(data, 0, len(data), twins.LIMIT)
+        at, found = 0, []
+        for end in range(len(data) + 1):
+            done, some, wrong = cut(data, at, end, twins.LIMIT)
+            assert wrong is None
+            found += some
+            at = done
+        assert (at, error) == (consumed, None)
+        assert _commands(found) == _commands(items)

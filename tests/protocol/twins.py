@@ -1,0 +1,120 @@
+"""The compiled helper against its Python twin: one random case a call, AssertionError when they differ."""
+
+from __future__ import annotations
+
+import random
+from array import array
+
+from frames_for_tests import U64, entry, frame, i64, metadata, mutated, resealed, run_of, stream, u64
+
+from magnetar.protocol import _pure
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+LIMIT = 5 * 1024 * 1024 + 10240
+
+
+def entries_of(rng: random.Random) -> list[bytes]:
+    out = []
+    for _ in range(rng.randrange(8)):
+        kind = rng.random()
+        if kind < 0.5:
+            out.append(entry(metadata(rng), rng.randbytes(rng.randrange(300)), checksum=rng.random() < 0.9))
+        elif kind < 0.9:
+            out.append(resealed(rng, mutated(rng, metadata(rng).SerializeToString())))
+        else:
+            out.append(rng.randbytes(rng.randrange(12)))
+    return out
+
+
+def check_cut(compiled, rng: random.Random) -> None:
+    data = stream(rng)
+    if rng.random() < 0.6:
+        data = mutated(rng, data)
+    before = rng.randbytes(rng.randrange(4))
+    buffer = bytearray(before + data + rng.randbytes(rng.randrange(3)))
+    end = len(before) + len(data)
+    limit = rng.choice((LIMIT, LIMIT, 600))
+    given = (buffer, len(before), end, limit)
+    assert compiled.cut(*given) == _pure.cut(*given)
+
+
+def check_metadata(compiled, rng: random.Random) -> None:
+    """Metadata and SEND commands of any bytes inside a frame that is sound."""
+    base = pb.BaseCommand(type=pb.BaseCommand.SEND)
+    base.send.producer_id = u64(rng)
+    base.send.sequence_id = u64(rng)
+    payload = resealed(rng, mutated(rng, metadata(rng).SerializeToString()))
+    data = frame(base, payload)
+    if rng.random() < 0.3:
+        command = mutated(rng, base.SerializeToString())
+        data = (4 + len(command) + len(payload)).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + payload
+    assert compiled.cut(data, 0, len(data), LIMIT) == _pure.cut(data, 0, len(data), LIMIT)
+
+
+def stamped(rng: random.Random) -> tuple[tuple, int]:
+    entries = entries_of(rng)
+    data, offsets = run_of(entries)
+    counts = array("q", [rng.choice((1, 1, 3, 0, -1)) for _ in entries]).tobytes()
+    i = rng.randrange(len(entries) + 1)
+    j = rng.randrange(i, len(entries) + 1)
+    now = rng.choice((-1, 0, 1_700_000_000_001))
+    index = rng.choice((-2, -1, 0, 127, 2**40))
+    return (data, offsets, counts, i, j, rng.getrandbits(40), rng.getrandbits(20), i64(rng), now, index), j - i
+
+
+def check_records(compiled, rng: random.Random) -> None:
+    """stamp, scan_records, encode_messages and entry_facts over the same records."""
+    given, count = stamped(rng)
+    slab, offsets = _pure.stamp(*given)
+    assert compiled.stamp(*given) == (slab, offsets)
+    assert _pure.scan_records(slab, 0, len(slab), given[5]) == (offsets, len(slab), None)
+    damaged = mutated(rng, slab) if slab and rng.random() < 0.5 else slab
+    ledger = rng.choice((given[5], -1, given[5] + 1))
+    assert compiled.scan_records(damaged, 0, len(damaged), ledger) == _pure.scan_records(damaged, 0, len(damaged), ledger)
+    i = rng.randrange(count + 1)
+    j = rng.randrange(i, count + 1)
+    counts = rng.choice((None, [rng.choice((0, 1, 200, 2**32 - 1)) for _ in range(j - i)]))
+    consumer, epoch = u64(rng), rng.choice((-1, 0, 5, U64))
+    for mode in (0, 1, 2):
+        given = (consumer, slab, offsets, i, j, rng.choice((-1, 0, 200)), mode, epoch, counts)
+        assert compiled.encode_messages(*given) == _pure.encode_messages(*given)
+    want_hash = rng.random() < 0.5
+    assert compiled.entry_facts(slab, offsets, i, j, want_hash) == _pure.entry_facts(slab, offsets, i, j, want_hash)
+
+
+def check_receipts(compiled, rng: random.Random) -> None:
+    n = rng.randrange(9)
+    sequences = array("q", [i64(rng) for _ in range(n)]).tobytes()
+    highest = array("q", [i64(rng) for _ in range(n)]).tobytes()
+    i = rng.randrange(n + 1)
+    j = rng.randrange(i, n + 1)
+    given = (u64(rng), sequences, highest, i, j, rng.choice((-1, 0, rng.getrandbits(62))), rng.choice((-1, 0, 2**40)), rng.choice((0, 1)))
+    assert compiled.encode_receipts(*given) == _pure.encode_receipts(*given)
+
+
+def check_crc(compiled, rng: random.Random) -> None:
+    data = rng.randbytes(rng.choice((0, 1, 7, 8, 191, 192, 193, 3071, 3072, 3073, 70_000)))
+    start = rng.getrandbits(32)
+    assert compiled.crc32c(data, start) == _pure.crc32c(data, start)
+
+
+def check_bounds(compiled, rng: random.Random) -> None:
+    """Arrays that do not fit their data are refused, never read."""
+    data, offsets = rng.randbytes(100), array("q", [rng.randrange(-10, 200) for _ in range(4)]).tobytes()
+    i, j = rng.randrange(-2, 6), rng.randrange(-2, 6)
+    counts = array("q", [1] * rng.randrange(4)).tobytes()
+    for call in (
+        lambda: compiled.stamp(data, offsets, counts, i, j, 1, 1, 1, -1, -2),
+        lambda: compiled.encode_messages(1, data, offsets, i, j, -1, 0, -1, None),
+        lambda: compiled.entry_facts(data, offsets, i, j, True),
+        lambda: compiled.encode_receipts(1, counts, counts, i, j, 1, 1),
+        lambda: compiled.scan_records(data, i, j + 90, -1),
+        lambda: compiled.cut(data, i, j + 97, 600),
+    ):
+        try:
+            call()
+        except ValueError:
+            continue
+
+
+CHECKS = (check_cut, check_metadata, check_records, check_receipts, check_crc, check_bounds)
