@@ -270,9 +270,7 @@ async def test_backlog_quotas_of_a_topic(call):
     unlimited = {"limit": -1, "limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}
     applied = (await call("GET", TOPIC + "/backlogQuotaMap?applied=true")).json
     assert applied == {"destination_storage": unlimited, "message_age": unlimited}
-    assert (
-        await call("POST", TOPIC + "/backlogQuota", {"limitSize": 5, "policy": "producer_exception"})
-    ).status == 204
+    assert (await call("POST", TOPIC + "/backlogQuota", {"limitSize": 5, "policy": "producer_exception"})).status == 204
     assert (await call("GET", TOPIC + "/backlogQuotaMap")).json["destination_storage"]["limitSize"] == 5
     assert (await call("DELETE", TOPIC + "/backlogQuota")).status == 204
     assert (await call("GET", TOPIC + "/backlogQuotaMap")).json == {}
