@@ -93,7 +93,9 @@ def test_lost_ranges_is_the_difference(before, after):
     def owner(ranges, key_hash):
         return next((a.owner for a in ranges if a.start <= key_hash <= a.end), None)
 
-    expected = {(h, owner(before, h)) for h in range(1, 41) if owner(before, h) and owner(before, h) is not owner(after, h)}
+    expected = {
+        (h, owner(before, h)) for h in range(1, 41) if owner(before, h) and owner(before, h) is not owner(after, h)
+    }
     assert {(h, a.owner) for a in lost_ranges(before, after) for h in range(a.start, a.end + 1)} == expected
 
 

@@ -1,0 +1,316 @@
+"""Key_Shared as clients see it (reference F.2), and the order of keys while consumers come and go."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.broker.errors import ConsumerAssignError, SubscriptionBusyError
+from magnetar.protocol.key_hash import murmur3_32
+from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy, entry, got
+
+STICKY_LOW = KeySharedPolicy(sticky=True, ranges=((0, 32767),))
+STICKY_HIGH = KeySharedPolicy(sticky=True, ranges=((32768, 65535),))
+
+
+def ring_hash(key: str) -> int:
+    return murmur3_32(key.encode()) % 65535 + 1
+
+
+async def test_a_key_stays_with_one_consumer_in_order():
+    bench = Bench()
+    consumers = [await bench.join(KEY_SHARED, name, permits=1000) for name in ("left", "right", "middle")]
+    keys = [f"key-{i}" for i in range(30)]
+    for _ in range(5):
+        bench.publish(*[entry(key=k) for k in keys])
+    owners: dict[int, set] = {}
+    for consumer in consumers:
+        ids = got(consumer)
+        assert ids
+        assert ids == sorted(ids)
+        for entry_id in ids:
+            owners.setdefault(entry_id % 30, set()).add(consumer.name)
+    assert all(len(who) == 1 for who in owners.values())
+    assert sum(map(len, owners.values())) == 30
+
+
+async def test_permits_count_entries():
+    """Verified against Apache Pulsar 4.2.4: FLOW 2, 3, 5, 4 on batches of three give 2, 0, 4, 0 entries."""
+    bench = Bench()
+    consumer = await bench.join(KEY_SHARED)
+    bench.publish(*[entry(batch=3) for _ in range(12)])
+    sent = []
+    for permits in (2, 3, 5, 4):
+        bench.flow(consumer, permits)
+        sent.append(len(got(consumer)))
+    assert sent == [2, 0, 4, 0]
+
+
+async def test_sticky_ranges_and_their_errors():
+    bench = Bench()
+    low = await bench.join(KEY_SHARED, permits=10, key_shared=STICKY_LOW)
+    bench.publish(entry(key="k1"), entry(key="key01"), entry(key="key1"))  # 24618, 47652, 293
+    assert got(low) == [0, 2]
+    for ranges in ((), ((5, 4),), ((32767, 40000),)):
+        with pytest.raises(ConsumerAssignError):
+            await bench.join(KEY_SHARED, key_shared=KeySharedPolicy(sticky=True, ranges=ranges))
+    for policy in (
+        None,
+        KeySharedPolicy(),
+        KeySharedPolicy(sticky=True, ranges=((40000, 40001),), allow_out_of_order=True),
+    ):
+        with pytest.raises(SubscriptionBusyError):
+            await bench.join(KEY_SHARED, key_shared=policy)
+    high = await bench.join(KEY_SHARED, permits=10, key_shared=STICKY_HIGH)
+    bench.clock.run()
+    assert got(high) == [1]
+    stats = bench.subscription.stats()
+    assert stats.key_shared_mode == "STICKY"
+    assert [c.key_hash_ranges for c in stats.consumers] == [((0, 32767),), ((32768, 65535),)]
+
+
+async def moved_keys(bench, first, name="right"):
+    """A second consumer, and keys that it takes over and that it does not."""
+    second = await bench.join(KEY_SHARED, name, permits=100)
+    selector = bench.subscription.dispatcher.selector
+    keys = [f"key-{i}" for i in range(40)]
+    moved = [k for k in keys if selector.select(ring_hash(k)) is second]
+    stayed = [k for k in keys if selector.select(ring_hash(k)) is first]
+    bench.leave(second)
+    return moved, stayed
+
+
+async def test_a_moved_key_waits_until_the_old_consumer_is_done_with_it():
+    bench = Bench()
+    first = await bench.join(KEY_SHARED, "left", permits=100)
+    (moved, other, *_), (stayed, *_) = await moved_keys(bench, first)
+    held = bench.publish(entry(key=moved), entry(key=moved), entry(key=stayed))
+    assert got(first) == [0, 1, 2]
+    second = await bench.join(KEY_SHARED, "right", permits=100)
+    bench.publish(entry(key=moved), entry(key=stayed), entry(key=other))
+    assert got(first) == [4]
+    assert got(second) == [5]
+    stats = bench.subscription.stats()
+    assert stats.draining_hashes_count == 1
+    draining = stats.consumers[0].draining_hashes[0]
+    assert (draining.key_hash, draining.unacked_entries, draining.blocked_attempts) == (ring_hash(moved), 2, 1)
+    bench.ack(first, held[0])
+    assert got(second) == []
+    bench.ack(first, held[1])
+    assert got(second) == [3]
+    stats = bench.subscription.stats()
+    assert (stats.draining_hashes_count, stats.draining_hashes_cleared_total) == (0, 1)
+
+
+async def test_giving_back_or_leaving_frees_a_draining_hash_in_order():
+    bench = Bench()
+    first = await bench.join(KEY_SHARED, "left", permits=100)
+    (moved, *_), _ = await moved_keys(bench, first)
+    held = bench.publish(entry(key=moved), entry(key=moved))
+    got(first)
+    second = await bench.join(KEY_SHARED, "right", permits=100)
+    bench.publish(entry(key=moved))
+    assert got(second) == []
+    bench.redeliver(first, held[1])
+    assert got(first) == got(second) == []
+    bench.redeliver(first)
+    assert [(m.position.entry_id, m.count) for m in second.outbox.take()] == [(0, 1), (1, 1), (2, 0)]
+
+
+async def test_a_leaver_hands_over_before_new_messages():
+    bench = Bench()
+    first = await bench.join(KEY_SHARED, "left", permits=100)
+    (moved, *_), _ = await moved_keys(bench, first)
+    bench.publish(entry(key=moved), entry(key=moved))
+    second = await bench.join(KEY_SHARED, "right", permits=100)
+    bench.publish(entry(key=moved))
+    bench.leave(first)
+    assert [(m.position.entry_id, m.count) for m in second.outbox.take()] == [(0, 0), (1, 0), (2, 0)]
+
+
+async def test_a_hash_that_comes_back_is_free():
+    bench = Bench()
+    first = await bench.join(KEY_SHARED, "left", permits=100)
+    (moved, *_), _ = await moved_keys(bench, first)
+    bench.publish(entry(key=moved))
+    second = await bench.join(KEY_SHARED, "right", permits=100)
+    bench.publish(entry(key=moved))
+    bench.leave(second)
+    assert got(first) == [0, 1]
+    again = await bench.join(KEY_SHARED, "right", permits=100)
+    assert bench.subscription.stats().consumers[0].draining_hashes[0].unacked_entries == 2
+    for entry_id in (0, 1):
+        bench.ack(first, (7, entry_id))
+    bench.publish(entry(key=moved))
+    assert got(again) == [2]
+
+
+async def test_out_of_order_delivery_does_not_wait():
+    bench = Bench()
+    loose = KeySharedPolicy(allow_out_of_order=True)
+    first = await bench.join(KEY_SHARED, "left", permits=100, key_shared=loose)
+    selector = bench.subscription.dispatcher.selector
+    bench.publish(*[entry(key=f"key-{i}") for i in range(40)])
+    second = await bench.join(KEY_SHARED, "right", permits=100, key_shared=loose)
+    moved = next(k for k in (f"key-{i}" for i in range(40)) if selector.select(ring_hash(k)) is second)
+    bench.publish(entry(key=moved))
+    assert got(first) == list(range(40))
+    assert got(second) == [40]
+    assert bench.subscription.stats().allow_out_of_order_delivery
+
+
+async def test_look_ahead_past_a_consumer_without_permits_is_bounded():
+    bench = Bench(key_shared_look_ahead_per_consumer=10, key_shared_look_ahead_per_subscription=30)
+    slow = await bench.join(KEY_SHARED, permits=1, key_shared=STICKY_LOW)
+    fast = await bench.join(KEY_SHARED, permits=1000, key_shared=STICKY_HIGH)
+    bench.publish(*[entry(key="k1") for _ in range(15)], *[entry(key="key01") for _ in range(5)])
+    assert got(slow) == [0]
+    assert got(fast) == list(range(15, 20))
+    bench.publish(*[entry(key="k1") for _ in range(300)], entry(key="key01"))
+    assert got(fast) == []
+    assert 20 <= bench.subscription.stats().msg_in_replay < 20 + 100
+    bench.flow(slow, 400)
+    assert got(slow) == [*range(1, 15), *range(20, 320)]
+    assert got(fast) == [320]
+
+
+async def test_blocked_walks_through_the_replay_queue_are_not_repeated():
+    bench = Bench()
+    slow = await bench.join(KEY_SHARED, permits=1, key_shared=STICKY_LOW)
+    fast = await bench.join(KEY_SHARED, permits=1000, key_shared=STICKY_HIGH)
+    bench.publish(*[entry(key="k1") for _ in range(50)])
+    reads = bench.cursor.reads
+    bench.publish(*[entry(key="key01") for _ in range(50)])
+    assert got(fast) == list(range(50, 100))
+    assert bench.cursor.reads - reads <= 2
+    assert got(slow) == [0]
+
+
+async def test_unacked_limit_counts_entries_by_the_average_batch():
+    bench = Bench(max_unacked_per_consumer=10)
+    c = await bench.join(KEY_SHARED, permits=100)
+    first = bench.publish(*[entry(batch=4) for _ in range(3)])
+    assert len(got(c)) == 3
+    assert bench.subscription.stats().consumers[0].blocked_on_unacked
+    bench.publish(*[entry(batch=4) for _ in range(9)])
+    bench.ack(c, *first[:2])
+    assert len(got(c)) == 2  # 4 unacked, room for 6: two entries of four
+    assert bench.subscription.stats().consumers[0].blocked_on_unacked
+
+
+# --- the history checker -----------------------------------------------------------------------------------------
+
+KEYS = [f"key-{i}" for i in range(8)]
+
+
+class History:
+    """What each consumer was sent, and what that allows: order per key, nothing lost, duplicates only when explained."""
+
+    def __init__(self) -> None:
+        self.keys: dict[int, str] = {}
+        self.held: dict[int, object] = {}
+        self.acked: set[int] = set()
+        self.sent_before: set[int] = set()
+        self.given_back: set[int] = set()
+
+    def published(self, positions, keys) -> None:
+        self.keys.update((p.entry_id, k) for p, k in zip(positions, keys, strict=True))
+
+    def sent(self, consumer, entry_id: int) -> None:
+        key = self.keys[entry_id]
+        assert entry_id not in self.acked, "an acknowledged message came again"
+        assert entry_id not in self.held, "a message that is held was sent"
+        assert entry_id not in self.sent_before or entry_id in self.given_back, "a duplicate without redelivery"
+        earlier = [e for e in self.keys if e < entry_id and self.keys[e] == key and e not in self.acked]
+        assert all(self.held.get(e) is consumer for e in earlier), f"{entry_id} overtook {earlier} of {key}"
+        self.held[entry_id] = consumer
+        self.sent_before.add(entry_id)
+        self.given_back.discard(entry_id)
+
+    def let_go(self, consumer) -> None:
+        for entry_id in [e for e, c in self.held.items() if c is consumer]:
+            del self.held[entry_id]
+            self.given_back.add(entry_id)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("publish"), st.lists(st.integers(0, len(KEYS) - 1), min_size=1, max_size=6)),
+    st.tuples(st.just("join"), st.sampled_from(["a", "b", "c", "d"])),
+    st.tuples(st.just("leave"), st.integers(0, 5)),
+    st.tuples(st.just("ack"), st.integers(0, 30)),
+    st.tuples(st.just("flow"), st.tuples(st.integers(0, 5), st.integers(1, 5))),
+    st.tuples(st.just("redeliver"), st.integers(0, 5)),
+    st.tuples(st.just("settle"), st.none()),
+)
+
+
+class Run:
+    def __init__(self, *, cold: bool, kind=KEY_SHARED, **how) -> None:
+        self.bench, self.history, self.consumers, self.kind = Bench(cold=cold, **how), History(), [], kind
+
+    async def step(self, what, value) -> None:
+        consumers, bench, history = self.consumers, self.bench, self.history
+        chosen = (
+            consumers[(value[0] if what == "flow" else value) % len(consumers)]
+            if consumers and isinstance(value, int | tuple)
+            else None
+        )
+        if what == "publish":
+            keys = [KEYS[k] for k in value]
+            first = bench.log.entries
+            history.keys.update((first + i, k) for i, k in enumerate(keys))
+            bench.publish(*[entry(key=k) for k in keys])
+        elif what == "join":
+            await self.join(value)
+        elif what == "leave" and chosen is not None and len(consumers) > 1:
+            consumers.remove(chosen)
+            history.let_go(chosen)
+            bench.leave(chosen)
+        elif what == "ack" and history.held:
+            entry_id = sorted(history.held)[value % len(history.held)]
+            consumer = history.held.pop(entry_id)
+            history.acked.add(entry_id)
+            bench.ack(consumer, (bench.log.ledger_id, entry_id))
+        elif what == "flow" and chosen is not None:
+            bench.flow(chosen, value[1])
+        elif what == "redeliver" and chosen is not None:
+            history.let_go(chosen)
+            bench.redeliver(chosen)
+        elif what == "settle":
+            await bench.settle()
+
+    async def join(self, name):
+        consumer = self.bench.new(self.kind, name)
+        consumer.outbox.on_message = lambda m: self.history.sent(consumer, m.position.entry_id)
+        await self.bench.subscription.add_consumer(consumer)
+        self.consumers.append(consumer)
+
+    async def finish(self) -> None:
+        """With permits for all and acks for everything, nothing may be left."""
+        for _ in range(len(self.history.keys) + 2):
+            for consumer in self.consumers:
+                self.bench.flow(consumer, 100)
+            await self.bench.settle()
+            for entry_id, consumer in sorted(self.history.held.items()):
+                del self.history.held[entry_id]
+                self.history.acked.add(entry_id)
+                self.bench.ack(consumer, (self.bench.log.ledger_id, entry_id))
+            await self.bench.settle()
+            if len(self.history.acked) == len(self.history.keys):
+                break
+        assert self.history.acked == set(self.history.keys), "lost"
+        stats = self.bench.subscription.stats()
+        assert (stats.unacked_messages, stats.msg_in_replay, stats.draining_hashes_count) == (0, 0, 0)
+        assert stats.msg_backlog == 0
+        await self.bench.subscription.close()
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=st.lists(STEPS, max_size=60), cold=st.booleans(), ring=st.booleans())
+async def test_keys_keep_their_order_through_churn(steps, cold, ring):
+    run = Run(cold=cold, key_shared_consistent_hashing=ring, max_read_entries=7)
+    await run.join("first")
+    for what, value in steps:
+        await run.step(what, value)
+    await run.finish()
