@@ -187,7 +187,8 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         if read.positions is not None and not plan.given and not unknown:
             self._replay_may_help = False
         return sum(
-            self._send(consumer, span, read, KeyHashes(span.slab, self.selector)) for consumer, span in _runs(plan.given, entries)
+            self._send(consumer, span, read, KeyHashes(span.slab, self.selector))
+            for consumer, span in _runs(plan.given, entries)
         )
 
     def drains(self, key_hash: int, consumer: object) -> bool:
@@ -197,7 +198,7 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
     def waits_behind(self, key_hash: int, position: tuple[int, int]) -> bool:
         """Whether an earlier entry of the hash is in the replay queue."""
         first = self.replay.first_of_hash(key_hash)
-        return False
+        return first is not None and first < position
 
     def key_ranges_of(self, consumer: Consumer) -> tuple[tuple[int, int], ...]:
         """The hash ranges a consumer serves now, for the stats."""

@@ -285,6 +285,7 @@ class Run:
         consumer.outbox.on_message = lambda m: self.history.sent(consumer, m.position.entry_id)
         await self.bench.subscription.add_consumer(consumer)
         self.consumers.append(consumer)
+        self.bench.flow(consumer, 6)
 
     async def finish(self) -> None:
         """With permits for all and acks for everything, nothing may be left."""
@@ -306,7 +307,7 @@ class Run:
         await self.bench.subscription.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(steps=st.lists(STEPS, max_size=60), cold=st.booleans(), ring=st.booleans())
 async def test_keys_keep_their_order_through_churn(steps, cold, ring):
     run = Run(cold=cold, key_shared_consistent_hashing=ring, max_read_entries=7)
