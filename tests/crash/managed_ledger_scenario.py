@@ -1,0 +1,197 @@
+"""Random work on a managed ledger over the embedded engine, with a record of what was promised, and its check."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+from magnetar.storage.managed_ledger import ManagedLedger, ManagedLedgerConfig
+from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+from magnetar.storage.position import EARLIEST, Position
+from tests.storage.engine_for_tests import World, settle
+from tests.storage.managed_for_tests import NAME, read_all, run_of
+
+if TYPE_CHECKING:
+    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.embedded import EmbeddedStorage
+    from magnetar.storage.managed_ledger import AppendResult
+
+CONFIG = ManagedLedgerConfig(
+    max_entries_per_ledger=7,
+    min_rollover_ms=0,
+    cursor_save_acks=5,
+    cursor_max_entries_per_ledger=4,
+    cursor_inline_bytes=64,
+    cursor_chunk_bytes=48,
+)
+CURSORS = ("a", "b")
+
+
+class CursorPromise:
+    """Bounds of what a cursor may have acknowledged when it comes back."""
+
+    def __init__(self) -> None:
+        self.at_least: set[Position] = set()
+        self.at_most: set[Position] = set()
+
+
+class Promise:
+    def __init__(self) -> None:
+        self.tried: list[bytes] = []
+        """Bodies in the order of their appends."""
+        self.kept: dict[Position, bytes] = {}
+        """Entries whose append was confirmed."""
+        self.cursors: dict[str, CursorPromise] = {}
+
+
+class Work:
+    """Appends, acks, flushes, seeks, rolls, trims, restarts; each step chosen by the seed."""
+
+    def __init__(self, world: World, promise: Promise, seed: int) -> None:
+        self.world, self.promise = world, promise
+        self.chance = random.Random(seed)
+        self.storage: EmbeddedStorage
+        self.factory: ManagedLedgerFactory
+        self.ledger: ManagedLedger
+
+    async def run(self, steps: int) -> None:
+        await self.open()
+        for name in CURSORS:
+            if name not in self.ledger.cursors:
+                self.promise.cursors.setdefault(name, CursorPromise())
+                await self.ledger.open_cursor(name, "earliest")
+        for _ in range(steps):
+            await self.step()
+        await self.close()
+
+    async def open(self) -> None:
+        self.storage = await self.world.open()
+        self.factory = ManagedLedgerFactory(
+            self.storage.ledgers, self.world.metadata, self.world.clock, self.world.scheduler
+        )
+        self.ledger = await self.factory.open(NAME, CONFIG)
+
+    async def close(self) -> None:
+        await self.factory.close()
+        for promise in self.promise.cursors.values():
+            promise.at_least = set(promise.at_most)
+        await self.storage.close()
+
+    async def step(self) -> None:
+        kind = self.chance.choices(
+            ["append", "ack", "flush", "seek", "roll", "second", "checkpoint", "restart"], [8, 8, 3, 1, 1, 2, 2, 1]
+        )[0]
+        if kind == "append":
+            await self.append(self.chance.randint(1, 9), wait=self.chance.random() < 0.7)
+        elif kind == "ack":
+            self.ack()
+            await settle(self.chance.randint(0, 3))
+        elif kind == "flush":
+            await self.flush(self.chance.choice(CURSORS))
+        elif kind == "seek":
+            await self.seek(self.chance.choice(CURSORS))
+        elif kind == "roll":
+            await self.ledger.roll()
+        elif kind == "second":
+            self.world.scheduler.advance(1.5)
+            await settle()
+        elif kind == "checkpoint":
+            await self.storage.checkpoint()
+        else:
+            await self.close()
+            await self.open()
+
+    async def append(self, count: int, *, wait: bool) -> None:
+        bodies = [b"body %d" % (len(self.promise.tried) + k) for k in range(count)]
+        self.promise.tried += bodies
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(result: AppendResult) -> None:
+            assert result.error is None or self.ledger.state.name == "CLOSED"
+            for piece in result.pieces:
+                for k in range(piece.start, piece.end):
+                    position = Position(piece.ledger_id, piece.first_entry_id + k - piece.start)
+                    self.promise.kept[position] = bodies[k]
+            future.set_result(None)
+
+        self.ledger.append(run_of(bodies), done)
+        if wait:
+            await future
+
+    def ack(self) -> None:
+        name = self.chance.choice(CURSORS)
+        cursor = self.ledger.cursors[name]
+        existing = [position for position in self.promise.kept if self.ledger.is_valid(position)]
+        if not existing:
+            return
+        if self.chance.random() < 0.3:
+            position = self.chance.choice(existing)
+            chosen = [known for known in existing if known <= position]
+            self.promise.cursors[name].at_most.update(chosen)
+            cursor.ack_cumulative(position)
+        else:
+            chosen = self.chance.sample(existing, min(len(existing), self.chance.randint(1, 12)))
+            self.promise.cursors[name].at_most.update(chosen)
+            cursor.ack_many(chosen)
+
+    async def flush(self, name: str) -> None:
+        promise = self.promise.cursors[name]
+        acked = set(promise.at_most)
+        await self.ledger.cursors[name].flush()
+        promise.at_least |= acked
+
+    async def seek(self, name: str) -> None:
+        existing = [position for position in self.promise.kept if self.ledger.is_valid(position)]
+        if not existing:
+            return
+        target = self.chance.choice(existing)
+        promise = self.promise.cursors[name]
+        before = {known for known in self.promise.kept if known < target}
+        promise.at_least &= before
+        promise.at_most |= before
+        await self.ledger.cursors[name].reset(target)
+        promise.at_least = set(before)
+        promise.at_most = set(before)
+
+
+async def check(world: World, promise: Promise) -> None:
+    """Open what is left and compare it with what was promised; then it must still work."""
+    work = Work(world, promise, 0)
+    await work.open()
+    ledger = work.ledger
+    found = await read_all(ledger.new_non_durable_cursor("check", EARLIEST))
+    bodies = [body for _, body, _ in found]
+    order = {body: number for number, body in enumerate(promise.tried)}
+    places = [order[body] for body in bodies]
+    assert places == sorted(set(places)), "order kept, nothing twice"
+    indexes = [index for _, _, index in found]
+    assert not indexes or indexes == list(range(indexes[0], indexes[0] + len(indexes))), "index continuous"
+    held = {position: body for position, body, _ in found}
+    lost = {position for position in promise.kept if position not in held}
+    for position, body in promise.kept.items():
+        assert position in lost or held[position] == body
+    for name, cursor_promise in promise.cursors.items():
+        cursor = ledger.cursors.get(name)
+        if cursor is None:
+            assert not cursor_promise.at_least, f"cursor {name} is gone"
+            assert not lost or name not in promise.cursors
+            continue
+        check_cursor(cursor, cursor_promise, held, lost)
+    next_index = ledger.stats().last_index + 1
+    await work.append(3, wait=True)
+    again = await read_all(ledger.new_non_durable_cursor("after", ledger.last_confirmed.previous().previous()))
+    assert [index for _, _, index in again] == [next_index, next_index + 1, next_index + 2]
+    await work.close()
+
+
+def check_cursor(
+    cursor: ManagedCursor, promise: CursorPromise, held: dict[Position, bytes], lost: set[Position]
+) -> None:
+    acked = {position for position in held if cursor.is_deleted(position)}
+    assert promise.at_least & set(held) <= acked, "a flushed ack came back"
+    assert acked <= promise.at_most, "an entry is skipped"
+    assert lost <= promise.at_most, "an entry is lost"
+    assert cursor.backlog_entries == len(held) - len(acked)
+    promise.at_most = acked | (promise.at_most - set(held))
+    promise.at_least = set(promise.at_most)

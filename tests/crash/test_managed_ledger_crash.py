@@ -1,0 +1,68 @@
+"""Crashes at any file operation and any metadata write of a managed ledger's life, recovery included."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.crash.managed_ledger_scenario import Promise, Work, check
+from tests.storage.engine_for_tests import World, run_until_crash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STEPS = 40
+MODES = ("nothing", "some", "everything")
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The dying process's tracebacks are of no interest."""
+    with capture_logs():
+        yield
+
+
+def operations_of(seed: int) -> int:
+    """How many operations the work of this seed takes without a crash."""
+    world, promise = World(), Promise()
+    assert run_until_crash(world.disk, Work(world, promise, seed).run(STEPS)) is None
+    return world.disk.operations
+
+
+def crash_and_check(seed: int, crash_at: int, mode: str, second_at: int = -1) -> None:
+    """Crash at one operation, perhaps again at one of the recovery, then check."""
+    world, promise = World(), Promise()
+    world.disk.crash_at = crash_at
+    run_until_crash(world.disk, Work(world, promise, seed).run(STEPS))
+    world = world.after_crash(mode, seed)
+    if second_at >= 0:
+        world.disk.crash_at = second_at
+        run_until_crash(world.disk, check(world, promise))
+        world = world.after_crash(mode, seed + 1)
+    world.disk.crash_at = -1
+    assert run_until_crash(world.disk, check(world, promise)) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clean_run(seed: int) -> None:
+    world, promise = World(), Promise()
+    assert run_until_crash(world.disk, Work(world, promise, seed).run(STEPS)) is None
+    assert run_until_crash(world.disk, check(world, promise)) is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(3))
+def test_crash_anywhere(seed: int, mode: str) -> None:
+    total = operations_of(seed)
+    for crash_at in range(seed, total, 17):
+        crash_and_check(seed, crash_at, mode)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_crash_in_recovery(seed: int) -> None:
+    total = operations_of(seed)
+    for crash_at in range(seed + 5, total, 41):
+        for second_at in range(0, 60, 7):
+            crash_and_check(seed, crash_at, "some", second_at)
