@@ -202,3 +202,44 @@ def failover_reader(s):
     b = join(s, topic, "b", 1, durable=False)
     heard(s, a, b)
     s.note("rest", texts(drained(a)))
+
+
+@scenario
+def failover_on_a_non_persistent_topic(s):
+    topic = s.topic(domain="non-persistent")
+    a, b = s.connect("a"), s.connect("b")
+    p = s.connect("producer")
+    p.producer(topic, 1, quietly=True)
+    a.subscribe(topic, subType="Failover", consumer_name="a", priority_level=0, permits=10)
+    heard(s, a)
+    b.subscribe(topic, subType="Failover", consumer_name="b", priority_level=1, permits=10)
+    heard(s, a, b)
+    p.publish_all(1, [b"0"])
+    heard(s, a, b, seconds=0.3)
+    a.ask("CLOSE_CONSUMER", consumer_id=1)
+    heard(s, b)
+    p.publish_all(1, [b"1"], 1)
+    heard(s, b, seconds=0.3)
+
+
+@scenario
+def failover_higher_priority_on_a_non_persistent_topic(s):
+    topic = s.topic(domain="non-persistent")
+    a, b = s.connect("a"), s.connect("b")
+    b.subscribe(topic, subType="Failover", consumer_name="b", priority_level=1, permits=10)
+    heard(s, b)
+    a.subscribe(topic, subType="Failover", consumer_name="a", priority_level=0, permits=10)
+    heard(s, a, b)
+
+
+@scenario
+def failover_consumer_closed_by_a_lost_connection_and_back(s):
+    topic = s.topic()
+    a = join(s, topic, "a", 0)
+    heard(s, a)
+    b = join(s, topic, "b", 1)
+    a.close()
+    heard(s, b)
+    a = s.connect("a again")
+    a.subscribe(topic, permits=100, consumer_name="a", priority_level=0, **FAILOVER)
+    heard(s, a, b)

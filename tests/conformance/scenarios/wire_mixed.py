@@ -33,6 +33,9 @@ def clients_of_unknown_places(s):
             c.ask("LOOKUP", topic=topic)
             c.ask("PARTITIONED_METADATA", topic=topic, metadata_auto_creation_enabled=i == 0)
             c.ask("GET_SCHEMA", topic=topic)
+            if domain == "persistent":
+                c.producer(topic, 1)
+                c.subscribe(topic, "sub", 1)
 
 
 @scenario
