@@ -109,7 +109,7 @@ class ConverterChain:
             except Exception:  # noqa: BLE001 - a converter may be anybody's code; convert() reports what is wrong
                 accepted = True
             if accepted:
-                return candidate
+                return candidate if outer_compression.is_known(metadata) else None
         return None
 
     def convert(self, data: bytes, chosen: LoadedConverter) -> Converted | ConversionFailure:
@@ -181,5 +181,4 @@ def _is_convertible(metadata: MessageMetadata) -> bool:
         or metadata.HasField("chunk_id")
         or metadata.num_chunks_from_msg > 1
         or metadata.HasField("marker_type")
-        or not outer_compression.is_known(metadata)
     )

@@ -42,6 +42,7 @@ LOG_APPEND_TIME_BIT = 0x08
 HEADER_BYTES = (18, 26)
 """Where the key length stands, by magic."""
 
+_CODEC_BITS = 0x07
 _HEADER = struct.Struct(">qiIBB")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -108,23 +109,24 @@ class Message:
 
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
         """Key and value as stored. Raises: CorruptRecordError when their lengths do not fill the message."""
-        key, pos = self._field(HEADER_BYTES[self.magic])
-        value, pos = self._field(pos)
-        if pos != len(self.buffer):
-            raise CorruptRecordError(f"message at offset {self.offset}: fields end at {pos}, size {len(self.buffer)}")
+        buffer, pos = self.buffer, HEADER_BYTES[self.magic]
+        key = value = None
+        try:
+            (length,) = _INT32.unpack_from(buffer, pos)
+            pos += 4
+            if length != -1:
+                key = bytes(buffer[pos : pos + length])
+                pos += length
+            (second,) = _INT32.unpack_from(buffer, pos)
+            pos += 4
+            if second != -1:
+                value = bytes(buffer[pos : pos + second])
+                pos += second
+        except struct.error:
+            raise CorruptRecordError(f"message at offset {self.offset}: a length leaves the message") from None
+        if pos != len(buffer) or length < -1 or second < -1:
+            raise CorruptRecordError(f"message at offset {self.offset}: its fields do not fill its {len(buffer)} bytes")
         return key, value
-
-    def _field(self, pos: int) -> tuple[bytes | None, int]:
-        start = pos + 4
-        if start > len(self.buffer):
-            raise CorruptRecordError(f"message at offset {self.offset}: a length leaves the message")
-        (length,) = _INT32.unpack_from(self.buffer, pos)
-        if length == -1:
-            return None, start
-        end = start + length
-        if length < 0 or end > len(self.buffer):
-            raise CorruptRecordError(f"message at offset {self.offset}: a field of {length} bytes leaves the message")
-        return bytes(self.buffer[start:end]), end
 
     def inner_set(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
         """The decompressed message set of a wrapper. Its key, if any, is ignored.
@@ -141,13 +143,13 @@ class Message:
 
         Raises: InvalidRecordError when there is none, or when one is compressed again.
         """
-        view = memoryview(self.inner_set(max_decompressed_bytes))
+        data = self.inner_set(max_decompressed_bytes)
         inner: list[Message] = []
-        for frame in frames(view):
-            if frame.magic > 1:
-                raise InvalidRecordError(f"magic {frame.magic} inside a magic {self.magic} message")
-            message = Message(view[frame.start : frame.end])
-            if message.codec is not Codec.NONE:
+        for start, end, _offset, magic in frames(data):
+            if magic > 1:
+                raise InvalidRecordError(f"magic {magic} inside a magic {self.magic} message")
+            message = Message(data[start:end])
+            if message.attributes & _CODEC_BITS:
                 raise InvalidRecordError("a compressed message inside a compressed message")
             inner.append(message)
         if not inner:

@@ -155,16 +155,15 @@ def _read_headers(data: bytes, pos: int, end: int) -> tuple[list[tuple[bytes, by
     headers: list[tuple[bytes, bytes | None]] = []
     for _ in range(count):
         length, pos = _read_length(data, pos)
-        key = data[pos : pos + length]
-        pos += length
-        length, pos = read_varint(data, pos)
-        if length < -1:
-            raise CorruptRecordError(f"negative length {length}")
-        if length < 0:
+        start, pos = pos, pos + length
+        key = data[start:pos]
+        if data[pos] == 1:
+            pos += 1
             headers.append((key, None))
             continue
-        headers.append((key, data[pos : pos + length]))
-        pos += length
+        length, pos = _read_length(data, pos)
+        start, pos = pos, pos + length
+        headers.append((key, data[start:pos]))
         if pos > end:
             raise CorruptRecordError("a header leaves its record")
     return headers, pos

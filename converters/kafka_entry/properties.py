@@ -36,7 +36,7 @@ TIMESTAMP = PREFIX + "timestamp"
 OFFSET = PREFIX + "offset"
 HEADER_COUNT = PREFIX + "headers"
 _COMPANIONS = frozenset((VALUE_BASE64, VALUE_NULL, KEY_BASE64, TIMESTAMP, OFFSET))
-_PREFIX_BYTES = PREFIX.encode()
+PREFIX_BYTES = PREFIX.encode()
 
 
 def encode_property(key: bytes, value: bytes) -> bytes:
@@ -55,13 +55,13 @@ def encode_headers(headers: RawHeaders, extra: Sequence[tuple[str, str]] = ()) -
         if text is None:
             text = b""
             marks[VALUE_NULL].append(str(index))
-        elif not _is_utf8(text):
+        elif not is_utf8(text):
             text = b64encode(text)
             marks[VALUE_BASE64].append(str(index))
-        if not _is_utf8(name):
+        if not is_utf8(name):
             name = b64encode(name)
             marks[KEY_BASE64].append(str(index))
-        looks_like_companion = looks_like_companion or name.startswith(_PREFIX_BYTES)
+        looks_like_companion = looks_like_companion or name.startswith(PREFIX_BYTES)
         parts.append(encode_property(name, text))
     companions = [*extra, *((name, ",".join(indexes)) for name, indexes in marks.items() if indexes)]
     if looks_like_companion:
@@ -115,7 +115,8 @@ def decode_properties(pairs: Sequence[tuple[str, str]]) -> DecodedProperties:
     )
 
 
-def _is_utf8(data: bytes) -> bool:
+def is_utf8(data: bytes) -> bool:
+    """Whether protobuf strings can hold these bytes."""
     if data.isascii():
         return True
     try:

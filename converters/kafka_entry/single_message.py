@@ -23,9 +23,14 @@ from magnetar.converters.kafka.varints import encode_unsigned
 from magnetar.converters.kafka_entry.options import KafkaOptions, KeyText, Mode
 from magnetar.converters.kafka_entry.properties import (
     OFFSET,
+    PREFIX_BYTES,
     TIMESTAMP,
+    VALUE_BASE64,
+    VALUE_NULL,
     encode_headers,
     encode_headers_kop,
+    encode_property,
+    is_utf8,
 )
 
 HOLE = b"\x00\x00\x00\x04\x18\x00\x20\x01"
@@ -39,7 +44,9 @@ class SingleMessageEncoder:
     """Encodes records one after the other; remembers the last timestamp's bytes, which are all its state."""
 
     __slots__ = (
+        "_header_keys",
         "_kop",
+        "_needs_no_companion",
         "_offset_property",
         "_plain",
         "_text_keys",
@@ -53,11 +60,13 @@ class SingleMessageEncoder:
         self._kop = options.mode is Mode.KOP
         self._text_keys = options.key is KeyText.UTF8
         self._offset_property = options.offset_property
+        self._header_keys: dict[bytes, bytes] = {}
         self._time = NO_TIMESTAMP
         self._time_bytes = b""
         self._time_high = -1
         self._time_high_bytes = b""
-        self._plain = not options.offset_property
+        self._needs_no_companion = not (options.offset_property or self._kop)
+        self._plain = self._needs_no_companion
 
     def encode(
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: RawHeaders | None
@@ -66,7 +75,12 @@ class SingleMessageEncoder:
         if timestamp != self._time:
             self._remember(timestamp)
         size = b"\x18\x00" if not value else b"\x18" + encode_unsigned(len(value))
-        fields = b"" if headers is None and self._plain else self._properties(offset, timestamp, headers or ())
+        if not self._plain:
+            fields = self._properties(offset, timestamp, headers or ())
+        elif headers is None:
+            fields = b""
+        else:
+            fields = self._header_fields(headers) or self._properties(offset, timestamp, headers)
         if key is None:
             fields += size + self._time_bytes
         else:
@@ -86,7 +100,7 @@ class SingleMessageEncoder:
 
     def _remember(self, timestamp: int) -> None:
         self._time = timestamp
-        self._plain = timestamp >= NO_TIMESTAMP and not self._offset_property
+        self._plain = timestamp >= NO_TIMESTAMP and self._needs_no_companion
         if self._kop or timestamp < 0:
             self._time_bytes = b""
         elif timestamp < 1 << 14:
@@ -110,6 +124,31 @@ class SingleMessageEncoder:
             else:
                 return key, b""
         return b2a_base64(key, newline=False), _BASE64_FLAG
+
+    def _header_fields(self, headers: RawHeaders) -> bytes | None:
+        """All headers as properties with the companions of their values; None when a key needs a companion too."""
+        out, in_base64, null = b"", "", ""
+        for index, (key, content) in enumerate(headers):
+            name = self._header_keys.get(key)
+            if name is None:
+                if not key.isascii() or key.startswith(PREFIX_BYTES):
+                    return None
+                name = self._header_keys[key] = b"\x0a%b%b\x12" % (encode_unsigned(len(key)), key)
+            if content is None:
+                value = b""
+                null += f",{index}"
+            elif is_utf8(content):
+                value = content
+            else:
+                value = b2a_base64(content, newline=False)
+                in_base64 += f",{index}"
+            size = encode_unsigned(len(value))
+            out += b"\x0a%b%b%b%b" % (encode_unsigned(len(name) + len(size) + len(value)), name, size, value)
+        if in_base64:
+            out += encode_property(VALUE_BASE64.encode(), in_base64[1:].encode())
+        if null:
+            out += encode_property(VALUE_NULL.encode(), null[1:].encode())
+        return out
 
     def _properties(self, offset: int, timestamp: int, headers: RawHeaders) -> bytes:
         extra = [(OFFSET, str(offset))] if self._offset_property else []

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from magnetar.converters.errors import ConversionCountError, ConversionError, ConversionTooLargeError
+from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.record_batch import LOG_APPEND_TIME_BIT, RecordBatch
 from magnetar.converters.kafka.records import RawRecord, checked_timestamp
 from magnetar.converters.kafka_entry.single_message import HOLE, SingleMessageEncoder
@@ -55,14 +56,15 @@ class SlotWriter:
         """
         if isinstance(batch, RecordBatch):
             self._add_batch(batch)
+        elif batch.codec is Codec.NONE:
+            self._add_message(batch)
         else:
-            self._add_messages(batch)
+            self._add_wrapper(batch)
 
     def _add_batch(self, batch: RecordBatch) -> None:
         span = span_of(batch)
         end = self._start + span
-        if end > self._declared:
-            raise ConversionCountError(f"offsets for {end} messages or more, {self._declared} are declared")
+        self._expect(end)
         if not batch.is_control:
             room = self._max_bytes - len(self.payload)
             self._write(batch, batch.raw_records(room), end)
@@ -90,7 +92,15 @@ class SlotWriter:
         if following > end:
             raise ConversionError(f"a record stands beyond the last offset delta {end - start - 1}")
 
-    def _add_messages(self, message: Message) -> None:
+    def _add_message(self, message: Message) -> None:
+        end = self._start + 1
+        self._expect(end)
+        self._fill(self._start)
+        key, value = message.key_and_value()
+        self._put(message.offset, message.max_timestamp, key, value)
+        self._start = end
+
+    def _add_wrapper(self, message: Message) -> None:
         records = list(message.records(self._max_bytes - len(self.payload)))
         offsets = [record.offset for record in records]
         base = offsets[0]
@@ -99,15 +109,25 @@ class SlotWriter:
             offsets = list(range(len(records)))
             base = 0
         end = self._start + offsets[-1] - base + 1
+        self._expect(end)
+        shift = self._start - base
+        for offset, record in zip(offsets, records, strict=True):
+            if offset + shift != self._next:
+                self._fill(offset + shift)
+            self._put(record.offset, record.timestamp, record.key, record.value)
+        self._start = end
+
+    def _put(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:
+        self._next += 1
+        self.payload += self._encode(offset, timestamp, key, value, None)
+        if value:
+            self.payload += value
+        if len(self.payload) > self._max_bytes:
+            raise ConversionTooLargeError(f"the output passes {self._max_bytes} bytes")
+
+    def _expect(self, end: int) -> None:
         if end > self._declared:
             raise ConversionCountError(f"offsets for {end} messages or more, {self._declared} are declared")
-        for offset, record in zip(offsets, records, strict=True):
-            self._fill(self._start + offset - base)
-            self._next += 1
-            self.payload += self._encode(record.offset, record.timestamp, record.key, record.value, None)
-            self.payload += record.value or b""
-            self._check_size()
-        self._start = end
 
     def finish(self) -> None:
         """Fill the slots that no batch reached. Raises: ConversionTooLargeError."""
@@ -122,7 +142,3 @@ class SlotWriter:
         self.payload += HOLE * missing
         self.holes += range(self._next, slot)
         self._next = slot
-
-    def _check_size(self) -> None:
-        if len(self.payload) > self._max_bytes:
-            raise ConversionTooLargeError(f"the output passes {self._max_bytes} bytes")

@@ -1,5 +1,6 @@
 import sys
 import types
+from typing import ClassVar
 
 import pytest
 
@@ -12,7 +13,7 @@ from magnetar.converters.registry import SHORT_NAMES, load_chain
 
 class Good(EchoConverter):
     name = "good"
-    log: list = []
+    log: ClassVar[list] = []
 
     def init(self, settings):
         self.log.append(("init", dict(settings.values), settings.limits))

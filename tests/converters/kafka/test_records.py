@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from magnetar.converters.kafka.errors import CorruptRecordError, InvalidRecordError, KafkaFormatError
 from magnetar.converters.kafka.records import Header, checked_timestamp, decode_headers, encode_record, read_records
 
-FIELD = st.none() | st.binary(max_size=80) | st.binary(min_size=9000, max_size=9100)
+FIELD = st.none() | st.binary(max_size=80) | st.integers(8000, 9000).map(bytes)
 HEADER = st.builds(Header, st.binary(max_size=8).map(lambda b: b.decode("utf-8", "surrogateescape")), FIELD)
 DELTA = st.integers(-(1 << 40), 1 << 40) | st.integers(-70, 9000)
 RAW = st.tuples(DELTA, st.integers(0, 1 << 31) | st.integers(0, 9000), FIELD, FIELD, st.lists(HEADER, max_size=3))

@@ -25,7 +25,7 @@ def opened(data):
 
 
 class Topic:
-    """Deduplication as the broker has it: an entry whose lowest sequence id is not above the persisted one is dropped."""
+    """Deduplication as the broker has it: what begins at or below the persisted sequence id is dropped."""
 
     def __init__(self):
         self.persisted, self.entries = {}, []

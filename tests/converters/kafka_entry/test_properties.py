@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from magnetar.converters.errors import ConversionError
 from magnetar.converters.kafka.records import Header
+from magnetar.converters.kafka_entry.options import KafkaOptions
 from magnetar.converters.kafka_entry.properties import (
     OFFSET,
     TIMESTAMP,
@@ -12,6 +13,7 @@ from magnetar.converters.kafka_entry.properties import (
     encode_headers_kop,
     encode_property,
 )
+from magnetar.converters.kafka_entry.single_message import SingleMessageEncoder
 from magnetar.protocol.pulsar_api_pb2 import SingleMessageMetadata
 
 NASTY = st.sampled_from(
@@ -98,3 +100,11 @@ def test_companions_that_contradict_the_properties(wrong):
 def test_properties_of_native_messages_are_headers():
     assert decode_properties([("a", "1"), ("a", "2")]).headers == (Header("a", b"1"), Header("a", b"2"))
     assert decode_properties([]).headers == ()
+
+
+@given(HEADERS)
+def test_the_encoder_of_whole_messages_writes_the_same(raw):
+    encoder = SingleMessageEncoder(KafkaOptions())
+    for _ in range(2):  # the second time its key fields are remembered
+        encoded = encoder.encode(0, -1, None, b"", raw)[4:]
+        assert encoded == encode_headers(raw) + b"\x18\x00"

@@ -49,7 +49,7 @@ def build(batches, first):
 
 
 @given(BATCHES, st.integers(1, 1 << 40), OPTIONS)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_kafka_view_is_what_was_stored(batches, first, options):
     data = build(batches, first)
     planned = plan_entry(data, publish_time=123)
@@ -72,7 +72,7 @@ def test_any_stored_payload_gives_an_entry_or_a_failure(payload, declared):
 
 
 @given(BATCHES, st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_damaged_entries_are_never_a_defect(batches, data):
     stored = bytearray(build(batches, 1))
     for at, mask in data.draw(
