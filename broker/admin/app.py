@@ -32,6 +32,7 @@ from magnetar.broker.admin.call import Call, target_of
 from magnetar.broker.admin.responses import RestError, error_response, failure
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
+from magnetar.broker.auth.table import Action
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.admin.api import BrokerApi
     from magnetar.broker.admin.routes import AdminRoute
+    from magnetar.broker.auth.table import Need
 
 log = structlog.get_logger(__name__)
 
@@ -119,7 +121,7 @@ class _RawPaths:
 def _endpoint(row: "AdminRoute", api: "BrokerApi") -> Any:
     async def endpoint(request: Request) -> "Response":
         try:
-            identity = _identify(request, api)
+            identity = _identify(request, api, row.need)
             if not api.authorizer.allows(identity, row.need, target_of(request.path_params)):
                 return failure(row.need.resource.denied_status, f"Unauthorized to {row.need.action.value}")
             return await row.handler(Call(request, api, identity))
@@ -133,13 +135,16 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi") -> Any:
     return endpoint
 
 
-def _identify(request: Request, api: "BrokerApi") -> Identity:
+def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
+    """Who asks; raises 401. What is open to all is open to those without credentials too: probes have none."""
     if not api.authenticator.enabled:
         return Identity(None)
     certificate = request.scope.get("extensions", {}).get("magnetar.certificate")
     try:
         found = api.authenticator.authenticate_http(request.headers.get("authorization"), certificate)
     except AuthenticationFailedError as e:
+        if need.action is Action.ANYTHING:
+            return Identity(None)
         log.info("request.refused", path=request.url.path, reason=str(e))
         raise RestError(401, "Authentication required") from e
     identity = Identity(found.role, request.headers.get(ORIGINAL_PRINCIPAL) or None)

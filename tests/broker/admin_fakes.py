@@ -1,4 +1,4 @@
-"""A broker without topics' insides for tests of the admin application, and a client that calls the application directly."""
+"""A broker for tests of the admin application: real policies, topics in memory; and a client that calls it."""
 
 import json
 from urllib.parse import urlsplit

@@ -1,0 +1,224 @@
+"""Authentication, authorization, grants, health and metrics over HTTP."""
+
+import base64
+import hashlib
+import hmac
+import json
+
+import pytest
+
+from magnetar.broker.errors import PersistenceError
+from magnetar.broker.settings import Settings
+from tests.broker.admin_fakes import open_client
+
+KEY = bytes(range(1, 33))
+
+
+def token(role):
+    def part(data):
+        return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+    body = part(b'{"alg":"HS256"}') + b"." + part(json.dumps({"sub": role}).encode())
+    return (body + b"." + part(hmac.new(KEY, body, hashlib.sha256).digest())).decode()
+
+
+def as_role(role):
+    return {"headers": {"Authorization": f"Bearer {token(role)}"}} if role else {}
+
+
+def secured(**more):
+    return Settings(
+        **{
+            "authentication_enabled": True,
+            "authorization_enabled": True,
+            "authentication_providers": ("token",),
+            "token_secret_key": "data:;base64," + base64.b64encode(KEY).decode(),
+            "super_user_roles": ("admin",),
+            "anonymous_user_role": "anonymous",
+            **more,
+        }
+    )
+
+
+@pytest.fixture
+async def call():
+    client = await open_client(secured())
+    info = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
+    assert (await client("PUT", "tenants/t", info, **as_role("admin"))).status == 204
+    assert (await client("PUT", "namespaces/t/n", **as_role("boss"))).status == 204
+    assert (await client("PUT", "persistent/t/n/a", **as_role("boss"))).status == 204
+    return client
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("persistent/t/n/a/stats", 401),
+        ("persistent/t/n/a/permissions", 401),
+        ("/lookup/v2/topic/persistent/t/n/a", 401),
+        ("tenants", 401),
+        ("tenants/t", 401),
+        ("namespaces/t", 401),
+        ("clusters/standalone", 401),
+        ("brokers/health", 401),
+        ("namespaces/t/n", 403),
+        ("namespaces/t/n/permissions", 403),
+        ("namespaces/t/n/retention", 403),
+        ("persistent/t/n", 403),
+        ("clusters", 200),
+        ("brokers/version", 200),
+        ("brokers/ready", 200),
+        ("/metrics", 200),
+    ],
+)
+async def test_without_rights_it_is_401_or_403_by_kind(call, path, status):
+    for role in ("nobody", None):
+        assert (await call("GET", path, **as_role(role))).status == status
+
+
+async def test_denied_wins_over_not_found(call):
+    assert (await call("GET", "persistent/t/n/none/stats", **as_role("nobody"))).status == 401
+    assert (await call("GET", "namespaces/none/none/retention", **as_role("nobody"))).status == 403
+
+
+async def test_a_tenant_admin_updates_its_tenant_but_does_not_create_or_delete_one(call):
+    info = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
+    assert (await call("GET", "tenants/t", **as_role("boss"))).status == 200
+    assert (await call("POST", "tenants/t", info, **as_role("boss"))).status == 204
+    assert (await call("DELETE", "tenants/t", **as_role("boss"))).status == 401
+    assert (await call("PUT", "tenants/t2", info, **as_role("boss"))).status == 401
+
+
+async def test_grants_read_a_topic_and_consume_moves_subscriptions(call):
+    await call("POST", "namespaces/t/n/permissions/writer", ["produce"], **as_role("boss"))
+    await call("POST", "persistent/t/n/a/permissions/reader", ["consume"], **as_role("boss"))
+    for role in ("writer", "reader"):
+        assert (await call("GET", "persistent/t/n/a/stats", **as_role(role))).status == 200
+        assert (await call("DELETE", "persistent/t/n/a", **as_role(role))).status == 401
+    assert (await call("PUT", "persistent/t/n/a/subscription/s", **as_role("writer"))).status == 401
+    assert (await call("PUT", "persistent/t/n/a/subscription/s", **as_role("reader"))).status == 204
+    assert (await call("POST", "persistent/t/n/a/subscription/s/skip_all", **as_role("reader"))).status == 204
+
+
+async def test_bad_tokens_count_as_anonymous(call):
+    bad = {"headers": {"Authorization": "Bearer nonsense"}}
+    assert (await call("GET", "clusters", **bad)).status == 200
+    assert (await call("GET", "tenants", **bad)).status == 401
+    assert (await call("GET", "tenants", **as_role("admin"))).status == 200
+
+
+async def test_without_an_anonymous_role_credentials_are_needed():
+    call = await open_client(secured(anonymous_user_role=""))
+    assert (await call("GET", "tenants")).status == 401
+    assert (await call("GET", "brokers/ready")).status == 200
+    assert (await call("GET", "/metrics")).status == 200
+    closed = await open_client(secured(anonymous_user_role="", authenticate_metrics_endpoint=True))
+    assert (await closed("GET", "/metrics")).status == 401
+    assert (await closed("GET", "/metrics", **as_role("nobody"))).status == 200
+
+
+async def test_proxies_speak_for_others():
+    call = await open_client(secured(proxy_roles=("proxy",), super_user_roles=("admin", "proxy")))
+    through = {"headers": {"Authorization": f"Bearer {token('proxy')}", "X-Original-Principal": "admin"}}
+    assert (await call("GET", "tenants", **through)).status == 200
+    through["headers"]["X-Original-Principal"] = "nobody"
+    assert (await call("GET", "tenants", **through)).status == 401
+    assert (await call("GET", "tenants", **as_role("proxy"))).status == 401
+
+
+async def test_grants_are_replaced_listed_and_revoked():
+    call = await open_client()
+    path = "namespaces/public/default/permissions"
+    heard = []
+    call.broker.namespaces.listen(heard.append)
+    assert (await call("GET", path)).json == {}
+    assert (await call("POST", path + "/user", ["produce", "nonsense"])).status == 204
+    assert (await call("POST", path + "/other", ["consume"])).status == 204
+    assert (await call("GET", path)).json == {"user": ["produce"], "other": ["consume"]}
+    assert (await call("POST", path + "/user", ["consume"])).status == 204
+    assert (await call("DELETE", path + "/other")).status == 204
+    assert (await call("DELETE", path + "/other")).status == 204
+    assert (await call("GET", path)).json == {"user": ["consume"]}
+    assert (await call("POST", path + "/user")).status == 400
+    assert len(heard) == 5
+    assert all(change.grants for change in heard)
+
+
+async def test_grants_of_subscriptions_and_topics():
+    call = await open_client()
+    path = "namespaces/public/default/permissions"
+    assert (await call("POST", path + "/subscription/s", ["b", "a"])).status == 204
+    assert (await call("GET", path + "/subscription")).json == {"s": ["a", "b"]}
+    assert (await call("DELETE", path + "/s/a")).status == 204
+    assert (await call("DELETE", path + "/s/b")).status == 204
+    assert (await call("GET", path + "/subscription")).json == {}
+    await call("PUT", "persistent/public/default/t")
+    topic = "persistent/public/default/t/permissions"
+    await call("POST", path + "/user", ["produce"])
+    assert (await call("POST", topic + "/user", ["consume"])).status == 204
+    assert (await call("GET", topic)).json == {"user": ["consume", "produce"]}
+    assert (await call("DELETE", topic + "/user")).status == 204
+    assert (await call("GET", topic)).json == {"user": ["produce"]}
+    assert (await call("POST", "persistent/public/default/none/permissions/user", ["consume"])).status == 404
+
+
+# --- the broker itself ---------------------------------------------------------------------------------------------
+
+
+async def test_health_and_readiness():
+    call = await open_client()
+    for path in ("brokers/health", "brokers/ready", "/status", "/status.html"):
+        assert (await call("GET", path)).raw == b"ok"
+    call.broker.health_error = PersistenceError("disk")
+    assert (await call("GET", "brokers/health")).status == 500
+    call.broker.ready = False
+    for path in ("brokers/health", "brokers/ready", "/status"):
+        assert (await call("GET", path)).status == 503
+
+
+async def test_facts_about_the_broker():
+    call = await open_client(Settings(token_secret_key="very-secret"))
+    assert (await call("GET", "brokers/standalone")).json == ["localhost:8080"]
+    assert (await call("GET", "brokers/leaderBroker")).json["serviceUrl"] == "http://localhost:8080"
+    runtime = (await call("GET", "brokers/configuration/runtime")).json
+    assert runtime["maxMessageSize"] == "5242880"
+    assert "very-secret" not in json.dumps(runtime)
+    assert (await call("POST", "brokers/configuration/maxMessageSize/5")).status == 412
+    await call("PUT", "persistent/public/default/t")
+    assert (
+        "public/default/0x00000000_0xffffffff"
+        in (await call("GET", "brokers/standalone/localhost:8080/ownedNamespaces")).json
+    )
+    assert (await call("GET", "brokers/standalone/other:1/ownedNamespaces")).status == 404
+    assert (await call("GET", "broker-stats/load-report")).json["numTopics"] == 1
+    assert "public/default" in (await call("GET", "broker-stats/topics")).json
+
+
+async def test_lookup():
+    call = await open_client()
+    path = "/lookup/v2/topic/persistent/public/default/t"
+    assert (await call("GET", path)).json == {
+        "brokerUrl": "pulsar://localhost:6650",
+        "httpUrl": "http://localhost:8080",
+        "nativeUrl": "pulsar://localhost:6650",
+        "brokerUrlSsl": "",
+    }
+    assert (await call("GET", path + "?listenerName=known")).status == 200
+    assert (await call("GET", path + "?listenerName=unknown")).status == 412
+    assert (await call("GET", "/lookup/v2/topic/persistent/public/none/t")).status == 404
+    await call("PUT", "namespaces/public/apz")
+    bundle = (await call("GET", "/lookup/v2/topic/persistent/public/apz/t/bundle")).raw
+    assert bundle == b"0x80000000_0xc0000000", "as Apache Pulsar 4.2.4 answered for this name"
+
+
+async def test_bugs_are_500_without_details():
+    call = await open_client()
+
+    async def broken(*_args, **_more):
+        raise ZeroDivisionError("secret detail")
+
+    call.topics.stats = broken
+    await call("PUT", "persistent/public/default/t")
+    answer = await call("GET", "persistent/public/default/t/stats")
+    assert answer.status == 500
+    assert b"secret" not in answer.raw

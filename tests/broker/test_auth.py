@@ -1,0 +1,267 @@
+"""Proving a role: tokens, passwords, certificates, and nobody in particular."""
+
+import base64
+import hashlib
+import hmac
+import json
+import shutil
+import subprocess
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from joserfc import jwt
+from joserfc.jwk import ECKey, OctKey, RSAKey
+
+from magnetar.broker.auth import AuthenticationFailedError, Authenticator
+from magnetar.broker.auth.basic import apr1, matches, parse_users
+from magnetar.broker.settings import Settings
+
+KEY = bytes(range(1, 33))
+NOW_MS = 1_700_000_000_000
+NOW_S = NOW_MS // 1000
+PREFIX = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
+
+
+def secret(key=KEY):
+    return "data:;base64," + base64.b64encode(key).decode()
+
+
+def settings(**more):
+    return Settings(
+        **{
+            "authentication_enabled": True,
+            "authentication_providers": (PREFIX + "Token",),
+            "token_secret_key": secret(),
+            **more,
+        }
+    )
+
+
+def token(claims, key=KEY, alg="HS256"):
+    def part(data):
+        return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+    body = part(json.dumps({"alg": alg}).encode()) + b"." + part(json.dumps(claims).encode())
+    if alg == "none":
+        return body + b"."
+    digest = {"HS256": hashlib.sha256, "HS384": hashlib.sha384, "HS512": hashlib.sha512}[alg]
+    return body + b"." + part(hmac.new(key, body, digest).digest())
+
+
+def authenticate(credentials, config=None, method="token"):
+    return Authenticator(config or settings(), lambda: NOW_MS).authenticate(method, credentials)
+
+
+def test_token_names_the_role():
+    found = authenticate(token({"sub": "admin"}))
+    assert (found.role, found.method, found.expires_ms) == ("admin", "token", None)
+
+
+def test_expiry_is_told():
+    assert authenticate(token({"sub": "a", "exp": NOW_S + 5})).expires_ms == NOW_MS + 5000
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        b"",
+        b"nonsense",
+        b"a.b.c",
+        b"\xff\xfe",
+        b" " + token({"sub": "admin"}),
+        b"Bearer " + token({"sub": "admin"}),
+        token({"sub": "admin"}, key=b"another key of thirty-two bytes!"),
+        token({"sub": "admin"}, alg="none"),
+        token({"sub": "admin"}, alg="HS384"),
+        token({"sub": "admin", "exp": NOW_S - 1}),
+        token({"sub": "admin", "exp": "soon"}),
+        token({"sub": "admin", "exp": True}),
+        token({"sub": "admin", "nbf": NOW_S + 1}),
+        token({"sub": ""}),
+        token({"sub": 5}),
+        token({"sub": ["admin"]}),
+        token({}),
+        token([1]),
+    ],
+    ids=repr,
+)
+def test_bad_tokens_are_refused(credentials):
+    with pytest.raises(AuthenticationFailedError):
+        authenticate(credentials)
+
+
+def test_unchecked_claims_are_ignored():
+    assert authenticate(token({"sub": "admin", "aud": "x", "iss": 5, "iat": "never"})).role == "admin"
+
+
+def test_clock_skew_is_allowed_for():
+    config = settings(token_allowed_clock_skew_seconds=10)
+    assert authenticate(token({"sub": "a", "exp": NOW_S - 9, "nbf": NOW_S + 9}), config).role == "a"
+    with pytest.raises(AuthenticationFailedError):
+        authenticate(token({"sub": "a", "exp": NOW_S - 11}), config)
+
+
+def test_role_from_another_claim_may_be_a_list():
+    config = settings(token_auth_claim="roles")
+    assert authenticate(token({"roles": ["x", "y"], "sub": "s"}), config).role == "x"
+    assert authenticate(token({"roles": "x"}), config).role == "x"
+    for claims in ({"sub": "s"}, {"roles": []}, {"roles": [5]}):
+        with pytest.raises(AuthenticationFailedError):
+            authenticate(token(claims), config)
+
+
+def test_audience_is_checked_when_its_claim_is_configured():
+    config = settings(token_audience_claim="aud", token_audience="me")
+    assert authenticate(token({"sub": "a", "aud": "me"}), config).role == "a"
+    assert authenticate(token({"sub": "a", "aud": ["you", "me"]}), config).role == "a"
+    for audience in ("you", [], None):
+        with pytest.raises(AuthenticationFailedError):
+            authenticate(token({"sub": "a", "aud": audience}), config)
+
+
+def test_longer_keys_allow_longer_digests():
+    key = bytes(64)
+    config = settings(token_secret_key=secret(key))
+    for alg in ("HS256", "HS384", "HS512"):
+        assert authenticate(token({"sub": "a"}, key, alg), config).role == "a"
+
+
+def test_forms_of_the_secret_key(tmp_path, monkeypatch):
+    raw = tmp_path / "raw.key"
+    raw.write_bytes(KEY)
+    monkeypatch.setenv("TOKEN_KEY", base64.b64encode(KEY).decode())
+    for text in (secret(), f"file://{raw}", "env:TOKEN_KEY", base64.urlsafe_b64encode(KEY).decode().rstrip("=")):
+        assert authenticate(token({"sub": "a"}), settings(token_secret_key=text)).role == "a"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"token_secret_key": ""},
+        {"token_secret_key": secret(b"short")},
+        {"token_secret_key": "file:///nowhere/key"},
+        {"token_secret_key": "env:NOT_SET_ANYWHERE"},
+        {"token_secret_key": "data:;base64,%%%"},
+        {"token_secret_key": "", "token_public_key": "data:;base64,AAAA"},
+        {"token_audience_claim": "aud"},
+        {"authentication_providers": ("org.example.MyProvider",)},
+        {"authentication_providers": (PREFIX + "Basic",)},
+        {"authentication_providers": ("basic",), "basic_auth_conf": "data:,nonsense"},
+    ],
+)
+def test_configuration_that_cannot_work_stops_the_start(more):
+    with pytest.raises(ValueError, match=r"token|basic|provider"):
+        Authenticator(settings(**more))
+
+
+@pytest.mark.parametrize("form", ["pem file", "der file", "base64"])
+@pytest.mark.parametrize("alg", ["RS256", "PS384", "ES256"])
+def test_public_keys(tmp_path, form, alg):
+    if alg == "ES256":
+        private = ec.generate_private_key(ec.SECP256R1())
+        signer = ECKey.import_key(private)
+    else:
+        private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        signer = RSAKey.import_key(private)
+    encoding = Encoding.PEM if form == "pem file" else Encoding.DER
+    public = private.public_key().public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)
+    file = tmp_path / "public.key"
+    file.write_bytes(public)
+    text = "data:;base64," + base64.b64encode(public).decode() if form == "base64" else f"file://{file}"
+    config = settings(token_secret_key="", token_public_key=text, token_public_alg=alg)
+    signed = jwt.encode({"alg": alg}, {"sub": "a"}, signer, algorithms=[alg]).encode()
+    assert authenticate(signed, config).role == "a"
+    with pytest.raises(AuthenticationFailedError):  # the public key's bytes are no HMAC key
+        authenticate(token({"sub": "a"}, public), config)
+
+
+def test_public_key_is_not_mistaken_for_a_secret():
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    config = settings(token_secret_key="", token_public_key="data:;base64," + base64.b64encode(pem).decode())
+    forged = jwt.encode({"alg": "HS256"}, {"sub": "a"}, OctKey.import_key(bytes(32)), algorithms=["HS256"]).encode()
+    with pytest.raises(AuthenticationFailedError):
+        authenticate(forged, config)
+
+
+# --- passwords ---------------------------------------------------------------------------------------------------
+
+HTPASSWD = "# users\n\nsuperUser:mQQQIsyvvKRtU\nsuperUser2:$apr1$foobarmq$kuSZlLgOITksCkRgl57ie/\n"
+
+
+def basic(credentials):
+    text = "data:;base64," + base64.b64encode(HTPASSWD.encode()).decode()
+    return authenticate(credentials, settings(authentication_providers=("basic",), basic_auth_conf=text), "basic")
+
+
+def test_passwords_of_both_kinds():
+    assert basic(b"superUser:supepass").role == "superUser"
+    assert basic(b"superUser2:superpassword").role == "superUser2"
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [b"", b"superUser", b"superUser:", b"superUser:x", b"nobody:supepass", b"\xff:x", b"superUser2:\0"],
+)
+def test_wrong_passwords_are_refused(credentials):
+    with pytest.raises(AuthenticationFailedError):
+        basic(credentials)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to compare with")
+@pytest.mark.parametrize("password", ["", "a", "correct horse battery staple", "0123456789abcdef", "x" * 100])
+def test_apr1_equals_openssl(password):
+    command = ["openssl", "passwd", "-apr1", "-salt", "saltsalt", "-stdin"]
+    made = subprocess.run(command, input=password + "\n", capture_output=True, text=True, check=True).stdout.strip()
+    assert apr1(password.encode(), "saltsalt") == made
+    assert matches(password.encode(), made)
+
+
+def test_users_file():
+    assert parse_users(HTPASSWD)["superUser"] == "mQQQIsyvvKRtU"
+    with pytest.raises(ValueError, match="user:hash"):
+        parse_users("nonsense\n")
+
+
+# --- certificates and nobody --------------------------------------------------------------------------------------
+
+CERTIFICATE = {"subject": ((("countryName", "X"),), (("commonName", "client-1"),))}
+
+
+def test_role_of_a_certificate_is_its_common_name():
+    authenticator = Authenticator(settings(authentication_providers=("AuthenticationProviderTls",)))
+    assert authenticator.authenticate("tls", b"", CERTIFICATE).role == "client-1"
+    for certificate in (None, {}, {"subject": ()}):
+        with pytest.raises(AuthenticationFailedError):
+            authenticator.authenticate("tls", b"", certificate)
+
+
+def test_method_without_provider_is_anonymous_or_refused():
+    with pytest.raises(AuthenticationFailedError):
+        authenticate(b"", method="none")
+    found = authenticate(b"", settings(anonymous_user_role="anybody"), "none")
+    assert (found.role, found.method) == ("anybody", "anonymous")
+    with pytest.raises(AuthenticationFailedError):
+        authenticate(b"bad", settings(anonymous_user_role="anybody"))
+
+
+def test_http_headers():
+    both = settings(
+        authentication_providers=("token", "basic", "tls"),
+        basic_auth_conf="data:;base64," + base64.b64encode(HTPASSWD.encode()).decode(),
+    )
+    authenticator = Authenticator(both, lambda: NOW_MS)
+    assert authenticator.authenticate_http("Bearer " + token({"sub": "a"}).decode()).role == "a"
+    password = base64.b64encode(b"superUser:supepass").decode()
+    assert authenticator.authenticate_http("Basic " + password).role == "superUser"
+    assert authenticator.authenticate_http(None, CERTIFICATE).role == "client-1"
+    assert authenticator.authenticate_http("Bearer bad", CERTIFICATE).role == "client-1"
+    for header in (None, "", "Bearer", "Bearer bad", "Basic %%", "Digest x"):
+        with pytest.raises(AuthenticationFailedError):
+            authenticator.authenticate_http(header)
+
+
+def test_bad_http_credentials_count_as_none():
+    authenticator = Authenticator(settings(anonymous_user_role="anybody"), lambda: NOW_MS)
+    assert authenticator.authenticate_http("Bearer bad").role == "anybody"
