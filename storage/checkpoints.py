@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.checkpoint_file import Checkpoint, write_checkpoint
@@ -174,8 +175,7 @@ class Checkpointer:
                 await self.wait()
             self._free_generation = free_generation
             await self.wait()
-        if self._health.problem is None:
-            await self._write_back.close()
+        await self._write_back.close()
         await self._lane.close()
 
     def _on_timer(self) -> None:
@@ -183,11 +183,9 @@ class Checkpointer:
         if self._touched:
             self.start()
 
-    def _written(self, batch: list[Job | None], result: WriteBackResult | None, error: BaseException | None) -> None:  # noqa: ARG002 - the result says what was done
+    def _written(self, batch: list[Job | None], result: WriteBackResult | None, error: BaseException | None) -> None:
         if result is None:
-            failure = error if isinstance(error, StorageFailedError) else StorageFailedError(f"write-behind: {error!r}")
-            self._health.fail(failure)
-            self._wake()
+            self._write_back_failed(batch, error)
             return
         for job in result.finished:
             if isinstance(job, WriteSlab):
@@ -203,6 +201,16 @@ class Checkpointer:
             self._health.set_full(None, "write-behind")
         if self.unwritten_bytes * 2 <= self._max_unwritten_bytes and self._appends is not None:
             self._appends.release()
+
+    def _write_back_failed(self, batch: list[Job | None], error: BaseException | None) -> None:
+        """Nothing more will be written: nobody may wait for it."""
+        known = isinstance(error, StorageFailedError)
+        self._health.fail(error if known else StorageFailedError(f"write-behind: {error!r}"))  # type: ignore[arg-type]
+        for job in batch:
+            if isinstance(job, Remove):
+                job.done(OSError(errno.EIO, str(error)))
+        self._plan = None
+        self._wake()
 
     def _passed(self) -> None:
         assert self._plan is not None

@@ -150,7 +150,7 @@ class SimDisk:
             return size
         used = sum(len(found.data) for found in self._names.values())
         growth = max(0, offset + size - len(inode.data))
-        return size - max(0, min(size, used + growth - self.capacity_bytes))
+        return size - max(0, min(growth, used + growth - self.capacity_bytes))
 
     def sync_fails(self) -> bool:
         """Whether the sync about to happen is the one to fail."""

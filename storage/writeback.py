@@ -63,9 +63,12 @@ class WriteBack:
     def __init__(self, files: LedgerFiles) -> None:
         self._files = files
         self._left: list[Job] = []
+        self._failure: StorageFailedError | None = None
 
     def work(self, batch: list[Job | None]) -> WriteBackResult:
         """Raises StorageFailedError. None in the batch only says: try again."""
+        if self._failure is not None:
+            raise self._failure
         jobs = [*self._left, *(job for job in batch if job is not None)]
         start = 0
         errors: dict[int, OSError] = {}
@@ -81,7 +84,8 @@ class WriteBack:
                 if error.errno in SPACE_ERRORS:
                     self._left = jobs[start:]
                     return WriteBackResult(jobs[:start], error, errors)
-                raise StorageFailedError(f"ledger file: {error}") from error
+                self._failure = StorageFailedError(f"ledger file: {error}")
+                raise self._failure from error
             start = end
         self._left = []
         return WriteBackResult(jobs, None, errors)
@@ -109,7 +113,11 @@ class WriteBack:
         """A file that cannot be removed stays; it is set aside at the next start."""
         try:
             self._files.remove(ledger_id)
-            self._files.sync_names()
         except OSError as error:
             return error
+        try:
+            self._files.sync_names()
+        except OSError as error:
+            self._failure = StorageFailedError(f"fsync of the ledger folder: {error}")
+            raise self._failure from error
         return None

@@ -1,0 +1,183 @@
+"""Damage: every single bit of every file, tails cut at every byte. Detected, and it costs at most the entry it hit."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+
+import pytest
+
+from magnetar.storage.embedded import EngineSettings
+from magnetar.storage.errors import CorruptEntryError
+from tests.storage.engine_for_tests import ROOT, TINY, World, append, run_until_crash, settle
+
+LONG = bool(os.environ.get("MAGNETAR_CRASH_LONG"))
+
+ONE_SEGMENT = replace(TINY, journal_first_segment_bytes=32 << 10, journal_segment_bytes=32 << 10)
+"""All frames in one segment; TINY spreads them over several."""
+
+SEALED = [b"one", b"two" * 20, b"three", b""]
+OPEN = [b"a" * 40, b"b", b"c" * 33, b"d", b"e" * 90]
+
+
+async def _fill(world: World, settings: EngineSettings, *, checkpoint: bool) -> None:
+    """A sealed ledger 0, an open ledger 1; then the process dies a while after the last acknowledgement."""
+    storage = await world.open(settings)
+    first, second = await storage.ledgers.create(), await storage.ledgers.create()
+    await append(first, SEALED[:2])
+    await append(second, OPEN[:2])
+    await append(first, SEALED[2:])
+    await first.close()
+    if checkpoint:
+        await storage.checkpoint()
+    await append(second, OPEN[2:3])
+    await append(second, OPEN[3:])
+    world.scheduler.advance(1.5)
+    await settle()
+    world.scheduler.advance(1.5)
+    await settle()
+
+
+def small_store(*, checkpoint: bool, settings: EngineSettings = ONE_SEGMENT) -> World:
+    """What is on the disk after the process died; ledger files as far as they were synced."""
+    world = World()
+    run_until_crash(world.disk, _fill(world, settings, checkpoint=checkpoint))
+    return world.after_crash("nothing")
+
+
+async def survivors(world: World) -> tuple[dict[int, list[bytes | None]], bool]:
+    """Entries per ledger, None for a damaged one; and whether anything was reported."""
+    storage = await world.open()
+    report = storage.recovery
+    noticed = bool(report.damaged_files or report.damaged_entries or report.missing_frames or report.torn_frame)
+    found: dict[int, list[bytes | None]] = {}
+    for ledger_id in await storage.ledgers.list_ledgers():
+        info = await storage.ledgers.open_recover(ledger_id)
+        entries: list[bytes | None] = []
+        while len(entries) <= info.last_entry_id:
+            try:
+                slabs = await storage.ledgers.read(ledger_id, len(entries), info.last_entry_id, 1)
+                entries.append(bytes(slabs[0].span(len(entries), len(entries)).body(0)))
+            except CorruptEntryError as error:
+                assert error.position == (ledger_id, len(entries))
+                entries.append(None)
+                noticed = True
+        found[ledger_id] = entries
+    await storage.close()
+    return found, noticed
+
+
+def outcome(world: World) -> tuple[dict[int, list[bytes | None]], bool]:
+    found: list[tuple[dict[int, list[bytes | None]], bool]] = []
+
+    async def main() -> None:
+        found.append(await survivors(world))
+
+    run_until_crash(world.disk, main())
+    return found[0]
+
+
+def bits_of(world: World, path: str) -> list[int]:
+    """Bits to flip: all that carry something; of empty pages only a few."""
+    data = world.disk.content(path)
+    used = [byte for byte in range(len(data)) if data[byte] or (byte % 4096) < 400]
+    bits = [byte * 8 + bit for byte in used for bit in range(8)]
+    if LONG:
+        return bits
+    chance = random.Random(len(data))
+    return sorted(chance.sample(bits, min(len(bits), 120)))
+
+
+FILES = [
+    "VERSION",
+    "journal/checkpoint",
+    "journal/00000000.journal",
+    "journal/00000001.journal",
+    "journal/00000002.journal",
+    "journal/00000003.journal",
+    "ledgers/000000000000.ledger",
+    "ledgers/000000000001.ledger",
+]
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_the_small_store_is_whole(checkpoint: bool):
+    found, noticed = outcome(small_store(checkpoint=checkpoint))
+    assert found == {0: SEALED, 1: OPEN}
+    assert not noticed
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("settings", [ONE_SEGMENT, TINY], ids=["one segment", "several segments"])
+@pytest.mark.parametrize("name", FILES)
+def test_every_flipped_bit_costs_at_most_the_entry_it_hit(name: str, settings: EngineSettings, checkpoint: bool):
+    pristine = small_store(checkpoint=checkpoint, settings=settings)
+    path = f"{ROOT}/{name}"
+    if path not in pristine.disk.paths():
+        # Without a checkpoint no ledger file is durable yet; one segment is all that some runs need.
+        assert (not checkpoint and "ledgers" in name) or "journal" in name
+        return
+    harmed = 0
+    for bit in bits_of(pristine, path):
+        world = pristine.after_crash("nothing")
+        world.disk.flip_bit(path, bit)
+        found, noticed = outcome(world)
+        lost = [
+            (ledger_id, entry)
+            for ledger_id, bodies in ((0, SEALED), (1, OPEN))
+            for entry, body in enumerate(bodies)
+            if entry >= len(found.get(ledger_id, [])) or found[ledger_id][entry] != body
+        ]
+        assert {k: len(v) for k, v in found.items()} == {0: len(SEALED), 1: len(OPEN)}, f"bit {bit}: {found}"
+        assert len(lost) <= 1, f"bit {bit}: lost {lost}"
+        assert all(found[ledger_id][entry] is None for ledger_id, entry in lost), f"bit {bit}: invented bytes"
+        assert noticed or not lost, f"bit {bit} was not noticed"
+        harmed += bool(lost) or noticed
+    needed = not name.endswith(".journal") or (name == FILES[2] and not checkpoint)
+    assert harmed or not needed, "no flipped bit of this file was ever noticed"
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_tail_of_the_journal_cut_at_every_byte(checkpoint: bool):
+    """A torn end: what was acknowledged before the last frame is all there, the torn frame counts as far as it is whole."""
+    world = World()
+
+    async def run() -> None:
+        storage = await world.open(ONE_SEGMENT)
+        writer = await storage.ledgers.create()
+        await append(writer, OPEN[:2])
+        if checkpoint:
+            await storage.checkpoint()
+        await append(writer, OPEN[2:])
+
+    run_until_crash(world.disk, run())
+    path = f"{ROOT}/journal/00000000.journal"
+    disk = world.after_crash("nothing").disk
+    data = disk.content(path)
+    end = len(data.rstrip(b"\0"))
+    start = end - end % 4096
+    for cut in range(start, end):
+        torn = world.after_crash("nothing")
+        torn.disk.put(path, data[:cut] + bytes(len(data) - cut))
+        found, _ = outcome(torn)
+        entries = found[0]
+        assert 2 <= len(entries) < len(OPEN)
+        assert entries == OPEN[: len(entries)]
+
+
+def test_ledger_file_cut_at_every_byte_after_its_checkpoint():
+    """Entries that are gone are reported one by one; those before the cut are read."""
+    pristine = small_store(checkpoint=True)
+    path = f"{ROOT}/ledgers/000000000000.ledger"
+    data = pristine.disk.content(path)
+    for cut in range(0, len(data), 1 if LONG else 5):
+        world = pristine.after_crash("nothing")
+        world.disk.put(path, data[:cut])
+        found, _ = outcome(world)
+        assert len(found[0]) == len(SEALED)
+        assert found[1] == OPEN
+        whole = [entry for entry, body in enumerate(found[0]) if body is not None]
+        assert whole == list(range(len(whole)))
+        assert found[0][: len(whole)] == SEALED[: len(whole)]

@@ -1,0 +1,149 @@
+"""A full disk at every write, and back; a failing fsync at every sync."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from magnetar.storage.errors import StorageFailedError, StorageFullError
+from tests.crash.engine_scenario import Promise, Scenario, check
+from tests.storage.engine_for_tests import TINY, World, append, read_all, run_until_crash, settle
+from tests.storage.records_for_tests import slab_of
+
+if TYPE_CHECKING:
+    from magnetar.storage.interfaces import LedgerWriter
+
+
+class Persistent(Scenario):
+    """A client that tries again until there is space."""
+
+    async def append(self, writer: LedgerWriter, bodies: list[bytes]) -> None:
+        self.promise.pushed[writer.ledger_id] += bodies
+        while True:
+            try:
+                await append(writer, bodies)
+                break
+            except StorageFullError:
+                assert writer.last_add_pushed == writer.last_add_confirmed
+                self.world.scheduler.advance(10)
+                await settle()
+        self.promise.acked[writer.ledger_id] = len(self.promise.pushed[writer.ledger_id])
+
+    def append_nowait(self, writer: LedgerWriter, bodies: list[bytes]) -> None:
+        """Bursts are not tried again here: the next awaited append would overtake them."""
+
+
+def operations_of_kind(kind: str, scenario: type[Scenario]) -> list[int]:
+    world = World()
+    assert run_until_crash(world.disk, scenario(world, Promise()).run()) is None
+    return [number for number, found in enumerate(world.disk.log) if found == kind]
+
+
+WRITES = operations_of_kind("write", Persistent)
+SYNCS = operations_of_kind("sync", Scenario) + operations_of_kind("sync_dir", Scenario)
+
+
+@pytest.mark.parametrize("operation", WRITES)
+def test_disk_full_at_every_write_and_back(operation: int):
+    """The failed append leaves no gap, the engine resumes by itself, nothing acknowledged is lost."""
+    world, promise = World(), Promise()
+    world.disk.full_at = operation
+
+    async def main() -> None:
+        scenario = Persistent(world, promise)
+        try:
+            await scenario.run()
+        except OSError:
+            assert scenario.storage is None  # refused to start; a second try is due
+
+    run_until_crash(world.disk, main())
+    after = world.after_crash("everything")
+    assert run_until_crash(after.disk, check(after, promise)) is None
+
+
+@pytest.mark.parametrize("operation", SYNCS)
+def test_failing_sync_stops_acknowledgement_at_once(operation: int):
+    """Every acknowledgement given before holds; none is given after; the health says so once."""
+    world, promise = World(), Promise()
+    world.disk.fail_sync_at = operation
+    seen: list[StorageFailedError] = []
+
+    async def main() -> None:
+        scenario = Scenario(world, promise)
+        try:
+            await scenario.run()
+        except (StorageFailedError, OSError) as error:
+            if scenario.storage is None:
+                return
+            assert isinstance(error, StorageFailedError)
+        assert scenario.storage is not None
+        storage = scenario.storage
+        storage.health.on_failure(seen.append)
+        assert len(seen) == 1
+        if not storage._closed:
+            acked = dict(promise.acked)
+            writer = await storage.ledgers.create()
+            with pytest.raises(StorageFailedError):
+                await append(writer, [b"never"])
+            assert acked == promise.acked
+            await storage.close()
+
+    run_until_crash(world.disk, main())
+    for mode, seed in (("nothing", 0), ("some", operation)):
+        after = world.after_crash(mode, seed)
+        assert run_until_crash(after.disk, check(after, promise)) is None
+
+
+async def test_a_disk_without_space_fails_appends_and_serves_reads():
+    world = World()
+    storage = await world.open(replace(TINY, checkpoint_bytes=1 << 30))
+    writer = await storage.ledgers.create()
+    await append(writer, [b"kept"])
+    world.disk.capacity_bytes = 0
+    with pytest.raises(StorageFullError):
+        for _ in range(10):
+            await append(writer, [b"z" * 3000])
+    assert storage.health.full is not None
+    assert storage.stats().state == "full"
+    confirmed = writer.last_add_confirmed
+    assert writer.last_add_pushed == confirmed
+    assert (await read_all(storage.ledgers, writer.ledger_id, confirmed))[0] == b"kept"
+    for _ in range(4):
+        world.scheduler.advance(10)
+        await settle()
+    assert storage.health.full is not None
+    world.disk.capacity_bytes = None
+    world.scheduler.advance(10)
+    await settle()
+    assert storage.health.full is None
+    await append(writer, [b"again"])
+    assert await read_all(storage.ledgers, writer.ledger_id, confirmed + 1)
+    await storage.close()
+
+
+async def test_appends_behind_a_failed_one_fail_in_order_and_leave_no_gap():
+    world = World()
+    storage = await world.open()
+    writer = await storage.ledgers.create()
+    await append(writer, [b"first"])
+    await settle()
+    world.disk.full_at = world.disk.operations
+    answers: list[tuple[int, bool]] = []
+    for number in range(5):
+        slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [b"n%d" % number * 800])
+        writer.append(slab, lambda error, number=number: answers.append((number, error is None)))
+    await settle()
+    assert answers == [(number, False) for number in range(5)]
+    assert writer.last_add_pushed == writer.last_add_confirmed == 0
+    world.scheduler.advance(10)
+    await settle()
+    await append(writer, [b"second"])
+    assert await read_all(storage.ledgers, writer.ledger_id, 1) == [b"first", b"second"]
+    await storage.close()
+
+
+def test_the_matrix_is_not_empty():
+    assert len(WRITES) > 40
+    assert len(SYNCS) > 30
