@@ -1,4 +1,6 @@
-"""The pure-Python twin of `_speedups`: the same functions, the same results, slower. See `speed` for what each one does."""
+"""The pure-Python twin of `_speedups`: the same functions, the same results, slower.
+See `speed` for what each one does.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ class _Run:
         self.size += len(entry)
         self.offsets.append(self.size)
         self.sequences.append(_signed(send.sequence_id))
-        self.highest.append(_signed(send.highest_sequence_id))
+        highest = send.highest_sequence_id
+        self.highest.append(_signed(highest) if highest >= send.sequence_id else 0)  # below it means there is none
         self.counts.append(send.num_messages)
         self.deliver_at.append(deliver_at)
         self.flags.append(flags)
@@ -94,7 +97,7 @@ class _Run:
             self.flags.tobytes(),
             any_flags,
             all_flags,
-            sum(self.counts),
+            sum(n for n in self.counts if n > 0),
             all(sequences[i] < sequences[i + 1] for i in range(len(sequences) - 1)),
         )
 
@@ -175,6 +178,8 @@ def _send_flags(send: pb.CommandSend) -> int:
         flags |= EntryFlag.TXN
     if send.HasField("highest_sequence_id"):
         flags |= EntryFlag.HAS_HIGHEST
+    if send.HasField("message_id"):
+        flags |= EntryFlag.SHADOW
     return int(flags)
 
 
@@ -250,7 +255,7 @@ def _metadata_flags(metadata: pb.MessageMetadata) -> int:
 # --- records -----------------------------------------------------------------------------------------------------
 
 
-def stamp(
+def stamp(  # noqa: PLR0917 - the compiled twin takes its arguments by position
     data: bytes,
     offsets: bytes,
     num_messages: bytes,
@@ -336,8 +341,15 @@ def scan_records(buffer: Any, start: int, end: int, ledger_id: int) -> tuple[byt
 # --- replies -----------------------------------------------------------------------------------------------------
 
 
-def encode_receipts(
-    producer_id: int, sequence_ids: bytes, highest_sequence_ids: bytes, i: int, j: int, ledger_id: int, first_entry_id: int, step: int = 1
+def encode_receipts(  # noqa: PLR0917 - the compiled twin takes its arguments by position
+    producer_id: int,
+    sequence_ids: bytes,
+    highest_sequence_ids: bytes,
+    i: int,
+    j: int,
+    ledger_id: int,
+    first_entry_id: int,
+    step: int = 1,
 ) -> bytes:
     sequences = memoryview(sequence_ids).cast("q")
     highest = memoryview(highest_sequence_ids).cast("q")
@@ -352,7 +364,7 @@ def encode_receipts(
     return b"".join(out)
 
 
-def encode_messages(
+def encode_messages(  # noqa: PLR0917 - the compiled twin takes its arguments by position
     consumer_id: int,
     slab: bytes,
     record_offsets: bytes,
@@ -401,10 +413,17 @@ def after_prefix(body: Any) -> int:
     return 0
 
 
-def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: bool) -> Facts:  # noqa: FBT001 - a C function's shape
+def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: bool) -> Facts:
     where = memoryview(record_offsets).cast("q")
     view = memoryview(slab)
-    sizes, deliver, published, stamped, hashes, flags = (array("q"), array("q"), array("q"), array("q"), array("q"), array("I"))
+    sizes, deliver, published, stamped, hashes, flags = (
+        array("q"),
+        array("q"),
+        array("q"),
+        array("q"),
+        array("q"),
+        array("I"),
+    )
     any_flags = 0
     for k in range(i, j):
         body = view[where[k] + RECORD_HEADER.size : where[k + 1]]
@@ -429,7 +448,9 @@ def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: b
 
 
 def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int, int, int, int]:
-    """Batch size, deliver_at, publish time, broker timestamp, key hash (0: not wanted) and flags of one stored entry."""
+    """Batch size, deliver_at, publish time, broker timestamp, key hash (0: not wanted) and flags of a stored
+    entry.
+    """
     at = after_prefix(body)
     timestamp = _broker_timestamp(body, at)
     flag = 0

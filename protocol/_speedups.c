@@ -307,8 +307,8 @@ static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n
     r->count++;
     r->any_flags |= flags;
     r->all_flags &= flags;
-    r->total += c->num_messages;
-    return push_i64(&r->offsets, (int64_t)r->data.size) || push_i64(&r->sequences, sequence) || push_i64(&r->highest, (int64_t)c->highest) ||
+    r->total += c->num_messages > 0 ? c->num_messages : 0;
+    return push_i64(&r->offsets, (int64_t)r->data.size) || push_i64(&r->sequences, sequence) || push_i64(&r->highest, (int64_t)(c->highest >= c->sequence_id ? c->highest : 0)) ||
            push_i64(&r->counts, c->num_messages) || push_i64(&r->deliver_at, deliver_at) || push_u32(&r->flags, flags)
         ? -1 : 0;
 }

@@ -1,9 +1,9 @@
 """What foreign bytes and names can be wrong with.
 
-    ProtocolError
-    ├── InvalidTopicNameError     no topic or namespace name
-    ├── MalformedEntryError       headers and payload that do not hold together
-    └── CompressionError          a payload that its codec does not decode, or not to the size it claims
+ProtocolError
+├── InvalidTopicNameError     no topic or namespace name
+├── MalformedEntryError       headers and payload that do not hold together
+└── CompressionError          a payload that its codec does not decode, or not to the size it claims
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol._pure import MAGIC_CHECKSUM, _metadata, after_prefix
-
 
 
 def parse_metadata(body: memoryview | bytes) -> pb.MessageMetadata | None:

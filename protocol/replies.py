@@ -1,6 +1,7 @@
 """Everything a broker says to a client: pure builders, values to the bytes of a frame.
 
-A field is set exactly when Apache Pulsar 4.2 sets it (clients and transcripts see presence, not only values). Ids are signed
+A field is set exactly when Apache Pulsar 4.2 sets it (clients and transcripts see presence, not only values). Ids are
+signed
 numbers; -1 travels as 2^64 - 1.
 """
 
@@ -220,7 +221,9 @@ def message(
     ack_set: Sequence[int] = (),
     consumer_epoch: int = -1,
 ) -> bytes:
-    """One MESSAGE; whole spans are encoded by `speed.encode_messages`. `ack_set` words are signed, set bits still to consume."""
+    """One MESSAGE; whole spans are encoded by `speed.encode_messages`. `ack_set` words are signed, set bits still to
+    consume.
+    """
     base = _base(_TYPE.MESSAGE)
     command = base.message
     command.consumer_id = consumer_id
@@ -341,19 +344,25 @@ def get_or_create_schema_failed(request_id: int, code: int, message: str) -> byt
 # --- transactions ------------------------------------------------------------------------------------------------
 
 
-def end_txn_on_partition_response(request_id: int, least_bits: int, most_bits: int) -> bytes:
+def end_txn_on_partition_response(request_id: int, least_bits: int, most_bits: int, code: int | None) -> bytes:
     base = _base(_TYPE.END_TXN_ON_PARTITION_RESPONSE)
     reply = base.endTxnOnPartitionResponse
     reply.request_id = request_id
     reply.txnid_least_bits = least_bits
     reply.txnid_most_bits = most_bits
+    if code is not None:
+        reply.error = code  # type: ignore[assignment]
+        reply.message = "Transactions are not enabled."
     return encode_command(base)
 
 
-def end_txn_on_subscription_response(request_id: int, least_bits: int, most_bits: int) -> bytes:
+def end_txn_on_subscription_response(request_id: int, least_bits: int, most_bits: int, code: int | None) -> bytes:
     base = _base(_TYPE.END_TXN_ON_SUBSCRIPTION_RESPONSE)
     reply = base.endTxnOnSubscriptionResponse
     reply.request_id = request_id
     reply.txnid_least_bits = least_bits
     reply.txnid_most_bits = most_bits
+    if code is not None:
+        reply.error = code  # type: ignore[assignment]
+        reply.message = "Transactions are not enabled."
     return encode_command(base)

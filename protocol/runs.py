@@ -34,6 +34,8 @@ class EntryFlag(enum.IntFlag):
     HAS_DELIVER_AT = 2048
     NO_ENTRY = 4096
     """No bytes behind the command, or a cut-off checksum: the connection closes."""
+    SHADOW = 8192
+    """CommandSend names a message id of its own (shadow topics)."""
 
 
 @dataclass
@@ -57,9 +59,9 @@ class EntryRun(_Fields):
     """`count` entries of one producer, in the order they were sent. Immutable.
 
     data: the entries' headers and payload one behind the other, untouched; offsets: native int64[count + 1] into data.
-    sequence_ids, highest_sequence_ids (0 when absent), num_messages, deliver_at: native int64[count], u64 of the wire as
-    signed. flags: native uint32[count] of EntryFlag; any_flags and all_flags are their OR and AND. ascending: each sequence id
-    is above the one before.
+    sequence_ids, highest_sequence_ids (0 when absent), num_messages, deliver_at: native int64[count], u64 of the wire
+    as signed. flags: native uint32[count] of EntryFlag; any_flags and all_flags are their OR and AND. ascending: each
+    sequence id is above the one before.
     """
 
     @classmethod
@@ -68,7 +70,9 @@ class EntryRun(_Fields):
         return cls(*item)
 
     @classmethod
-    def single(cls, body: bytes, *, producer_id: int = 0, sequence_id: int = 0, num_messages: int = 1, flags: int = 0) -> EntryRun:
+    def single(
+        cls, body: bytes, *, producer_id: int = 0, sequence_id: int = 0, num_messages: int = 1, flags: int = 0
+    ) -> EntryRun:
         """A run of one entry, for what the broker itself appends."""
         sequence = array("q", [sequence_id]).tobytes()
         return cls(
@@ -145,10 +149,12 @@ class EntryRun(_Fields):
             self.sequence_ids[8 * i : 8 * j],
             self.highest_sequence_ids[8 * i : 8 * j],
             counts.tobytes(),
-            None if self.deliver_at is None or not any_flags & EntryFlag.HAS_DELIVER_AT else self.deliver_at[8 * i : 8 * j],
+            None
+            if self.deliver_at is None or not any_flags & EntryFlag.HAS_DELIVER_AT
+            else self.deliver_at[8 * i : 8 * j],
             flags.tobytes(),
             any_flags,
             all_flags,
-            sum(counts),
+            sum(n for n in counts if n > 0),
             all(sequences[k] < sequences[k + 1] for k in range(i, j - 1)),
         )

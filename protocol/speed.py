@@ -1,26 +1,30 @@
 """The functions the hot path is made of: compiled when the helper was built, else their pure twin.
 
-`MAGNETAR_PURE=1` in the environment takes the twin in any case. Both give equal results for any input (tests/protocol/
-test_speed.py). Arrays are ``bytes`` of native int64 ("q") unless said otherwise; u64 values of the wire are signed (2^64-1 is -1).
+`MAGNETAR_PURE=1` in the environment takes the twin in any case. Both give equal results for any input
+(tests/protocol/test_speed_twins.py). Arrays are ``bytes`` of native int64 ("q") unless said otherwise; u64 values of the wire are signed
+(2^64-1 is -1).
 
-Log record, little-endian: ``u32 body_bytes | u32 crc32c | u64 ledger_id | u64 entry_id | i64 last_add_confirmed | body``; the
-checksum covers bytes 0..3 and 8..end. The body is an entry: an optional broker entry metadata part (``0x0e02 | u32 size |
-BrokerEntryMetadata``, big-endian) and the client's headers and payload.
+Log record, little-endian: ``u32 body_bytes | u32 crc32c | u64 ledger_id | u64 entry_id | i64 last_add_confirmed |
+body``; the checksum covers bytes 0..3 and 8..end. The body is an entry: an optional broker entry metadata part
+(``0x0e02 | u32 size | BrokerEntryMetadata``, big-endian) and the client's headers and payload.
 
 cut(buffer, start, end, max_frame_bytes) -> (consumed_end, items, error)
-    Cut complete frames. Items in stream order: the fields of an EntryRun as a tuple of 13, or (command type, command bytes).
-    A malformed or oversized frame ends the cut with `error` saying why; what was before it is in `items`. Never raises.
-stamp(data, offsets, num_messages, i, j, ledger_id, first_entry_id, last_add_confirmed, broker_timestamp_ms, index_before)
-    -> (slab, record_offsets)   log records of entries i .. j-1 of a run. broker_timestamp_ms < 0: no timestamp; index_before
-    -2: no index, else the index of the message before. An entry of no messages (num_messages <= 0) gets neither.
+    Cut complete frames. Items in stream order: the fields of an EntryRun as a tuple of 13, or (command type, command
+    bytes). A malformed or oversized frame ends the cut with `error` saying why; what was before it is in `items`.
+stamp(data, offsets, num_messages, i, j, ledger_id, first_entry_id, last_add_confirmed, broker_timestamp_ms,
+        index_before) -> (slab, record_offsets)
+    Log records of entries i .. j-1 of a run. broker_timestamp_ms < 0: no timestamp; index_before -2: no index, else
+    the index of the message before. An entry of no messages (num_messages <= 0) gets neither.
 scan_records(buffer, start, end, ledger_id or -1) -> (record_offsets, valid_end, reason or None)
     The valid records from `start` on; reason why it stopped early: short, crc, ledger, order.
 encode_receipts(producer_id, sequence_ids, highest_sequence_ids, i, j, ledger_id, first_entry_id, step=1) -> bytes
     SEND_RECEIPT frames; with step 0 all name the same entry (duplicates, non-persistent topics).
 encode_messages(consumer_id, slab, record_offsets, i, j, partition, mode, consumer_epoch, redelivery_counts) -> bytes
-    MESSAGE frames. mode 0: without broker entry metadata, 1: with it, 2: also without checksum. consumer_epoch -1: not set.
+    MESSAGE frames. mode 0: without broker entry metadata, 1: with it, 2: also without checksum. consumer_epoch -1:
+    not set.
 entry_facts(slab, record_offsets, i, j, want_hash) -> Facts
-    What the metadata of each entry says; an unreadable one counts as one message. key_hashes are 31 bit Murmur hashes of the sticky
+    What the metadata of each entry says; an unreadable one counts as one message. key_hashes are 31 bit Murmur hashes
+    of the sticky
     keys: every selector reduces them to its own range.
 """
 

@@ -1,11 +1,12 @@
-"""Topic and namespace names: parsed once, compared and printed as Pulsar does.
+r"""Topic and namespace names: parsed once, compared and printed as Pulsar does.
 
     persistent://tenant/namespace/local-name           the full form
     tenant/namespace/local-name                        = persistent://...
     local-name                                         = persistent://public/default/local-name
 
-A local name may hold anything but a slash; tenant and namespace only ``[-=:.\\w]``. ``-partition-<n>`` at the end of a local name
-makes it partition n of the topic before it. The four-part names of Pulsar 1 are refused (Apache Pulsar 4.2).
+A local name may hold anything but a slash; tenant and namespace only ``[-=:.\w]``. ``-partition-<n>`` at the end of
+a local name makes it partition n of the topic before it. The four-part names of Pulsar 1 are refused
+(Apache Pulsar 4.2).
 """
 
 from __future__ import annotations
@@ -108,7 +109,11 @@ class TopicName:
     def is_system(self) -> bool:
         """Topics of the broker itself, left out of the lists clients get."""
         local = self.base.local_name
-        return local in _SYSTEM_TOPICS or local.startswith("__transaction_log_") or local.endswith("__transaction_pending_ack")
+        return (
+            local in _SYSTEM_TOPICS
+            or local.startswith("__transaction_log_")
+            or local.endswith("__transaction_pending_ack")
+        )
 
     @property
     def schema_name(self) -> str:
@@ -152,7 +157,8 @@ def _parse(text: str) -> TopicName:
             domain, rest = PERSISTENT, text
         else:
             raise InvalidTopicNameError(
-                f"Invalid short topic name '{text}', it should be in the format of <tenant>/<namespace>/<topic> or <topic>"
+                f"Invalid short topic name '{text}', it should be in the format of "
+                "<tenant>/<namespace>/<topic> or <topic>"
             )
     if domain not in _DOMAINS:
         raise InvalidTopicNameError(f"Invalid topic domain: '{domain}'")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import random  # noqa: TC003 - used in annotations of helpers that tests call
 import struct
 from array import array
 
@@ -24,7 +24,9 @@ def i64(rng: random.Random) -> int:
 
 def metadata(rng: random.Random) -> pb.MessageMetadata:
     """Metadata with any mixture of the fields that decide how an entry is treated."""
-    meta = pb.MessageMetadata(producer_name=rng.choice(("p", "", "standalone-0-1", "ü")), sequence_id=u64(rng), publish_time=u64(rng))
+    meta = pb.MessageMetadata(
+        producer_name=rng.choice(("p", "", "standalone-0-1", "ü")), sequence_id=u64(rng), publish_time=u64(rng)
+    )
     maybe = {
         "partition_key": lambda: rng.choice(("", "k1", "key02", "a2V5", "a2V=", "!!", "ü" * 9)),
         "partition_key_b64_encoded": lambda: rng.random() < 0.5,
@@ -70,7 +72,12 @@ def send(rng: random.Random, producer_id: int) -> bytes:
     base = pb.BaseCommand(type=pb.BaseCommand.SEND)
     base.send.producer_id = producer_id
     base.send.sequence_id = u64(rng)
-    for name, value in (("num_messages", rng.choice((1, 5, 0, -1))), ("highest_sequence_id", u64(rng)), ("is_chunk", True), ("marker", True)):
+    for name, value in (
+        ("num_messages", rng.choice((1, 5, 0, -1))),
+        ("highest_sequence_id", u64(rng)),
+        ("is_chunk", True),
+        ("marker", True),
+    ):
         if rng.random() < 0.15:
             setattr(base.send, name, value)
     if rng.random() < 0.05:

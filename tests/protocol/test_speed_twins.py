@@ -29,12 +29,14 @@ def test_any_bytes_are_cut_alike(data, limit):
 
 def test_the_comparison_notices_a_difference():
     wrong = SimpleNamespace(cut=lambda *_: (0, [], None), crc32c=lambda *_: 0)
-    with pytest.raises(AssertionError):
-        for seed in range(20):
-            twins.check_cut(wrong, random.Random(seed))
-    with pytest.raises(AssertionError):
-        for seed in range(20):
-            twins.check_crc(wrong, random.Random(seed))
+    for check in (twins.check_cut, twins.check_crc):
+        with pytest.raises(AssertionError):
+            repeat(check, wrong)
+
+
+def repeat(check, helper):
+    for seed in range(20):
+        check(helper, random.Random(seed))
 
 
 def _commands(items):

@@ -114,7 +114,9 @@ def test_messages_parse_as_protobuf(speed):
 @twin
 @pytest.mark.parametrize(("count", "messages"), [(3, 3), (0, 1), (-7, 1)])
 def test_a_batch_counts_at_least_one_message(speed, count, messages):
-    meta = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=2, num_messages_in_batch=count).SerializeToString()
+    meta = pb.MessageMetadata(
+        producer_name="p", sequence_id=1, publish_time=2, num_messages_in_batch=count
+    ).SerializeToString()
     body = len(meta).to_bytes(4, "big") + meta
     slab, offsets = speed.stamp(body, q(0, len(body)), q(1), 0, 1, 1, 0, -1, -1, -2)
     facts = speed.entry_facts(slab, offsets, 0, 1, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import random  # noqa: TC003 - used in annotations of helpers that tests call
 from array import array
 
 from frames_for_tests import U64, entry, frame, i64, metadata, mutated, resealed, run_of, stream, u64
@@ -47,7 +47,9 @@ def check_metadata(compiled, rng: random.Random) -> None:
     data = frame(base, payload)
     if rng.random() < 0.3:
         command = mutated(rng, base.SerializeToString())
-        data = (4 + len(command) + len(payload)).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + payload
+        data = (
+            (4 + len(command) + len(payload)).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + payload
+        )
     assert compiled.cut(data, 0, len(data), LIMIT) == _pure.cut(data, 0, len(data), LIMIT)
 
 
@@ -70,7 +72,9 @@ def check_records(compiled, rng: random.Random) -> None:
     assert _pure.scan_records(slab, 0, len(slab), given[5]) == (offsets, len(slab), None)
     damaged = mutated(rng, slab) if slab and rng.random() < 0.5 else slab
     ledger = rng.choice((given[5], -1, given[5] + 1))
-    assert compiled.scan_records(damaged, 0, len(damaged), ledger) == _pure.scan_records(damaged, 0, len(damaged), ledger)
+    assert compiled.scan_records(damaged, 0, len(damaged), ledger) == _pure.scan_records(
+        damaged, 0, len(damaged), ledger
+    )
     i = rng.randrange(count + 1)
     j = rng.randrange(i, count + 1)
     counts = rng.choice((None, [rng.choice((0, 1, 200, 2**32 - 1)) for _ in range(j - i)]))
@@ -88,7 +92,16 @@ def check_receipts(compiled, rng: random.Random) -> None:
     highest = array("q", [i64(rng) for _ in range(n)]).tobytes()
     i = rng.randrange(n + 1)
     j = rng.randrange(i, n + 1)
-    given = (u64(rng), sequences, highest, i, j, rng.choice((-1, 0, rng.getrandbits(62))), rng.choice((-1, 0, 2**40)), rng.choice((0, 1)))
+    given = (
+        u64(rng),
+        sequences,
+        highest,
+        i,
+        j,
+        rng.choice((-1, 0, rng.getrandbits(62))),
+        rng.choice((-1, 0, 2**40)),
+        rng.choice((0, 1)),
+    )
     assert compiled.encode_receipts(*given) == _pure.encode_receipts(*given)
 
 

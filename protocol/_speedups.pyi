@@ -1,0 +1,48 @@
+# The compiled helper; what each function does stands in speed.py.
+from collections.abc import Sequence
+from typing import Any
+
+from magnetar.protocol._pure import Facts
+
+def cut(
+    buffer: Any, start: int, end: int, max_frame_bytes: int, /
+) -> tuple[int, list[tuple[Any, ...]], str | None]: ...
+def stamp(
+    data: bytes,
+    offsets: bytes,
+    num_messages: bytes,
+    i: int,
+    j: int,
+    ledger_id: int,
+    first_entry_id: int,
+    last_add_confirmed: int,
+    broker_timestamp_ms: int,
+    index_before: int,
+    /,
+) -> tuple[bytes, bytes]: ...
+def scan_records(buffer: Any, start: int, end: int, ledger_id: int, /) -> tuple[bytes, int, str | None]: ...
+def encode_receipts(
+    producer_id: int,
+    sequence_ids: bytes,
+    highest_sequence_ids: bytes,
+    i: int,
+    j: int,
+    ledger_id: int,
+    first_entry_id: int,
+    step: int = 1,
+    /,
+) -> bytes: ...
+def encode_messages(
+    consumer_id: int,
+    slab: bytes,
+    record_offsets: bytes,
+    i: int,
+    j: int,
+    partition: int,
+    mode: int,
+    consumer_epoch: int,
+    redelivery_counts: Sequence[int] | None,
+    /,
+) -> bytes: ...
+def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: bool, /) -> Facts: ...
+def crc32c(data: Any, value: int = 0, /) -> int: ...

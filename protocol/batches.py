@@ -1,0 +1,105 @@
+"""Batches: the messages inside an entry's payload, and an entry rewritten with some of them.
+
+An uncompressed batch is ``{ u32 size | SingleMessageMetadata | payload_size bytes }`` as often as
+num_messages_in_batch says
+(reference A.4). Compression is applied to the whole; an encrypted batch cannot be looked into.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.checksum import crc32c
+from magnetar.protocol.compression import compress, decompress
+from magnetar.protocol.errors import MalformedEntryError
+from magnetar.protocol.metadata import split_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+_U32 = struct.Struct(">I")
+_MAGIC_CHECKSUM = b"\x0e\x01"
+
+
+class SingleMessage(NamedTuple):
+    """One message of a batch."""
+
+    batch_index: int
+    metadata: pb.SingleMessageMetadata
+    payload: memoryview
+
+
+def encode_entry(metadata: pb.MessageMetadata, payload: bytes | memoryview) -> bytes:
+    """Headers and payload with checksum: ``0x0e01 | crc32c | u32 size | MessageMetadata | payload``."""
+    encoded = metadata.SerializeToString()
+    body = b"".join((_U32.pack(len(encoded)), encoded, payload))
+    return _MAGIC_CHECKSUM + _U32.pack(crc32c(body)) + body
+
+
+def walk_batch(metadata: pb.MessageMetadata, payload: bytes | memoryview) -> Iterator[SingleMessage]:
+    """The messages of an entry's payload, in order; decompresses first. Raises MalformedEntryError or
+    CompressionError.
+    """
+    if metadata.encryption_keys:
+        raise MalformedEntryError("the batch is encrypted")
+    plain = memoryview(payload)
+    if metadata.compression != pb.NONE:
+        plain = memoryview(decompress(metadata.compression, payload, metadata.uncompressed_size))
+    at = 0
+    for index in range(metadata.num_messages_in_batch):
+        if len(plain) - at < 4:
+            raise MalformedEntryError(f"the batch ends before message {index}")
+        (size,) = _U32.unpack_from(plain, at)
+        at += 4
+        try:
+            single = pb.SingleMessageMetadata.FromString(bytes(plain[at : at + size]))
+        except DecodeError as e:
+            raise MalformedEntryError(f"metadata of message {index} does not parse") from e
+        at += size
+        if not single.IsInitialized() or not 0 <= single.payload_size <= len(plain) - at:
+            raise MalformedEntryError(f"message {index} does not fit its batch")
+        yield SingleMessage(index, single, plain[at : at + single.payload_size])
+        at += single.payload_size
+
+
+def encode_batch(messages: list[tuple[pb.SingleMessageMetadata, bytes | memoryview]]) -> bytes:
+    """Uncompressed batch payload; sets each payload_size."""
+    parts: list[bytes | memoryview] = []
+    for single, payload in messages:
+        single.payload_size = len(payload)
+        encoded = single.SerializeToString()
+        parts += [_U32.pack(len(encoded)), encoded, payload]
+    return b"".join(parts)
+
+
+def keep_messages(body: bytes | memoryview, keep: Container[int]) -> bytes | None:
+    """A batch entry in which only the messages whose index is in `keep` are left; None when that is none of them.
+
+    Indexes and count stay what they were: a removed message stays as metadata with compacted_out and no payload, so a
+    consumer's
+    batch indexes still fit (reference A.6). Raises MalformedEntryError, CompressionError.
+    """
+    metadata, payload = split_entry(body)
+    if metadata is None:
+        raise MalformedEntryError("the entry's metadata does not parse")
+    messages: list[tuple[pb.SingleMessageMetadata, bytes | memoryview]] = []
+    kept = 0
+    for message in walk_batch(metadata, payload):
+        if message.batch_index in keep:
+            kept += 1
+            messages.append((message.metadata, message.payload))
+        else:
+            gone = pb.SingleMessageMetadata(compacted_out=True, payload_size=0)
+            if message.metadata.HasField("partition_key"):
+                gone.partition_key = message.metadata.partition_key
+            messages.append((gone, b""))
+    if not kept:
+        return None
+    plain = encode_batch(messages)
+    if metadata.compression != pb.NONE:
+        metadata.uncompressed_size = len(plain)
+    return encode_entry(metadata, compress(metadata.compression, plain))

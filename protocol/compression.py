@@ -1,0 +1,70 @@
+"""Payload compression of Pulsar messages. Decoding is bounded by the size the metadata claims.
+
+LZ4 and SNAPPY are raw blocks, ZLIB a zlib stream, ZSTD a frame (reference A.4). A payload that grows beyond its
+claim, or stays
+below it, is refused: nobody is made to hold more memory than the metadata says.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import cramjam
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.errors import CompressionError
+
+MAX_UNCOMPRESSED_BYTES = 128 * 1024 * 1024
+"""No message is as large; claims beyond are refused unread."""
+
+
+def compress(codec: int, data: bytes | memoryview) -> bytes:
+    """`data` as the payload of a message with `MessageMetadata.compression` = `codec`. Raises CompressionError for an
+    unknown codec.
+    """
+    if codec == pb.NONE:
+        return bytes(data)
+    if codec == pb.ZLIB:
+        return zlib.compress(data)
+    if codec == pb.LZ4:
+        return bytes(cramjam.lz4.compress_block(data, store_size=False))
+    if codec == pb.ZSTD:
+        return bytes(cramjam.zstd.compress(data))
+    if codec == pb.SNAPPY:
+        return bytes(cramjam.snappy.compress_raw(data))
+    raise CompressionError(f"unknown codec {codec}")
+
+
+def decompress(codec: int, data: bytes | memoryview, uncompressed_bytes: int) -> bytes:
+    """Exactly `uncompressed_bytes` bytes, or CompressionError."""
+    if codec == pb.NONE:
+        return bytes(data)
+    if not 0 <= uncompressed_bytes <= MAX_UNCOMPRESSED_BYTES:
+        raise CompressionError(f"claims {uncompressed_bytes} bytes")
+    try:
+        out = _decode(codec, data, uncompressed_bytes)
+    except (ValueError, OSError, zlib.error, cramjam.DecompressionError) as e:
+        raise CompressionError(f"codec {codec}: {e}") from e
+    if len(out) != uncompressed_bytes:
+        raise CompressionError(f"codec {codec}: {len(out)} bytes where {uncompressed_bytes} were claimed")
+    return out
+
+
+def _decode(codec: int, data: bytes | memoryview, size: int) -> bytes:
+    if codec == pb.ZLIB:
+        decoder = zlib.decompressobj()
+        out = decoder.decompress(data, size + 1)
+        if not decoder.eof and len(out) <= size:
+            raise CompressionError("stream ends early")
+        return out
+    buffer = bytearray(size + 1)  # one more, to see a payload that is larger than its claim
+    into: dict[int, Any] = {
+        pb.LZ4: cramjam.lz4.decompress_block_into,
+        pb.ZSTD: cramjam.zstd.decompress_into,
+        pb.SNAPPY: cramjam.snappy.decompress_raw_into,
+    }
+    if codec not in into:
+        raise CompressionError(f"unknown codec {codec}")
+    written = into[codec](data, buffer)
+    return bytes(memoryview(buffer)[:written])

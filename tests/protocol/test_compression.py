@@ -1,0 +1,36 @@
+import pytest
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.compression import MAX_UNCOMPRESSED_BYTES, compress, decompress
+from magnetar.protocol.errors import CompressionError
+
+CODECS = [pb.LZ4, pb.ZLIB, pb.ZSTD, pb.SNAPPY]
+DATA = b"the quick brown fox " * 40
+
+
+@pytest.mark.parametrize("codec", [pb.NONE, *CODECS])
+@pytest.mark.parametrize("data", [DATA, b"", b"x"])
+def test_round_trip(codec, data):
+    assert decompress(codec, compress(codec, data), len(data)) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("claim", [len(DATA) - 1, len(DATA) + 1, 0, -1, MAX_UNCOMPRESSED_BYTES + 1])
+def test_another_size_than_claimed_is_refused(codec, claim):
+    with pytest.raises(CompressionError):
+        decompress(codec, compress(codec, DATA), claim)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_no_compressed_data_is_refused(codec):
+    packed = compress(codec, DATA)
+    for data in (b"\xff" * 30, packed[:-3]):
+        with pytest.raises(CompressionError):
+            decompress(codec, data, len(DATA))
+
+
+def test_unknown_codec():
+    with pytest.raises(CompressionError):
+        compress(9, b"")
+    with pytest.raises(CompressionError):
+        decompress(9, b"", 0)

@@ -1,0 +1,60 @@
+import pytest
+
+from magnetar.protocol.errors import InvalidTopicNameError
+from magnetar.protocol.topic_name import NamespaceName, TopicName
+
+
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("t", "persistent://public/default/t"),
+        ("a/b/t", "persistent://a/b/t"),
+        ("non-persistent://a/b/t", "non-persistent://a/b/t"),
+        ("persistent://a-=:.b/c/any thing ü?", "persistent://a-=:.b/c/any thing ü?"),
+    ],
+)
+def test_names_in_every_form(text, full):
+    name = TopicName.parse(text)
+    assert str(name) == full
+    assert TopicName.from_persistence_name(name.persistence_name) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "foo://public/default/t",
+        "persistent://public/default",
+        "persistent://public//t",
+        "persistent://public/de fault/t",
+        "public/t",
+        "persistent://public/default/a/b",
+        "persistent://public/default/",
+        "persistent:///default/t",
+    ],
+)
+def test_names_that_are_no_topic(text):
+    with pytest.raises(InvalidTopicNameError):
+        TopicName.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("local", "partition", "base"),
+    [
+        ("t-partition-0", 0, "t"),
+        ("t-partition-12", 12, "t"),
+        ("t-partition-01", -1, "t-partition-01"),
+        ("t-partition-x", -1, "t-partition-x"),
+    ],
+)
+def test_partitions(local, partition, base):
+    name = TopicName.parse(local)
+    assert (name.partition, name.base.local_name, name.is_partition) == (partition, base, partition >= 0)
+    if partition >= 0:
+        assert name.base.partition_name(partition) == name
+
+
+@pytest.mark.parametrize("text", ["public", "", "a/b/c", "public/no such", "/b", "a/"])
+def test_names_that_are_no_namespace(text):
+    with pytest.raises(InvalidTopicNameError):
+        NamespaceName.parse(text)
