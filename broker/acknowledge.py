@@ -53,8 +53,8 @@ class Acknowledger:
 
     def _cumulative(self, consumer: Consumer, ident: pb.MessageIdData) -> None:
         position = Position(ident.ledgerId, ident.entryId)
-        if position.ledger_id > _MAX_LEDGER_ID or position.entry_id > _MAX_LEDGER_ID:
-            return
+        if position > self._context.cursor.last_confirmed:
+            return  # no such entry; ids beyond int64 are among them
         ack_set = list(ident.ack_set) or None
         if ack_set is not None and not self._context.settings.batch_index_acks:
             position, ack_set = position.previous(), None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.managed_ledger import AppendResult
 
-_NEEDS_A_LOOK = EntryFlag.BAD_CHECKSUM | EntryFlag.NO_ENTRY | EntryFlag.TXN
+_NEEDS_A_LOOK = EntryFlag.BAD_CHECKSUM | EntryFlag.NO_ENTRY | EntryFlag.TXN | EntryFlag.SHADOW
 _NO_ID = -1
 
 
@@ -81,6 +81,7 @@ class Producer:
         self.schema_version = request.schema_version
         self.connected_since_ms = now_ms
         self.closed = False
+        self.closing = False
         self.rate_in = RateMeter()
         self.chunk_rate = RateMeter()
         self._submitted_runs = 0
@@ -94,6 +95,11 @@ class Producer:
         """Take one run of SENDs; receipts follow when it is on the disk."""
         if self.closed:
             return  # closed by the broker: the client was told and sends again elsewhere (reference A.3)
+        if self.closing:
+            for i in range(run.count):
+                text = "Producer is closed"
+                self.connection.write(replies.send_error(self.producer_id, run.high(i), pb.PersistenceError, text))
+            return
         if not self.topic.takes_publishes(self, run):
             return
         if run.any_flags & _NEEDS_A_LOOK or run.size_bytes > self.topic.max_message_bytes or self.topic.encryption_required:
@@ -128,6 +134,8 @@ class Producer:
             return pb.NotAllowedError, f"Exceed maximum message size: {size} > {self.topic.max_message_bytes} bytes"
         if flags & EntryFlag.TXN:
             return pb.NotAllowedError, "Transactions are not enabled"
+        if flags & EntryFlag.SHADOW:
+            return pb.NotAllowedError, "Only shadow topics take messages with ids of their own"
         return None
 
     def _deduplicated(self, run: EntryRun) -> None:
@@ -201,6 +209,7 @@ class Producer:
 
     async def close(self) -> None:
         """The client closes it: after the receipts of all it sent."""
+        self.closing = True
         await self.wait_drained()
         if not self.closed:
             self.closed = True

@@ -29,7 +29,7 @@ def exceeded_policy(topic: Topic) -> str | None:
     size, age = topic.config.size_quota, topic.config.age_quota
     if size.limit_size >= 0 and topic.backlog_bytes() > size.limit_size:
         return str(size.policy)
-    if age.limit_time > 0 and topic.oldest_backlog_age_s() > age.limit_time:
+    if age.limit_time > 0 and topic.backlog_age_s() > age.limit_time:
         return str(age.policy)
     return None
 

@@ -188,11 +188,31 @@ class Subscription:
             consumer.tell_end_of_topic()
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None] | None:
-        """ACK: the acks hold at once. Returns what to wait for before ACK_RESPONSE (only when a request id was given)."""
-        self.acknowledger.on_ack(consumer, command)
+        """ACK: the acks hold at once. Returns what to wait for before ACK_RESPONSE, when a request id was given.
+
+        What the ack makes possible (a consumer below its limit, a drained key) is sent behind that answer.
+        """
+        dispatcher = self.dispatcher
+        answered = command.HasField("request_id")
+        if dispatcher is None or not answered:
+            self.acknowledger.on_ack(consumer, command)
+            owed = False
+        else:
+            dispatcher.hold_wakes()
+            try:
+                self.acknowledger.on_ack(consumer, command)
+            finally:
+                owed = dispatcher.release_wakes()
         if self.terminated:
             self._tell_end_of_topic()
-        return self.cursor.flush() if command.HasField("request_id") else None
+        return self._durable(dispatcher if owed else None) if answered else None
+
+    async def _durable(self, dispatcher: Dispatcher | None) -> None:
+        try:
+            await self.cursor.flush()
+        finally:
+            if dispatcher is not None:
+                dispatcher.wake()
 
     def on_redeliver(
         self, consumer: Consumer, message_ids: Iterable[pb.MessageIdData] | None, consumer_epoch: int | None

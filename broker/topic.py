@@ -23,6 +23,8 @@ from magnetar.broker.producer import Producer
 from magnetar.broker.rates import RateMeter
 from magnetar.broker.topic_producers import TopicProducers
 from magnetar.broker.topic_subscriptions import TopicSubscriptions
+from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.memory_tracker import MemoryDelayIndex
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.runs import EntryFlag
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from magnetar.broker.policies import TopicConfig
     from magnetar.broker.connection import Connection
     from magnetar.broker.producer import ProducerRequest
+    from magnetar.broker.settings import Settings
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topic_context import TopicContext
     from magnetar.protocol.runs import EntryRun
@@ -82,7 +85,7 @@ class Topic:
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
         self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.now_ms)
         self.subscriptions = TopicSubscriptions(self)
-        self.delay_index: Any = None
+        self.delay_index: MemoryDelayIndex | None = None
         self.quota_evictions_size = 0
         self.quota_evictions_age = 0
         self._oldest_backlog_ms = 0
@@ -94,8 +97,9 @@ class Topic:
         """Bring up what the log knows of this topic; nothing is served before this returns."""
         self._apply_config()
         await self.deduplication.switch(on=self.config.deduplication_enabled)
-        if self.context.open_delay_index is not None:
-            self.delay_index = await self.context.open_delay_index(self)
+        self.delay_index = MemoryDelayIndex(
+            delay_policy(self.context.settings, self.config), self.context.now_ms, self.context.call_later
+        )
         await self.subscriptions.open_existing()
         self.ledger.add_listener(self.subscriptions.entries_available)
 
@@ -220,7 +224,7 @@ class Topic:
             await self.deduplication.switch(on=self.config.deduplication_enabled)
         self.subscriptions.config_changed()
         if self.delay_index is not None:
-            self.delay_index.config_changed(self.config)
+            self.delay_index.set_policy(delay_policy(self.context.settings, self.config))
 
     def _apply_config(self) -> None:
         self.max_message_bytes = max_entry_bytes(self.context, self.config)
@@ -287,6 +291,17 @@ class Topic:
         """Estimated bytes the slowest durable subscription has still to acknowledge; 0 without subscriptions."""
         slowest = self.subscriptions.slowest()
         return 0 if slowest is None else slowest.cursor.backlog_bytes
+
+    def backlog_age_s(self) -> int:
+        """Age of the backlog as the quota by age takes it: precise, or (the default) that of its oldest closed ledger."""
+        if self.context.settings.precise_time_based_backlog_quota_check:
+            return self.oldest_backlog_age_s()
+        slowest = self.subscriptions.slowest()
+        first = None if slowest is None else self.ledger.next_valid(slowest.cursor.mark_delete)
+        if first is None:
+            return 0
+        closed_ms = next((s.closed_at_ms for s in self.ledger.ledgers if s.ledger_id == first.ledger_id), 0)
+        return max(0, self.context.now_ms() - closed_ms) // 1000 if closed_ms else 0
 
     def oldest_backlog_age_s(self) -> int:
         """Age of the oldest entry not yet acknowledged by all, as of the last check; 0 when there is none."""
@@ -366,6 +381,16 @@ class Topic:
     def is_idle(self) -> bool:
         """No producer and no consumer is connected."""
         return not len(self.producers) and not self.subscriptions.consumer_count
+
+
+def delay_policy(settings: Settings, config: TopicConfig) -> DelayPolicy:
+    """The policies of delayed delivery as the trackers take them."""
+    return DelayPolicy(
+        active=config.delayed_delivery.active,
+        tick_ms=max(config.delayed_delivery.tick_time, 1),
+        strict=settings.is_delayed_delivery_deliver_at_time_strict,
+        max_delay_ms=config.delayed_delivery.max_delivery_delay_in_millis,
+    )
 
 
 def max_entry_bytes(context: TopicContext, config: TopicConfig) -> int:

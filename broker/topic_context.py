@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from magnetar.broker.policies import TopicConfig
     from magnetar.broker.settings import Settings
@@ -26,5 +26,4 @@ class TopicContext:
     effective: Callable[[TopicName], TopicConfig]
     ledger_config: Callable[[TopicConfig], ManagedLedgerConfig]
     check_backlog_quota: Callable[[Topic], None]
-    open_delay_index: Callable[[Topic], Awaitable[Any]] | None = None
     transform: Callable[..., Any] | None = None

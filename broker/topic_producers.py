@@ -48,13 +48,14 @@ class TopicProducers:
         Raises: ProducerBusyError, ProducerFencedError; TopicTerminatedError when the topic ends meanwhile.
         """
         mode = producer.access_mode
+        taken = len(self.by_name) + len(self._waiting)
+        if 0 < max_producers <= taken and producer.name not in self.by_name:
+            raise ProducerBusyError(f"Topic has reached the limit of {max_producers} producers")
         if mode == pb.Shared:
             self._check_shared()
         else:
             await self._claim_exclusive(producer, on_queued)
         try:
-            if max_producers > 0 and len(self.by_name) >= max_producers and producer.name not in self.by_name:
-                raise ProducerBusyError(f"Topic has reached the limit of {max_producers} producers")
             await self._claim_name(producer)
             if mode == pb.Shared:
                 self._check_shared()  # a claim for exclusive access may have come while the old holder of the name was asked
@@ -73,21 +74,17 @@ class TopicProducers:
 
     async def _claim_exclusive(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         wanted = producer.requested_topic_epoch
-        if wanted is not None and self.epoch is not None and wanted < self.epoch:
-            raise ProducerFencedError(f"Producer has epoch {wanted}, the topic has {self.epoch}")
         occupied = self.exclusive is not None or bool(self.by_name)
+        waits = occupied and producer.access_mode == pb.WaitForExclusive
+        if not waits and wanted is not None and self.epoch is not None and wanted < self.epoch:
+            raise ProducerFencedError(f"Producer has epoch {wanted}, the topic has {self.epoch}")
         if producer.access_mode == pb.Exclusive:
             if occupied or self._waiting:
                 raise ProducerFencedError("Topic has existing producers")
-        elif producer.access_mode == pb.WaitForExclusive:
-            if occupied:
-                on_queued()
-                await self._wait_turn(producer)
-                wanted = producer.requested_topic_epoch
-                if wanted is not None and self.epoch is not None and wanted < self.epoch:
-                    self._release_exclusive(producer)
-                    raise ProducerFencedError(f"Producer has epoch {wanted}, the topic has {self.epoch}")
-        else:
+        elif waits:
+            on_queued()
+            await self._wait_turn(producer)  # who has waited keeps the epoch it asked for, whatever it is now
+        elif producer.access_mode == pb.ExclusiveWithFencing:
             self._displace_all()
         self.exclusive = producer
         epoch = wanted if wanted is not None else (0 if self.epoch is None else self.epoch + 1)

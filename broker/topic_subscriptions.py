@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,6 @@ log = structlog.get_logger(__name__)
 COMPACTION_CURSOR = "__compaction"
 INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR, COMPACTION_CURSOR})
 _RESERVED_PREFIX = "pulsar.repl"
-_NAME = re.compile(r"[-=:.\w]*\Z", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -72,7 +70,9 @@ class TopicSubscriptions:
 
     def _attach(self, name: str, cursor: ManagedCursor) -> Subscription:
         topic = self._topic
-        delay = None if topic.delay_index is None else topic.delay_index.view(name, cursor)
+        delay = None
+        if topic.delay_index is not None:
+            delay = topic.delay_index.view(name, cursor, lambda: subscription.delayed_due())
         subscription = Subscription(
             topic_name=topic.name,
             name=name,
@@ -179,6 +179,8 @@ class TopicSubscriptions:
         """The last consumer of a non-durable subscription left."""
         if not subscription.durable and self.by_name.get(subscription.name) is subscription:
             del self.by_name[subscription.name]
+            if self._topic.delay_index is not None:
+                self._topic.delay_index.remove_view(subscription.name)
             subscription.cursor.close()
 
     async def delete(self, name: str) -> None:
@@ -245,10 +247,8 @@ class TopicSubscriptions:
 
 
 def check_name(name: str) -> None:
-    """Refuse subscription names that are blank, reserved or have characters Pulsar does not allow."""
+    """Refuse subscription names that are blank or reserved."""
     if not name.strip():
         raise NamingError("Empty subscription name")
-    if name.startswith(_RESERVED_PREFIX) or name in INTERNAL_CURSORS:
+    if name.startswith(_RESERVED_PREFIX) or name == DEDUPLICATION_CURSOR:
         raise NamingError(f"Subscription with reserved subscription name attempted: {name}")
-    if not _NAME.match(name):
-        raise NotAllowedError(f"Please let the subscription only contains '/w-=:.', {name}")

@@ -68,7 +68,8 @@ class Topics:
                 return topic
             busy = self._busy.get(str(name))
             if busy is None:
-                self.require_namespace(name)
+                if not self._namespaces.exists(name.namespace):
+                    raise ServiceNotReadyError(f"Namespace {name.namespace} is not served here")
                 if not self.known(name):
                     await self._check_creatable(name, create=create)
                 busy = self._start(name, self._load(name))

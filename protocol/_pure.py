@@ -102,7 +102,7 @@ class _Run:
         )
 
 
-def cut(buffer: Any, start: int, end: int, max_frame_bytes: int) -> tuple[int, list[tuple[Any, ...]], str | None]:
+def cut(buffer: Any, start: int, end: int, max_frame_bytes: int, /) -> tuple[int, list[tuple[Any, ...]], str | None]:
     items: list[tuple[Any, ...]] = []
     run: _Run | None = None
     view = memoryview(buffer)
@@ -266,6 +266,7 @@ def stamp(  # noqa: PLR0917 - the compiled twin takes its arguments by position
     last_add_confirmed: int,
     broker_timestamp_ms: int,
     index_before: int,
+    /,
 ) -> tuple[bytes, bytes]:
     where = memoryview(offsets).cast("q")
     counts = memoryview(num_messages).cast("q")
@@ -308,7 +309,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def scan_records(buffer: Any, start: int, end: int, ledger_id: int) -> tuple[bytes, int, str | None]:
+def scan_records(buffer: Any, start: int, end: int, ledger_id: int, /) -> tuple[bytes, int, str | None]:
     view = memoryview(buffer)
     offsets = array("q", [start])
     at, expected, reason = start, -1, None
@@ -350,6 +351,7 @@ def encode_receipts(  # noqa: PLR0917 - the compiled twin takes its arguments by
     ledger_id: int,
     first_entry_id: int,
     step: int = 1,
+    /,
 ) -> bytes:
     sequences = memoryview(sequence_ids).cast("q")
     highest = memoryview(highest_sequence_ids).cast("q")
@@ -374,6 +376,7 @@ def encode_messages(  # noqa: PLR0917 - the compiled twin takes its arguments by
     mode: int,
     consumer_epoch: int,
     redelivery_counts: Sequence[int] | None,
+    /,
 ) -> bytes:
     where = memoryview(record_offsets).cast("q")
     view = memoryview(slab)
@@ -413,7 +416,7 @@ def after_prefix(body: Any) -> int:
     return 0
 
 
-def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: bool) -> Facts:
+def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: bool, /) -> Facts:
     where = memoryview(record_offsets).cast("q")
     view = memoryview(slab)
     sizes, deliver, published, stamped, hashes, flags = (

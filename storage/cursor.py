@@ -186,6 +186,11 @@ class ManagedCursor:
         return self._acks.deleted.get(ledger_id)
 
     @property
+    def last_confirmed(self) -> Position:
+        """The newest entry of the log."""
+        return self._ledgers.last_confirmed
+
+    @property
     def has_partial_acks(self) -> bool:
         return bool(self._acks.partial)
 

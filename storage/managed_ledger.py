@@ -158,6 +158,8 @@ class ManagedLedger:
         )
 
     def set_config(self, config: ManagedLedgerConfig) -> None:
+        if config == self.config:
+            return
         self.config = config
         self._appender.set_config(config)
         self._switch.arm_timer()

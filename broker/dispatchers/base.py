@@ -56,6 +56,7 @@ class Dispatcher(ABC):
         self.paused = False
         """Nothing is read while the cursor is being moved (SEEK)."""
         self._scheduled = False
+        self._wakes_wait = self._wake_wanted = False
         self._cold: asyncio.Task[None] | None = None
         self._generation = 0
         self._rewind_after_read = False
@@ -121,9 +122,20 @@ class Dispatcher(ABC):
 
     def wake(self) -> None:
         """Have a turn soon: permits, entries, acks or consumers changed."""
-        if not self._scheduled and not self.closed:
+        if self._wakes_wait:
+            self._wake_wanted = True
+        elif not self._scheduled and not self.closed:
             self._scheduled = True
             self.context.call_later(0, self._run)
+
+    def hold_wakes(self) -> None:
+        """Until `release_wakes` take note of `wake` only."""
+        self._wakes_wait = True
+
+    def release_wakes(self) -> bool:
+        """Wakes count again. Returns whether one is owed: the caller calls `wake` when it sees fit."""
+        wanted, self._wake_wanted, self._wakes_wait = self._wake_wanted, False, False
+        return wanted
 
     def _run(self) -> None:
         self._scheduled = False

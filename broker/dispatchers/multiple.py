@@ -171,9 +171,14 @@ class MultipleConsumersDispatcher(Dispatcher):
         return held.unacked
 
     def acked_part(self, consumer: Consumer, ledger_id: int, entry_id: int, left: int) -> int:
-        """Of a held entry `left` messages are still to be acknowledged; returns how many no longer are."""
+        """Of a held entry `left` messages are still to be acknowledged; returns how many no longer are.
+
+        A partial ack too starts the redelivery count anew (Apache Pulsar 4.2.4).
+        """
+        self.tracker.remove(ledger_id, entry_id)
         for owner in (consumer, *self.members.consumers):
             if owner.pending_acks and (messages := owner.pending_acks.reduce(ledger_id, entry_id, left)):
+                self.tracker.remove(ledger_id, entry_id)  # any ack starts the count anew (Apache Pulsar 4.2.4)
                 self._released(owner, messages)
                 return messages
         return 0

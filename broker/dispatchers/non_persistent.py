@@ -84,8 +84,7 @@ class SingleActiveNonPersistent(NonPersistentDispatcher):
         if self.sub_type == FAILOVER:
             admit_failover(self._consumers, self.context.settings.max_consumers)
         self._consumers.append(consumer)
-        if not self._choose() and self.sub_type == FAILOVER:
-            consumer.tell_active(is_active=consumer is self.active)
+        self._choose()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         if consumer in self._consumers:
@@ -95,19 +94,13 @@ class SingleActiveNonPersistent(NonPersistentDispatcher):
             else:
                 self.active = None
 
-    def _choose(self) -> bool:
+    def _choose(self) -> None:
         context = self.context
         keys = [(c.priority_level, c.name) for c in self._consumers]
         ring = context.settings.failover_consistent_hashing
         chosen = self._consumers[choose_active(keys, context.partition, context.topic_name, consistent_hashing=ring)]
         self._consumers = [self._consumers[i] for i in active_order(keys)]
-        if chosen is self.active:
-            return False
-        self.active = chosen
-        if self.sub_type == FAILOVER:
-            for consumer in self._consumers:
-                consumer.tell_active(is_active=consumer is chosen)
-        return True
+        self.active = chosen  # nobody is told: ACTIVE_CONSUMER_CHANGE is for persistent topics (Apache Pulsar 4.2.4)
 
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
         for _ in range(slab.count):

@@ -10,6 +10,7 @@ from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
     MetadataError,
+    NotAllowedError,
     ServiceNotReadyError,
     UnsupportedOnTopicError,
 )
@@ -125,6 +126,10 @@ def on_ack(conn: Connection, command: pb.CommandAck):  # type: ignore[no-untyped
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
         return None
+    if command.HasField("txnid_least_bits") or command.HasField("txnid_most_bits"):
+        shared = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
+        if not (shared and command.ack_type == pb.CommandAck.Cumulative):
+            raise NotAllowedError("Transactions are not enabled")
     durable = consumer.subscription.on_ack(consumer, command)
     if not command.HasField("request_id"):
         return None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.errors import ConnectionFatalError, InvalidTopicNameError, NotAllowedError
+from magnetar.broker.handlers.lookup import parse_topic
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
     from magnetar.broker.connection import Connection
+    from magnetar.protocol.topic_name import TopicName
 
 
 def on_transaction(_conn: Connection, _command: Any) -> None:
@@ -16,14 +19,29 @@ def on_transaction(_conn: Connection, _command: Any) -> None:
     raise NotAllowedError("Transactions are not enabled.")
 
 
+def _topic(text: str) -> TopicName:
+    try:
+        return parse_topic(text)
+    except InvalidTopicNameError as e:
+        raise ConnectionFatalError(str(e)) from e
+
+
 def on_end_txn_on_partition(conn: Connection, command: Any) -> None:
-    """Between brokers only: the end of a transaction nobody here takes part in is no news."""
+    """Between brokers only: an error for a topic that is here, no news for any other."""
+    code = pb.NotAllowedError if conn.broker.topics.known(_topic(command.topic)) else None
     conn.write(
-        replies.end_txn_on_partition_response(command.request_id, command.txnid_least_bits, command.txnid_most_bits)
+        replies.end_txn_on_partition_response(
+            command.request_id, command.txnid_least_bits, command.txnid_most_bits, code
+        )
     )
 
 
 def on_end_txn_on_subscription(conn: Connection, command: Any) -> None:
+    """Between brokers only: an error for a subscription that is here, no news for any other."""
+    topic = conn.broker.topics.loaded.get(str(_topic(command.subscription.topic)))
+    known = topic is not None and command.subscription.subscription in topic.subscriptions.by_name
     conn.write(
-        replies.end_txn_on_subscription_response(command.request_id, command.txnid_least_bits, command.txnid_most_bits)
+        replies.end_txn_on_subscription_response(
+            command.request_id, command.txnid_least_bits, command.txnid_most_bits, pb.NotAllowedError if known else None
+        )
     )

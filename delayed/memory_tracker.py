@@ -1,0 +1,169 @@
+"""The in-memory tracker: one heap per subscription, filled by what its reads meet (Pulsar InMemoryDelayedDeliveryTracker).
+
+Simple and exact; memory grows with the number of delayed entries each subscription has read, and after a restart everything is
+read again. Selected by `delayedDeliveryTrackerFactoryClassName`; also the twin that the bucket tracker is tested against.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any, Protocol
+
+from magnetar.delayed.delivery_time import DelayPolicy, is_due
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyroaring import BitMap
+
+_ENTRY_BYTES = 24
+"""What Pulsar counts for an index entry: time, ledger, entry."""
+
+
+class Timer(Protocol):
+    """What a scheduler gives back (asyncio.TimerHandle)."""
+
+    def cancel(self) -> None: ...
+
+
+class MemoryDelayView:
+    """Delayed entries of one Shared or Key_Shared subscription."""
+
+    def __init__(
+        self,
+        policy: DelayPolicy,
+        now_ms: Callable[[], int],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        wake: Callable[[], None],
+    ) -> None:
+        self._policy = policy
+        self._now_ms = now_ms
+        self._call_later = call_later
+        self._wake = wake
+        self._heap: list[tuple[int, Position]] = []
+        self._timer: Timer | None = None
+        self._armed_for_ms = 0
+
+    # --- what dispatch asks (DelayView) --------------------------------------------------------------------------
+
+    def pending(self, _ledger_id: int) -> BitMap | None:
+        """This tracker learns of entries when they are read: there is nothing to skip."""
+        return None
+
+    def offer(self, deliver_at_ms: int, position: Position) -> bool:
+        """Hold back an entry that is not due; False when it is to be delivered now."""
+        if is_due(deliver_at_ms, self._now_ms(), self._policy):
+            return False
+        heapq.heappush(self._heap, (deliver_at_ms, position))
+        self._arm()
+        return True
+
+    def has_due(self) -> bool:
+        return bool(self._heap) and is_due(self._heap[0][0], self._now_ms(), self._policy)
+
+    def take_due(self, max_entries: int) -> list[Position]:
+        """At most that many entries that have become due, in the order of (time, position)."""
+        out: list[Position] = []
+        while len(out) < max_entries and self.has_due():
+            out.append(heapq.heappop(self._heap)[1])
+        self._arm()
+        return out
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._heap)
+
+    def clear(self) -> None:
+        """Forget everything: the cursor moves, its reads will meet the entries again."""
+        self._heap.clear()
+        self._disarm()
+
+    # --- what the topic asks -------------------------------------------------------------------------------------
+
+    @property
+    def memory_bytes(self) -> int:
+        return len(self._heap) * _ENTRY_BYTES
+
+    def set_policy(self, policy: DelayPolicy) -> None:
+        """Follow changed policies; switched off, everything is due."""
+        if policy != self._policy:
+            self._policy = policy
+            self._disarm()
+            if self.has_due():
+                self._wake()
+            self._arm()
+
+    def close(self) -> None:
+        self.clear()
+
+    # --- the timer -----------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Have the timer go off when the earliest entry is due; not more often than once a tick."""
+        if not self._heap:
+            self._disarm()
+            return
+        due_ms = self._heap[0][0] - (0 if self._policy.strict else self._policy.tick_ms)
+        if self._timer is not None and self._armed_for_ms <= due_ms:
+            return
+        self._disarm()
+        self._armed_for_ms = due_ms
+        wait_ms = due_ms - self._now_ms()
+        if wait_ms <= 0:
+            wait_ms = self._policy.tick_ms  # it is due and nobody has taken it: look again in a tick
+        self._timer = self._call_later(wait_ms / 1000, self._on_timer)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self.has_due():
+            self._wake()
+        else:
+            self._arm()
+
+
+class MemoryDelayIndex:
+    """The in-memory trackers of one topic: a view for each subscription, nothing shared, nothing stored."""
+
+    def __init__(
+        self, policy: DelayPolicy, now_ms: Callable[[], int], call_later: Callable[[float, Callable[[], None]], Timer]
+    ) -> None:
+        self._policy = policy
+        self._now_ms = now_ms
+        self._call_later = call_later
+        self._views: dict[str, MemoryDelayView] = {}
+
+    def view(self, name: str, _cursor: Any, wake: Callable[[], None]) -> MemoryDelayView:
+        """The view of a subscription; `wake` is called when something becomes due."""
+        view = self._views[name] = MemoryDelayView(self._policy, self._now_ms, self._call_later, wake)
+        return view
+
+    def remove_view(self, name: str) -> None:
+        view = self._views.pop(name, None)
+        if view is not None:
+            view.close()
+
+    def published(self, _run: Any, _pieces: Any) -> None:
+        """Entries were stored: this tracker learns of them when they are read."""
+
+    def set_policy(self, policy: DelayPolicy) -> None:
+        self._policy = policy
+        for view in self._views.values():
+            view.set_policy(policy)
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(view.memory_bytes for view in self._views.values())
+
+    async def close(self) -> None:
+        """Nothing to store; timers stop."""
+        for name in list(self._views):
+            self.remove_view(name)
+
+    async def delete(self) -> None:
+        await self.close()
