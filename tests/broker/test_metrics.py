@@ -15,7 +15,8 @@ from magnetar.protocol.topic_name import TopicName
 
 CONSUMER = ConsumerStats(
     consumer_name="c", consumer_id=1, msg_rate_out=2.0, msg_throughput_out=20.0, bytes_out_counter=200,
-    msg_out_counter=20, msg_rate_redeliver=0.0, message_ack_rate=1.0, chunked_message_rate=0.0, available_permits=990, unacked_messages=4,
+    msg_out_counter=20, msg_rate_redeliver=0.0, message_ack_rate=1.0, chunked_message_rate=0.0, available_permits=990,
+    unacked_messages=4,
     avg_messages_per_entry=1, blocked_on_unacked=True, address="/127.0.0.1:1", connected_since_ms=1, client_version="x",
     last_acked_ms=2, last_consumed_ms=3, first_messages_sent_ms=1, last_consumed_flow_ms=1, first_consumed_flow_ms=1,
     type_name="Shared", metadata={},
