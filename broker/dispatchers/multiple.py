@@ -178,7 +178,6 @@ class MultipleConsumersDispatcher(Dispatcher):
         self.tracker.remove(ledger_id, entry_id)
         for owner in (consumer, *self.members.consumers):
             if owner.pending_acks and (messages := owner.pending_acks.reduce(ledger_id, entry_id, left)):
-                self.tracker.remove(ledger_id, entry_id)  # any ack starts the count anew (Apache Pulsar 4.2.4)
                 self._released(owner, messages)
                 return messages
         return 0

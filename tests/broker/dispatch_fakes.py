@@ -232,6 +232,10 @@ class Cursor:
         return Position(self.log.ledger_id, e)
 
     @property
+    def last_confirmed(self) -> Position:
+        return Position(self.log.ledger_id, self.log.entries - 1)
+
+    @property
     def has_more(self) -> bool:
         return self.at < self.log.entries
 

@@ -183,6 +183,30 @@ async def test_unacked_limit_of_a_consumer_blocks_and_releases_at_half():
     assert c.permits.available == 107 - 15
 
 
+async def test_what_an_ack_makes_possible_comes_after_its_answer():
+    bench = Bench(max_unacked_per_consumer=2)
+    c = await bench.join(permits=10)
+    positions = bench.publish(entry(), entry(), entry())
+    assert got(c) == [0, 1]
+    durable = bench.ack(c, positions[0], request_id=1)
+    assert got(c) == []
+    await durable
+    assert got(c) == []
+    bench.clock.run()
+    assert got(c) == [2]
+
+
+async def test_a_partial_ack_starts_the_redelivery_count_anew():
+    bench = Bench()
+    c = await bench.join(permits=10)
+    (position,) = bench.publish(entry(batch=3))
+    bench.redeliver(c)
+    bench.ack(c, position, ack_set=[0b11])
+    c.outbox.take()
+    bench.redeliver(c)
+    assert [(m.count, m.ack_set) for m in c.outbox.take()] == [(1, (3,))]
+
+
 async def test_redeliver_releases_a_blocked_consumer():
     bench = Bench(max_unacked_per_consumer=3)
     c = await bench.join(permits=10)
