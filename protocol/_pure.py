@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from google.protobuf.message import DecodeError
 
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol._pure_records import (
+    MAGIC_ENTRY_METADATA,
+    RECORD_HEADER,
+    entry_prefix,
+    scan_records,
+    stamp,
+    varint,
+)
 from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.key_hash import murmur3_32
 from magnetar.protocol.runs import EntryFlag
@@ -20,13 +28,29 @@ from magnetar.protocol.runs import EntryFlag
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = [
+    "COMPILED",
+    "MAGIC_CHECKSUM",
+    "RECORD_HEADER",
+    "Facts",
+    "after_prefix",
+    "as_sent",
+    "cut",
+    "encode_messages",
+    "encode_receipts",
+    "entry_fact",
+    "entry_facts",
+    "entry_prefix",
+    "look_at_metadata",
+    "scan_records",
+    "send_fields",
+    "stamp",
+]
+
 COMPILED = False
 MAGIC_CHECKSUM = b"\x0e\x01"
-MAGIC_ENTRY_METADATA = b"\x0e\x02"
-RECORD_HEADER = struct.Struct("<IIQQq")
 _U32 = struct.Struct(">I")
 _SEND = pb.BaseCommand.SEND
-_U64 = (1 << 64) - 1
 
 _HAS_CHECKSUM = int(EntryFlag.HAS_CHECKSUM)
 _BAD_CHECKSUM = int(EntryFlag.BAD_CHECKSUM)
@@ -252,93 +276,6 @@ def _metadata_flags(metadata: pb.MessageMetadata) -> int:
     return int(flags)
 
 
-# --- records -----------------------------------------------------------------------------------------------------
-
-
-def stamp(  # noqa: PLR0917 - the compiled twin takes its arguments by position
-    data: bytes,
-    offsets: bytes,
-    num_messages: bytes,
-    i: int,
-    j: int,
-    ledger_id: int,
-    first_entry_id: int,
-    last_add_confirmed: int,
-    broker_timestamp_ms: int,
-    index_before: int,
-    /,
-) -> tuple[bytes, bytes]:
-    where = memoryview(offsets).cast("q")
-    counts = memoryview(num_messages).cast("q")
-    view = memoryview(data)
-    parts: list[bytes | memoryview] = []
-    record_offsets = array("q", [0])
-    index, at = index_before, 0
-    for k in range(i, j):
-        entry = view[where[k] : where[k + 1]]
-        prefix = b""
-        if counts[k] > 0 and (broker_timestamp_ms >= 0 or index_before != -2):
-            if index_before != -2:
-                index += counts[k]
-            prefix = entry_prefix(broker_timestamp_ms, index if index_before != -2 else -1)
-        head = RECORD_HEADER.pack(len(prefix) + len(entry), 0, ledger_id, first_entry_id + k - i, last_add_confirmed)
-        checksum = crc32c(entry, crc32c(prefix, crc32c(head[8:], crc32c(head[:4]))))
-        parts += [head[:4], struct.pack("<I", checksum), head[8:], prefix, entry]
-        at += len(head) + len(prefix) + len(entry)
-        record_offsets.append(at)
-    return b"".join(parts), record_offsets.tobytes()
-
-
-def entry_prefix(broker_timestamp_ms: int, index: int) -> bytes:
-    """The 0x0e02 part: magic, u32 size, BrokerEntryMetadata; negative values are left out."""
-    body = b""
-    if broker_timestamp_ms >= 0:
-        body += b"\x08" + _varint(broker_timestamp_ms)
-    if index >= 0:
-        body += b"\x10" + _varint(index)
-    return MAGIC_ENTRY_METADATA + _U32.pack(len(body)) + body
-
-
-def _varint(value: int) -> bytes:
-    value &= _U64
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def scan_records(buffer: Any, start: int, end: int, ledger_id: int, /) -> tuple[bytes, int, str | None]:
-    view = memoryview(buffer)
-    offsets = array("q", [start])
-    at, expected, reason = start, -1, None
-    while at < end:
-        if end - at < RECORD_HEADER.size:
-            reason = "short"
-            break
-        size, checksum, ledger, entry, _ = RECORD_HEADER.unpack_from(view, at)
-        following = at + RECORD_HEADER.size + size
-        if following > end:
-            reason = "short"
-            break
-        if crc32c(view[at + 8 : following], crc32c(view[at : at + 4])) != checksum:
-            reason = "crc"
-            break
-        if ledger_id >= 0 and ledger != ledger_id:
-            reason = "ledger"
-            break
-        if ledger_id < 0:
-            ledger_id = ledger
-        if expected >= 0 and entry != expected:
-            reason = "order"
-            break
-        expected = entry + 1
-        at = following
-        offsets.append(at)
-    return offsets.tobytes(), at, reason
-
-
 # --- replies -----------------------------------------------------------------------------------------------------
 
 
@@ -355,13 +292,13 @@ def encode_receipts(  # noqa: PLR0917 - the compiled twin takes its arguments by
 ) -> bytes:
     sequences = memoryview(sequence_ids).cast("q")
     highest = memoryview(highest_sequence_ids).cast("q")
-    head = b"\x08" + _varint(producer_id) + b"\x10"
-    ledger = b"\x08" + _varint(ledger_id) + b"\x10"
+    head = b"\x08" + varint(producer_id) + b"\x10"
+    ledger = b"\x08" + varint(ledger_id) + b"\x10"
     out: list[bytes] = []
     for k in range(i, j):
-        ident = ledger + _varint(first_entry_id + (k - i) * step)
-        body = head + _varint(sequences[k]) + b"\x1a" + _varint(len(ident)) + ident + b"\x20" + _varint(highest[k])
-        command = b"\x08\x07\x3a" + _varint(len(body)) + body
+        ident = ledger + varint(first_entry_id + (k - i) * step)
+        body = head + varint(sequences[k]) + b"\x1a" + varint(len(ident)) + ident + b"\x20" + varint(highest[k])
+        command = b"\x08\x07\x3a" + varint(len(body)) + body
         out += [struct.pack(">II", len(command) + 4, len(command)), command]
     return b"".join(out)
 
@@ -380,19 +317,19 @@ def encode_messages(  # noqa: PLR0917 - the compiled twin takes its arguments by
 ) -> bytes:
     where = memoryview(record_offsets).cast("q")
     view = memoryview(slab)
-    head = b"\x08" + _varint(consumer_id)
-    tail = b"\x18" + _varint(partition)
-    epoch = b"\x28" + _varint(consumer_epoch) if consumer_epoch >= 0 else b""
+    head = b"\x08" + varint(consumer_id)
+    tail = b"\x18" + varint(partition)
+    epoch = b"\x28" + varint(consumer_epoch) if consumer_epoch >= 0 else b""
     out: list[bytes | memoryview] = []
     for k in range(i, j):
         _, _, ledger, entry, _ = RECORD_HEADER.unpack_from(view, where[k])
         body = view[where[k] + RECORD_HEADER.size : where[k + 1]]
-        ident = b"\x08" + _varint(ledger) + b"\x10" + _varint(entry) + tail
-        message = head + b"\x12" + _varint(len(ident)) + ident
+        ident = b"\x08" + varint(ledger) + b"\x10" + varint(entry) + tail
+        message = head + b"\x12" + varint(len(ident)) + ident
         if redelivery_counts is not None and redelivery_counts[k - i] > 0:
-            message += b"\x18" + _varint(redelivery_counts[k - i])
+            message += b"\x18" + varint(redelivery_counts[k - i])
         message += epoch
-        command = b"\x08\x09\x4a" + _varint(len(message)) + message
+        command = b"\x08\x09\x4a" + varint(len(message)) + message
         payload = as_sent(body, mode)
         out += [struct.pack(">II", 4 + len(command) + len(payload), len(command)), command, payload]
     return b"".join(out)
