@@ -237,7 +237,7 @@ def client_that_reconnects_everything(s):
     a.close()
     time.sleep(0.3)
     b = s.connect(**JAVA)
-    b.subscribe(topic, "sub", 0, quietly=True, **(JAVA_SUBSCRIBE | {"subType": "Shared", "permits": 10}))
     frame = b.producer(topic, 0, quietly=True, producer_name=name, **(JAVA_PRODUCER | dict(epoch=1)))
     s.note("its name again", frame.command.producer_name == name)
+    b.subscribe(topic, "sub", 0, quietly=True, **(JAVA_SUBSCRIBE | {"subType": "Shared", "permits": 10}))
     s.note("came", texts(drained(b)))
