@@ -1,7 +1,7 @@
 """Converted entries, shared by all subscriptions of a topic (guarantee G11): a fan-out of fifty converts once.
 
-Keyed by position and `LoadedConverter.tag`, so a new version or other settings never meet old results. Bounded in bytes, least
-recently used first out. Failures are not kept: their policy decides when they are tried again.
+Keyed by position and `LoadedConverter.tag`: a new version or other settings never meet old results. Bounded in bytes,
+least recently used first out. Failures are not kept: their policy decides when they are tried again.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.batch_builder import patch_batch, stamp_batch
 from magnetar.converters.kafka.errors import UnsupportedForMessageFormatError
-from magnetar.converters.kafka.message import Message
+from magnetar.converters.kafka.message import Message, inner_messages
 from magnetar.converters.kafka.message_builder import build_message_set, patch_message, stamp_message
 from magnetar.converters.kafka.records import Record
 
@@ -87,6 +87,6 @@ def _rebuilt(validated: ValidatedSet, first_offset: int) -> tuple[bytearray, lis
 def _rewrite(wrapper: Message, first_offset: int) -> bytes:
     records = [
         Record(offset, inner.max_timestamp, *inner.key_and_value())
-        for offset, inner in enumerate(wrapper.inner_messages(), first_offset)
+        for offset, inner in enumerate(inner_messages(wrapper.inner_set()), first_offset)
     ]
     return build_message_set(records, wrapper.magic, codec=wrapper.codec)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from array import array
 from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
@@ -42,6 +43,7 @@ LOG_APPEND_TIME_BIT = 0x08
 HEADER_BYTES = (18, 26)
 """Where the key length stands, by magic."""
 
+_ATTRIBUTES_FIELD = 17
 _CODEC_BITS = 0x07
 _HEADER = struct.Struct(">qiIBB")
 _INT32 = struct.Struct(">i")
@@ -138,23 +140,31 @@ class Message:
             raise InvalidRecordError(f"compressed message at offset {self.offset} has a null value")
         return decompress(self.codec, value, max_bytes=max_decompressed_bytes, magic=self.magic)
 
-    def inner_messages(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Message]:
-        """The complete messages inside a wrapper, with their stored (relative or absolute) offsets.
+    def inner_offsets(self, data: bytes) -> array[int]:
+        """The stored (relative or absolute) offsets of the complete messages in `data`, the inner set of this wrapper.
 
-        Raises: InvalidRecordError when there is none, or when one is compressed again.
+        Raises: InvalidRecordError when there is none, or when one is compressed again or of magic 2.
         """
-        data = self.inner_set(max_decompressed_bytes)
-        inner: list[Message] = []
-        for start, end, _offset, magic in frames(data):
+        offsets = array("q")
+        for start, _end, offset, magic in frames(data):
             if magic > 1:
                 raise InvalidRecordError(f"magic {magic} inside a magic {self.magic} message")
-            message = Message(data[start:end])
-            if message.attributes & _CODEC_BITS:
+            if data[start + _ATTRIBUTES_FIELD] & _CODEC_BITS:
                 raise InvalidRecordError("a compressed message inside a compressed message")
-            inner.append(message)
-        if not inner:
+            offsets.append(offset)
+        if not offsets:
             raise InvalidRecordError(f"compressed message at offset {self.offset} holds no messages")
-        return inner
+        return offsets
+
+    def inner_records(self, data: bytes, last_inner: int, *, check_inner_crcs: bool = False) -> Iterator[Record]:
+        """The records in `data`, an inner set that `inner_offsets` has passed; lazily, with absolute offsets."""
+        base = self.inner_base(last_inner)
+        append_time = self.max_timestamp if self.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+        for message in inner_messages(data):
+            if check_inner_crcs:
+                message.ensure_valid()
+            timestamp = message.max_timestamp if append_time is None else append_time
+            yield Record(base + message.offset, timestamp, *message.key_and_value())
 
     def records(
         self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES, *, check_inner_crcs: bool = False
@@ -163,14 +173,8 @@ class Message:
         if self.codec is Codec.NONE:
             yield Record(self.offset, self.max_timestamp, *self.key_and_value())
             return
-        inner = self.inner_messages(max_decompressed_bytes)
-        base = self.inner_base(inner[-1].offset)
-        append_time = self.max_timestamp if self.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-        for message in inner:
-            if check_inner_crcs:
-                message.ensure_valid()
-            timestamp = message.max_timestamp if append_time is None else append_time
-            yield Record(base + message.offset, timestamp, *message.key_and_value())
+        data = self.inner_set(max_decompressed_bytes)
+        yield from self.inner_records(data, self.inner_offsets(data)[-1], check_inner_crcs=check_inner_crcs)
 
     def inner_base(self, last_inner: int) -> int:
         """What to add to an inner offset to make it absolute.
@@ -182,3 +186,9 @@ class Message:
         if self.offset < last_inner:
             raise InvalidRecordError(f"wrapper offset {self.offset} is below its last inner offset {last_inner}")
         return self.offset - last_inner
+
+
+def inner_messages(data: bytes) -> Iterator[Message]:
+    """The complete messages of an inner set, one at a time: many tiny ones never stand in memory as objects."""
+    for start, end, _offset, _magic in frames(data):
+        yield Message(data[start:end])

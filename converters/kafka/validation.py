@@ -18,7 +18,6 @@ Source: the behaviour of Apache Kafka's LogValidator.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec
 from magnetar.converters.kafka.errors import (
@@ -28,13 +27,10 @@ from magnetar.converters.kafka.errors import (
     UnsupportedMagicError,
 )
 from magnetar.converters.kafka.framing import Buffer, frames, valid_bytes
-from magnetar.converters.kafka.message import Message
+from magnetar.converters.kafka.message import Message, inner_messages
 from magnetar.converters.kafka.record_batch import RecordBatch
 from magnetar.converters.kafka.record_set import Batch, RecordSet
 from magnetar.converters.kafka.records import NO_TIMESTAMP, TimestampType, checked_timestamp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,20 +156,18 @@ def _check_message(message: Message, rules: ProduceRules) -> tuple[int, int, boo
     inner_bytes = message.inner_set(rules.max_decompressed_bytes)
     if valid_bytes(inner_bytes) != len(inner_bytes):
         raise InvalidRecordError("the compressed message set is cut")
-    inner = message.inner_messages(rules.max_decompressed_bytes)
-    message.inner_base(inner[-1].offset)
-    for each in inner:
+    offsets = message.inner_offsets(inner_bytes)
+    message.inner_base(offsets[-1])
+    newest = NO_TIMESTAMP
+    for each in inner_messages(inner_bytes):
         each.ensure_valid()
         if each.magic != message.magic:
             raise InvalidRecordError(f"magic {each.magic} inside a magic {message.magic} message")
         _check_record(each.key_and_value()[0], each.max_timestamp, rules)
+        newest = max(newest, each.max_timestamp)
     # Magic 0 keeps absolute offsets inside; some magic 1 producers write zeros: both must be rewritten.
-    rebuild = message.magic == 0 or not _ascending(each.offset for each in inner)
-    return max(each.max_timestamp for each in inner), len(inner), rebuild
-
-
-def _ascending(offsets: Iterable[int]) -> bool:
-    return all(offset == expected for expected, offset in enumerate(offsets))
+    rebuild = message.magic == 0 or any(offset != expected for expected, offset in enumerate(offsets))
+    return newest, len(offsets), rebuild
 
 
 def _check_record(key: bytes | None, timestamp: int, rules: ProduceRules) -> None:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from magnetar.converters.entry import replace_entry_format
-from magnetar.converters.errors import ConversionCountError, ConversionError
+from magnetar.converters.errors import ConversionError
 from magnetar.converters.interface import Conversion, ConverterSettings
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.record_set import RecordSet
@@ -75,8 +75,7 @@ def _plain(converted: MessageMetadata, batch: bytearray) -> Conversion:
     """Turn the batch of one into a message without batch framing."""
     end = 4 + int.from_bytes(batch[:4], "big")
     single = SingleMessageMetadata.FromString(bytes(batch[4:end]))
-    if end + single.payload_size != len(batch):
-        raise ConversionCountError("one message is declared, the record set holds more")
+    assert end + single.payload_size == len(batch), "the writer took no more than the one declared message"
     for field in _PLAIN_FIELDS:
         if single.HasField(field):
             setattr(converted, field, getattr(single, field))

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from magnetar.converters.entry import ENTRY_FORMAT, build_entry
+from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.errors import InvalidRecordError
 from magnetar.converters.kafka.record_batch import RecordBatch
 from magnetar.converters.kafka.record_set import Batch, RecordSet
@@ -38,7 +39,9 @@ def message_span(batch: Batch) -> int:
     """How many messages an entry of a record set counts as: its span of offsets, gaps included."""
     if isinstance(batch, RecordBatch):
         return span_of(batch)
-    offsets = [record.offset for record in batch.records()]
+    if batch.codec is Codec.NONE:
+        return 1
+    offsets = batch.inner_offsets(batch.inner_set())
     if any(left >= right for left, right in pairwise(offsets)):
         return len(offsets)
     return offsets[-1] - offsets[0] + 1

@@ -8,6 +8,7 @@ offsets.
 
 from __future__ import annotations
 
+from array import array
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -101,17 +102,16 @@ class SlotWriter:
         self._start = end
 
     def _add_wrapper(self, message: Message) -> None:
-        records = list(message.records(self._max_bytes - len(self.payload)))
-        offsets = [record.offset for record in records]
-        base = offsets[0]
+        data = message.inner_set(self._max_bytes - len(self.payload))
+        offsets = message.inner_offsets(data)
+        last = offsets[-1]
         # Some producers number inner messages carelessly; then their order is all there is.
         if any(left >= right for left, right in pairwise(offsets)):
-            offsets = list(range(len(records)))
-            base = 0
-        end = self._start + offsets[-1] - base + 1
+            offsets = array("q", range(len(offsets)))
+        end = self._start + offsets[-1] - offsets[0] + 1
         self._expect(end)
-        shift = self._start - base
-        for offset, record in zip(offsets, records, strict=True):
+        shift = self._start - offsets[0]
+        for offset, record in zip(offsets, message.inner_records(data, last), strict=True):
             if offset + shift != self._next:
                 self._fill(offset + shift)
             self._put(record.offset, record.timestamp, record.key, record.value)

@@ -57,6 +57,13 @@ def test_zeros_behind_the_data_are_preallocation():
     assert (log.end, log.valid_bytes) == (LogEnd.PREALLOCATED, len(DATA))
 
 
+def test_zeros_of_a_file_shorter_than_it_says():
+    data = DATA + bytes(100)
+    log = LogFile(lambda position, length: data[position : position + length], len(data) + 1000)
+    list(log.batches())
+    assert log.end is LogEnd.PREALLOCATED
+
+
 def test_an_empty_file():
     log = opened(b"")
     assert list(log.batches()) == []

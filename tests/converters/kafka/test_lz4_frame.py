@@ -73,3 +73,13 @@ def test_frames_that_are_refused(frame, why):
 @pytest.mark.parametrize(("data", "digest"), [(b"", 0x02CC5D05), (b"a", 0x550D7456), (b"abc", 0x32D153FF)])
 def test_xxh32_of_published_examples(data, digest):
     assert lz4_frame._xxh32_short(data) == digest
+
+
+def test_content_checksums_are_read_and_judged():
+    compressor = cramjam.lz4.Compressor(level=1, content_checksum=True, block_linked=False)
+    compressor.compress(b"checked " * 100)
+    frame = bytes(compressor.finish())
+    assert frame[4] & 0x04
+    assert lz4_frame.decompress(frame, 800, ignore_checksum=False) == b"checked " * 100
+    with pytest.raises(cramjam.DecompressionError):
+        lz4_frame.decompress(frame[:-1] + bytes([frame[-1] ^ 1]), 800, ignore_checksum=False)

@@ -1,5 +1,6 @@
 import cramjam
 import pytest
+import zstandard
 from aiokafka.codec import zstd_decode, zstd_encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,3 +63,10 @@ def test_no_frame_and_reserved_block():
         zstd_frame.upper_bound(b"")
     with pytest.raises(CorruptRecordError, match="reserved"):
         zstd_frame.upper_bound(b"\x28\xb5\x2f\xfd\x20\x01" + b"\x07\x00\x00" + b"x")
+
+
+def test_content_checksums_are_read_and_judged():
+    frame = zstandard.ZstdCompressor(write_checksum=True).compress(b"checked " * 100)
+    assert zstd_frame.decompress(frame, 800) == b"checked " * 100
+    with pytest.raises(cramjam.DecompressionError):
+        zstd_frame.decompress(frame[:-1] + bytes([frame[-1] ^ 1]), 800)
