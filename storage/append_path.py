@@ -111,9 +111,12 @@ class AppendPath:
             failure = StorageFailedError(f"journal: {error!r}")
             failure.__cause__ = error
             errors: dict[int, StorageError] | None = dict.fromkeys(range(len(batch)), failure)
+            self._health.fail(failure)
         else:
             errors = result.errors
             self._count(result)
+            if result.refusal is not None:
+                self._note_refusal(result.refusal)
         jobs: list[WriteSlab] = []
         for index, item in enumerate(batch):
             if item.slab is None or item.ledger is None or item.done is None:
@@ -127,8 +130,6 @@ class AppendPath:
         if jobs:
             self._on_confirmed(jobs)
             self._arm_confirm()
-        if errors:
-            self._note_failures(errors)
         self._answer(batch, errors)
         self._order_spare()
 
@@ -161,12 +162,11 @@ class AppendPath:
         if result.frames:
             self.sync_seconds.observe(result.seconds)
 
-    def _note_failures(self, errors: dict[int, StorageError]) -> None:
-        for error in errors.values():
-            if isinstance(error, StorageFailedError):
-                self._health.fail(error)
-            elif isinstance(error, StorageFullError):
-                self._health.set_full(error)
+    def _note_refusal(self, refusal: StorageError) -> None:
+        if isinstance(refusal, StorageFailedError):
+            self._health.fail(refusal)
+        elif isinstance(refusal, StorageFullError):
+            self._health.set_full(refusal)
 
     def _prepare(self, sizes: list[int]) -> list[Segment]:
         return [self._pool.prepare(size) for size in sizes]

@@ -84,8 +84,11 @@ class FileSystem(Protocol):
         """Space left for this user on the file system of ``path``."""
         ...
 
-    def lock(self, path: str) -> Callable[[], None]:
-        """Take the exclusive lock file; returns its release. Raises StoreLockedError naming the owner's pid."""
+    def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
+        """Take the exclusive lock file; returns its release. Raises StoreLockedError naming the owner's pid.
+
+        ``claim``: write our pid into it; without it nothing is changed (but a missing file is created).
+        """
         ...
 
 
@@ -178,7 +181,7 @@ class RealFiles:
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
 
-    def lock(self, path: str) -> Callable[[], None]:
+    def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -189,8 +192,9 @@ class RealFiles:
                 raise
             pid = int(owner[0]) if owner and owner[0].isdigit() else None
             raise StoreLockedError(os.path.dirname(path), pid) from error
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        if claim:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
 
         def release() -> None:
             # The name stays: removing it would let two processes hold locks on two files of one name.

@@ -58,6 +58,8 @@ class BatchResult(NamedTuple):
 
     errors: dict[int, StorageError] | None
     """By index in the batch; None when everything is on disk."""
+    refusal: StorageError | None
+    """Why the journal takes nothing at the moment."""
     last_sequence: int
     frames: int
     bytes_written: int
@@ -106,6 +108,7 @@ class Journal:
                 written += self._control(item)
             elif (error := item.error or self._refusal or _out_of_turn(item)) is not None:
                 errors[index] = error
+                _ledger(item).last_failure = error
             else:
                 _ledger(item).journaled = item.slab.last_entry_id
                 frame.append((index, item))
@@ -113,7 +116,8 @@ class Journal:
         if frame:
             written += self._write_frame(frame, errors)
             frames += 1
-        return BatchResult(errors or None, self.next_sequence - 1, frames, written, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        return BatchResult(errors or None, self._refusal, self.next_sequence - 1, frames, written, seconds)
 
     def wants_spare(self) -> int:
         """Size of the segment that should be prepared now, else 0 (a glance from the loop, without lock)."""
@@ -210,4 +214,4 @@ def _out_of_turn(item: Append) -> StorageError | None:
     ledger = _ledger(item)
     if item.slab is not None and item.slab.first_entry_id == ledger.journaled + 1:
         return None
-    return ledger.last_failure or StorageFullError("an append before this one failed")
+    return ledger.last_failure or StorageError("an append before this one failed")

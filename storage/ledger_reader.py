@@ -50,7 +50,7 @@ class LedgerReader:
             complete = offset + len(data) >= end or len(data) < size
             found = walk(data, 0, len(data), self._ledger_id, first)
             for part in found:
-                if isinstance(part, Run) and part.first_entry_id <= entry_id < part.first_entry_id + part.count:
+                if isinstance(part, Run) and part.first_entry_id <= entry_id < part.first_entry_id + part.entries:
                     slab = self._cut(data, part, entry_id)
                     return Piece(slab, offset + part.end, "", total)
                 if isinstance(part, Damage) and part.first_entry_id <= entry_id <= part.last_entry_id:
@@ -86,26 +86,26 @@ class LedgerReader:
             if not data:
                 break
             found = walk(data, 0, len(data), self._ledger_id, result.entries)
-            cut_off = isinstance(found[-1], Damage) and found[-1].last_entry_id < found[-1].first_entry_id
-            if cut_off and not last and found[-1].start == 0:
-                want *= 2  # one record larger than the window, or damage as long
-                if want > self._max_record_bytes * 2 + _SCAN_BYTES:
-                    result.damage.append(_shifted(found[-1], offset))
+            used = len(data)
+            tail = found[-1]
+            if isinstance(tail, Damage) and tail.last_entry_id < tail.first_entry_id and not last:
+                # Cut off by the window, or damaged: looked at again with more behind it.
+                if tail.start == 0 and want > self._max_record_bytes * 2 + _SCAN_BYTES:
+                    result.damage.append(_shifted(tail, offset))
                     break
-                continue
-            used = found[-1].start if cut_off and not last else len(data)
+                want = want * 2 if tail.start == 0 else _SCAN_BYTES
+                used = tail.start
             for part in found:
                 if isinstance(part, Run):
                     result.index.add_records(
                         part.first_entry_id, offset + part.start, memoryview(part.offsets).cast("q")
                     )
-                    result.entries = part.first_entry_id + part.count
+                    result.entries = part.first_entry_id + part.entries
                     result.end_offset = offset + part.end
                 elif part.start < used:
                     result.damage.append(_shifted(part, offset))
                     result.entries = max(result.entries, part.last_entry_id + 1)
             offset += used
-            want = _SCAN_BYTES
         return result
 
     def _read(self, offset: int, size: int) -> bytes:

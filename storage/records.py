@@ -54,7 +54,7 @@ class Run(NamedTuple):
     offsets: bytes
 
     @property
-    def count(self) -> int:
+    def entries(self) -> int:
         return (len(self.offsets) >> 3) - 1
 
     @property

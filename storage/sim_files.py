@@ -224,7 +224,7 @@ class SimDisk:
         used = sum(len(found.data) for found in self._names.values())
         return 1 << 40 if self.capacity_bytes is None else max(0, self.capacity_bytes - used)
 
-    def lock(self, path: str) -> Callable[[], None]:
+    def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:  # noqa: ARG002 - there are no pids
         self.check_alive()
         if path in self._locked:
             raise StoreLockedError(posixpath.dirname(path), 1)

@@ -110,6 +110,10 @@ class SqliteNodes:
         )
         return first
 
+    def rows(self) -> list[tuple[str, bytes, int]]:
+        """(path, value, version) of every node, for ``verify``."""
+        return self._db.execute("SELECT path, value, version FROM node ORDER BY path").fetchall()
+
     def problems(self) -> list[str]:
         """Everything wrong with the database, for ``verify``."""
         found = [row[0] for row in self._db.execute("PRAGMA integrity_check") if row[0] != "ok"]

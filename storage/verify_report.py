@@ -1,0 +1,58 @@
+"""What ``verify`` found, ready for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["DAMAGE", "NOTE", "WARNING", "Finding", "VerifyReport"]
+
+DAMAGE = "damage"
+"""Something that was on the disk is not there any more as it was written."""
+WARNING = "warning"
+"""Nothing is lost, but somebody should look."""
+NOTE = "note"
+"""As it may be after a crash; the next start puts it right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing at one place."""
+
+    severity: str
+    kind: str
+    """Stable word: version, metadata, checkpoint, segment, frame, torn-tail, missing-frames, header, entry, lost-entry,
+    index, missing-file, short-file, unknown-file, set-aside."""
+    file: str
+    offset: int
+    detail: str
+    ledger_id: int | None = None
+    entry_id: int | None = None
+    last_entry_id: int | None = None
+    """The finding is about entries ``entry_id`` to this one."""
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """All findings, and how much was looked at."""
+
+    path: str
+    store_id: str = ""
+    ledgers: int = 0
+    entries: int = 0
+    """Intact ones in ledger files."""
+    bytes_read: int = 0
+    segments: int = 0
+    frames: int = 0
+    """Journal frames that the next start will replay."""
+    findings: list[Finding] = field(default_factory=list)
+    repaired: list[str] = field(default_factory=list)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether anything was lost or altered."""
+        return any(finding.severity == DAMAGE for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "damaged": self.damaged}

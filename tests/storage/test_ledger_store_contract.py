@@ -1,0 +1,178 @@
+"""What every LedgerStore promises; the in-memory one and the embedded engine pass the same tests."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.storage.errors import (
+    EntryTooLargeError,
+    LedgerClosedError,
+    LedgerFencedError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    StorageClosedError,
+)
+from magnetar.storage.memory_ledgers import MemoryLedgerStore
+from tests.storage.engine_for_tests import World, append, read_all, settle
+from tests.storage.records_for_tests import bodies_of, slab_of
+
+
+@pytest.fixture(params=["memory", "embedded", "embedded, nothing cached"])
+async def ledgers(request):
+    if request.param == "memory":
+        store = MemoryLedgerStore(max_record_bytes=64 << 10)
+        yield store
+        await store.close()
+        return
+    from dataclasses import replace
+
+    from tests.storage.engine_for_tests import TINY
+
+    settings = replace(TINY, cache_bytes=0) if "nothing" in request.param else TINY
+    storage = await World().open(settings)
+    yield storage.ledgers
+    await storage.close()
+
+
+async def test_entries_come_back_in_order(ledgers):
+    writer = await ledgers.create({"owner": "t"})
+    bodies = [b"%d" % k * (k * 37 % 500) for k in range(60)]
+    for start in range(0, 60, 5):
+        await append(writer, bodies[start : start + 5])
+    await settle()
+    assert writer.last_add_confirmed == writer.last_add_pushed == 59
+    assert await read_all(ledgers, writer.ledger_id, 59) == bodies
+    assert bodies_of(await ledgers.read(writer.ledger_id, 17, 17, 1), 17, 17) == [bodies[17]]
+    assert bodies_of(await ledgers.read(writer.ledger_id, 58, 99, 1 << 20), 58, 99) == bodies[58:]
+    info = await writer.close()
+    assert (info.ledger_id, info.last_entry_id, info.properties) == (writer.ledger_id, 59, {"owner": "t"})
+    assert info.length_bytes == sum(32 + len(body) for body in bodies)
+    assert await read_all(ledgers, writer.ledger_id, 59) == bodies
+
+
+async def test_done_comes_later_in_order_and_entries_are_readable_then(ledgers):
+    writer = await ledgers.create()
+    answers = []
+
+    def done(number, error):
+        assert error is None
+        assert writer.last_add_confirmed >= number
+        assert ledgers.read_cached(writer.ledger_id, 10**9, 10**9, 1) is None
+        answers.append(number)
+
+    for number in range(8):
+        writer.append(slab_of(writer.ledger_id, number, [b"x"]), lambda error, number=number: done(number, error))
+    assert answers == []
+    assert writer.last_add_pushed == 7
+    assert writer.last_add_confirmed == -1
+    await writer.close()
+    assert answers == list(range(8))
+
+
+async def test_ledger_ids_ascend(ledgers):
+    ids = [(await ledgers.create()).ledger_id for _ in range(3)]
+    await ledgers.delete(ids[-1])
+    ids.append((await ledgers.create()).ledger_id)
+    assert ids == sorted(set(ids))
+    assert await ledgers.list_ledgers() == sorted({*ids} - {ids[2]})
+
+
+async def test_concurrent_creates_get_different_ids(ledgers):
+    writers = await asyncio.gather(*(ledgers.create() for _ in range(70)))
+    assert len({writer.ledger_id for writer in writers}) == 70
+
+
+async def test_closed_writer_refuses_appends(ledgers):
+    writer = await ledgers.create()
+    await append(writer, [b"a"])
+    assert (await writer.close()).last_entry_id == 0
+    with pytest.raises(LedgerClosedError):
+        await append(writer, [b"b"])
+    assert writer.last_add_pushed == 0
+    assert (await writer.close()).last_entry_id == 0
+
+
+async def test_recovery_fences_the_writer_and_keeps_what_was_confirmed(ledgers):
+    writer = await ledgers.create()
+    await append(writer, [b"a", b"b"])
+    answers = []
+    writer.append(slab_of(writer.ledger_id, 2, [b"c"]), answers.append)
+    info = await ledgers.open_recover(writer.ledger_id)
+    assert answers == [None]
+    assert info.last_entry_id == 2
+    with pytest.raises(LedgerFencedError):
+        await append(writer, [b"d"])
+    assert await ledgers.open_recover(writer.ledger_id) == info
+
+
+async def test_empty_ledger(ledgers):
+    writer = await ledgers.create()
+    with pytest.raises(NoSuchEntryError):
+        await ledgers.read(writer.ledger_id, 0, 0, 1)
+    assert (await writer.close()).last_entry_id == -1
+    assert (await ledgers.open_recover(writer.ledger_id)).entries == 0
+
+
+async def test_reading_beyond_the_end(ledgers):
+    writer = await ledgers.create()
+    await append(writer, [b"a"])
+    for entry in (1, 5, -1):
+        with pytest.raises(NoSuchEntryError):
+            await ledgers.read(writer.ledger_id, entry, entry, 1)
+    assert ledgers.read_cached(writer.ledger_id, 1, 1, 1) is None
+
+
+async def test_unknown_ledger(ledgers):
+    with pytest.raises(NoSuchLedgerError):
+        await ledgers.open_recover(4711)
+    with pytest.raises(NoSuchLedgerError):
+        await ledgers.read(4711, 0, 0, 1)
+    assert ledgers.read_cached(4711, 0, 0, 1) is None
+    await ledgers.delete(4711)
+
+
+async def test_deleted_ledger_is_gone(ledgers):
+    keep, gone = await ledgers.create(), await ledgers.create()
+    await append(keep, [b"k"])
+    await append(gone, [b"g"])
+    await ledgers.delete(gone.ledger_id)
+    await ledgers.delete(gone.ledger_id)
+    with pytest.raises(NoSuchLedgerError):
+        await ledgers.read(gone.ledger_id, 0, 0, 1)
+    with pytest.raises(NoSuchLedgerError):
+        await append(gone, [b"h"])
+    assert ledgers.read_cached(gone.ledger_id, 0, 0, 1) is None
+    assert await ledgers.list_ledgers() == [keep.ledger_id]
+    assert await read_all(ledgers, keep.ledger_id, 0) == [b"k"]
+
+
+async def test_too_large_an_entry_fails_alone_with_what_is_behind_it(ledgers):
+    writer = await ledgers.create()
+    await append(writer, [b"a"])
+    answers = []
+    writer.append(slab_of(writer.ledger_id, 1, [b"x" * (65 << 10)]), answers.append)
+    writer.append(slab_of(writer.ledger_id, 2, [b"behind"]), answers.append)
+    await settle()
+    assert isinstance(answers[0], EntryTooLargeError)
+    assert answers[1] is not None
+    assert writer.last_add_pushed == 0
+    await append(writer, [b"b"])
+    assert await read_all(ledgers, writer.ledger_id, 1) == [b"a", b"b"]
+
+
+async def test_an_append_out_of_order_is_our_bug(ledgers):
+    writer = await ledgers.create()
+    with pytest.raises(AssertionError):
+        writer.append(slab_of(writer.ledger_id, 1, [b"x"]), lambda _: None)
+    with pytest.raises(AssertionError):
+        writer.append(slab_of(writer.ledger_id + 1, 0, [b"x"]), lambda _: None)
+
+
+async def test_closed_store(ledgers):
+    await ledgers.close()
+    with pytest.raises(StorageClosedError):
+        await ledgers.create()
+    with pytest.raises(StorageClosedError):
+        await ledgers.list_ledgers()
