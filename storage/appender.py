@@ -1,9 +1,9 @@
-"""The writing end of a managed ledger: stamps runs, rolls ledgers, keeps order, survives failed appends.
+r"""The writing end of a managed ledger: stamps runs, rolls ledgers, keeps order, survives failed appends.
 
 Theory of operation::
 
             append ---> current ledger ---(done, in order)---> confirmed -> callbacks, listeners
-                 \\                                      ^
+                 \                                       ^
                   waiting (no ledger, or it is full) ---/ as soon as the next ledger is there
 
 - ``pending`` holds every run whose callback has not been called, in order; callbacks are called from its head only.
@@ -36,7 +36,6 @@ from magnetar.storage.errors import (
     StorageError,
     WriteFailedError,
 )
-from magnetar.storage.ledger_map import LedgerSlot
 from magnetar.storage.roll_policy import entries_of_room, is_full, is_nearly_full
 from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.interfaces import LedgerInfo, LedgerWriter
+    from magnetar.storage.ledger_map import LedgerSlot
     from magnetar.storage.ledger_switch import LedgerSwitch
     from magnetar.storage.managed_ledger_config import ManagedLedgerConfig
 

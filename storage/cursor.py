@@ -1,8 +1,8 @@
 """ManagedCursor: one subscription's place in a managed ledger.
 
 Two positions: ``mark_delete`` (it and everything before it is acknowledged, see ``ack_state.py``) and
-``read_position`` (next to read; in memory only, ``rewind`` puts it behind mark-delete). Acknowledgements are plain calls
-in memory; ``flush`` makes them durable, time and number do so as well (``cursor_saver.py``).
+``read_position`` (next to read; in memory only, ``rewind`` puts it behind mark-delete). Acknowledgements are plain
+calls in memory; ``flush`` makes them durable, time and number do so as well (``cursor_saver.py``).
 
 After a crash acknowledgements not yet saved come again; nothing unacknowledged is ever skipped.
 """
@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.storage.ack_state import AckState
 from magnetar.storage.ack_words import bits_to_words, words_to_bits
-from magnetar.storage.entry_reader import EntryReader, ReadLimits
-from magnetar.storage.position import Position
+from magnetar.storage.entry_reader import ReadLimits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from pyroaring import BitMap
 
+    from magnetar.storage.ack_state import AckState
     from magnetar.storage.cursor_saver import CursorSaver
+    from magnetar.storage.entry_reader import EntryReader
     from magnetar.storage.ledger_map import LedgerMap
+    from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
 __all__ = ["ManagedCursor"]
@@ -81,9 +82,9 @@ class ManagedCursor:
         """The next entries, at least one if there is one; [] at the end. Advances ``read_position``.
 
         Leaves out acknowledged entries and those in ``skip(ledger_id)``; never goes beyond ``upto``. A list when the
-        next entry is in the cache, else an awaitable; one read at a time. When ``rewind`` or ``reset`` is called while a
-        read waits, it gives [] and changes nothing. Raises CorruptEntryError(position) when the next entry is damaged:
-        the read position stays there, acknowledge the entry or ``move_to(position.next())`` to go on.
+        next entry is in the cache, else an awaitable; one read at a time. When ``rewind`` or ``reset`` is called while
+        a read waits, it gives [] and changes nothing. Raises CorruptEntryError(position) when the next entry is
+        damaged: the read position stays there, acknowledge the entry or ``move_to(position.next())`` to go on.
         """
         if self._reading == self._generation:
             raise AssertionError("a read of this cursor is already waiting")
@@ -136,10 +137,8 @@ class ManagedCursor:
         Returns whether it changed anything; entries already acknowledged or not existing are ignored.
         """
         before = self._acks.mark_delete
-        if ack_set:
-            changed = self._acks.ack_partly(position, words_to_bits(ack_set))
-        else:
-            changed = self._acks.ack(position)
+        acks = self._acks
+        changed = acks.ack_partly(position, words_to_bits(ack_set)) if ack_set else acks.ack(position)
         if changed:
             self._changed(before, 1)
         return changed
@@ -175,7 +174,7 @@ class ManagedCursor:
         return self._acks.is_deleted(position)
 
     def ack_set(self, position: Position) -> list[int] | None:
-        """The batch indexes still to be acknowledged as words of a Java BitSet; None when no part of it is acknowledged."""
+        """Batch indexes still to be acknowledged, words of a Java BitSet; None when no part is acknowledged."""
         if not self._acks.partial:
             return None
         remaining = self._acks.partial.get(position)
@@ -236,7 +235,8 @@ class ManagedCursor:
 
     async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Seek: read this entry next (EARLIEST, LATEST or a position; one that is gone means the next existing one),
-        forget all acknowledgements from it on. With ``ack_set`` only these parts of it. Durable on return."""
+        forget all acknowledgements from it on. With ``ack_set`` only these parts of it. Durable on return.
+        """
         target = self._ledgers.at_or_after(position)
         mark_delete = self.mark_delete_before(target)
         partial = {target: words_to_bits(ack_set)} if ack_set and target == position else None

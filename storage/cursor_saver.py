@@ -127,6 +127,8 @@ class CursorSaver:
             self._failed(waiters, error)
             return False
         except BaseException:
+            self._unsaved += saving
+            self._acks.needs_snapshot()
             for waiter in waiters:
                 waiter.cancel()
             raise

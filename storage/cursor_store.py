@@ -1,7 +1,7 @@
 """Where a durable cursor is kept: its record in the metadata store and its cursor ledger.
 
-Record ``/managed-ledgers/<name>/<url-encoded cursor>``: ``ManagedCursorInfo`` (``managed_ledger_records.proto``). Either
-``cursorsLedgerId`` is -1 and ``state`` is the whole state, or it names the cursor ledger whose newest complete state
+Record ``/managed-ledgers/<name>/<url-encoded cursor>``: ``ManagedCursorInfo`` (``managed_ledger_records.proto``).
+Either ``cursorsLedgerId`` is -1 and ``state`` is the whole state, or it names the cursor ledger, whose newest complete state
 counts (``cursor_state.py``); mark-delete is in the record in both cases, as the fallback should that ledger be lost.
 
 Order of writes: a new cursor ledger holds a complete state on disk before the record names it; the record no longer
@@ -12,6 +12,7 @@ state whose save was reported. Falling back to an older state redelivers, it nev
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from array import array
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -159,10 +160,8 @@ class CursorStore:
 
     async def delete(self) -> None:
         """The record first, then the ledger."""
-        try:
+        with contextlib.suppress(NoNodeError):
             await self._env.metadata.delete(self._path)
-        except NoNodeError:
-            pass
         await self._drop_ledger(self._ledger_id, self._writer)
         self._ledger_id, self._writer = _NO_LEDGER, None
 
@@ -174,9 +173,9 @@ class CursorStore:
         if increment is not None:
             data = encode_state(increment)
             self._increment_bytes += len(data)
-            if self._increment_bytes <= max(self._full_bytes, self.config.cursor_chunk_bytes):
-                if len(data) <= self.config.cursor_chunk_bytes:
-                    return [encode_increment(data, self._base)]
+            chunk_bytes = self.config.cursor_chunk_bytes
+            if len(data) <= chunk_bytes and self._increment_bytes <= max(self._full_bytes, chunk_bytes):
+                return [encode_increment(data, self._base)]
         return self._full_entries(acks, properties, writer.last_add_pushed + 1)
 
     def _full_entries(self, acks: AckState, properties: dict[str, int], first_entry_id: int) -> list[bytes]:

@@ -30,7 +30,7 @@ Masks = Callable[[int], "Sequence[BitMap]"]
 
 
 class ReadLimits(NamedTuple):
-    """How much to read: at most ``max_entries``, at most ``max_bytes`` (but one entry in any case), not after ``upto``."""
+    """At most ``max_entries``, at most ``max_bytes`` (but one entry in any case), nothing after ``upto``."""
 
     max_entries: int
     max_bytes: int

@@ -43,7 +43,7 @@ INDEX_PROPERTY = "index"
 
 
 def ledger_list_path(name: str) -> str:
-    """Where the ledger list of a managed ledger is kept; ``name`` is ``tenant/namespace/persistent/<encoded topic>``."""
+    """Where the list of a managed ledger is kept; ``name`` is ``tenant/namespace/persistent/<encoded topic>``."""
     return f"{ROOT}/{name}"
 
 
@@ -66,8 +66,10 @@ class LedgerList:
         self._version = -1
         self._lock = asyncio.Lock()
 
-    async def load(self, now_ms: int, *, create_if_missing: bool) -> None:
-        """Read the record, or create an empty one. Raises NoSuchManagedLedgerError, LedgerListError."""
+    async def load(self, now_ms: int, *, create_if_missing: bool) -> bool:
+        """Read the record, or create an empty one; whether it was there. Raises NoSuchManagedLedgerError,
+        LedgerListError, BadVersionError when another owner creates it in this moment.
+        """
         found = await self._metadata.get(self.path)
         if found is not None:
             value, self._version = found
@@ -77,6 +79,7 @@ class LedgerList:
             self._version = await self._metadata.put(self.path, self._encode(), MUST_NOT_EXIST)
         else:
             raise NoSuchManagedLedgerError(self.name)
+        return found is not None
 
     async def save(self) -> None:
         """Store the list as it is when its turn comes; durable on return.

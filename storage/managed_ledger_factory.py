@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ManagedLedgerFactory"]
 
+_CLOSE_TOGETHER = 256
+
 
 class ManagedLedgerFactory:
     """Names are ``tenant/namespace/persistent/<url-encoded topic>`` (Pulsar's persistence naming)."""
@@ -67,8 +69,9 @@ class ManagedLedgerFactory:
     async def close(self) -> None:
         """Close every open managed ledger. Idempotent."""
         self._closed = True
-        for managed in list(self._open.values()):
-            await managed.close()
+        closing = list(self._open.values())
+        for start in range(0, len(closing), _CLOSE_TOGETHER):  # together, so that they share the syncs of the store
+            await asyncio.gather(*(managed.close() for managed in closing[start : start + _CLOSE_TOGETHER]))
 
     def _lock(self, name: str) -> asyncio.Lock:
         lock = self._locks.get(name)
@@ -83,11 +86,12 @@ class ManagedLedgerFactory:
     async def _bring_up(self, name: str, config: ManagedLedgerConfig, *, create_if_missing: bool) -> ManagedLedger:
         ledger_list = LedgerList(name, self._env.metadata)
         try:
-            await ledger_list.load(self._env.clock.now_ms(), create_if_missing=create_if_missing)
+            existed = await ledger_list.load(self._env.clock.now_ms(), create_if_missing=create_if_missing)
         except BadVersionError as error:
             raise NoSuchManagedLedgerError(name, "created by another owner in this moment") from error
         index = await recover_ledgers(self._env, ledger_list)
         managed = ManagedLedger(self._env, ledger_list, config, index)
-        for child in await self._env.metadata.children(ledger_list.path):
-            await managed.load_cursor(unquote(child))
+        if existed:
+            for child in await self._env.metadata.children(ledger_list.path):
+                await managed.load_cursor(unquote(child))
         return managed

@@ -36,7 +36,7 @@ class ManagedLedgerInfo(_message.Message):
         size: int
         timestamp: int
         properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
-        def __init__(self, ledgerId: _Optional[int] = ..., entries: _Optional[int] = ..., size: _Optional[int] = ..., timestamp: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ...) -> None: ...
+        def __init__(self, ledgerId: _Optional[int] = ..., entries: _Optional[int] = ..., size: _Optional[int] = ..., timestamp: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping[str, object]]]] = ...) -> None: ...
     LEDGERINFO_FIELD_NUMBER: _ClassVar[int]
     TERMINATEDPOSITION_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
@@ -45,7 +45,7 @@ class ManagedLedgerInfo(_message.Message):
     terminatedPosition: NestedPositionInfo
     properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
     createdMs: int
-    def __init__(self, ledgerInfo: _Optional[_Iterable[_Union[ManagedLedgerInfo.LedgerInfo, _Mapping]]] = ..., terminatedPosition: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., createdMs: _Optional[int] = ...) -> None: ...
+    def __init__(self, ledgerInfo: _Optional[_Iterable[_Union[ManagedLedgerInfo.LedgerInfo, _Mapping[str, object]]]] = ..., terminatedPosition: _Optional[_Union[NestedPositionInfo, _Mapping[str, object]]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping[str, object]]]] = ..., createdMs: _Optional[int] = ...) -> None: ...
 
 class LongProperty(_message.Message):
     __slots__ = ("name", "value")
@@ -79,4 +79,4 @@ class ManagedCursorInfo(_message.Message):
     cursorProperties: _containers.RepeatedCompositeFieldContainer[StringProperty]
     state: bytes
     createdMs: int
-    def __init__(self, cursorsLedgerId: _Optional[int] = ..., markDeleteLedgerId: _Optional[int] = ..., markDeleteEntryId: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., cursorProperties: _Optional[_Iterable[_Union[StringProperty, _Mapping]]] = ..., state: _Optional[bytes] = ..., createdMs: _Optional[int] = ...) -> None: ...
+    def __init__(self, cursorsLedgerId: _Optional[int] = ..., markDeleteLedgerId: _Optional[int] = ..., markDeleteEntryId: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping[str, object]]]] = ..., cursorProperties: _Optional[_Iterable[_Union[StringProperty, _Mapping[str, object]]]] = ..., state: _Optional[bytes] = ..., createdMs: _Optional[int] = ...) -> None: ...

@@ -76,7 +76,7 @@ class ManagedLedgerMachine(RuleBasedStateMachine):
         chunk=st.sampled_from([16, 1 << 16]),
         roll=st.integers(2, 8),
     )
-    def start(self, cached: bool, per_ledger: int, keep: bool, inline: int, chunk: int, roll: int) -> None:
+    def start(self, *, cached: bool, per_ledger: int, keep: bool, inline: int, chunk: int, roll: int) -> None:
         self.config = ManagedLedgerConfig(
             max_entries_per_ledger=per_ledger,
             min_rollover_ms=0,

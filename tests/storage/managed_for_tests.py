@@ -138,7 +138,9 @@ def entries_of(spans: Sequence[Span]) -> list[tuple[Position, bytes, int]]:
     ]
 
 
-async def read_all(cursor: ManagedCursor, max_entries: int = 100, max_bytes: int = 1 << 20) -> list[tuple[Position, bytes, int]]:
+async def read_all(
+    cursor: ManagedCursor, max_entries: int = 100, max_bytes: int = 1 << 20
+) -> list[tuple[Position, bytes, int]]:
     """Everything from the read position on."""
     found: list[tuple[Position, bytes, int]] = []
     while True:
@@ -148,4 +150,16 @@ async def read_all(cursor: ManagedCursor, max_entries: int = 100, max_bytes: int
         found += entries_of(spans)
 
 
-__all__ = ["KEEP", "NAME", "Ground", "append", "entries_of", "given", "message", "payload", "read_all", "run_of", "settle"]
+__all__ = [
+    "KEEP",
+    "NAME",
+    "Ground",
+    "append",
+    "entries_of",
+    "given",
+    "message",
+    "payload",
+    "read_all",
+    "run_of",
+    "settle",
+]
