@@ -28,7 +28,9 @@ def stamped(ledger_id: int, first_entry_id: int, count: int = RUN_ENTRIES, size:
     data = bytes(size) * count
     offsets = array("q", range(0, (count + 1) * size, size)).tobytes()
     messages = array("q", [1] * count).tobytes()
-    slab, records = speed.stamp(data, offsets, messages, 0, count, ledger_id, first_entry_id, first_entry_id - 1, -1, -2)
+    slab, records = speed.stamp(
+        data, offsets, messages, 0, count, ledger_id, first_entry_id, first_entry_id - 1, -1, -2
+    )
     return Slab(ledger_id, first_entry_id, slab, records)
 
 
@@ -110,15 +112,22 @@ async def main() -> None:
         for _ in range(3):
             raw = raw_rate(folder, 1.0, 1 << 20)
             rate, _ = await append_rate(storage, 2.0, 64, RUN_ENTRIES)
-            print(f"append 1 KiB x {RUN_ENTRIES}, 64 runs in flight: {rate:,.0f}/s; raw 1 MiB writes hold "
-                  f"{raw / (ENTRY_BYTES + 32):,.0f}/s; ratio {rate * (ENTRY_BYTES + 32) / raw:.2f}")
+            print(
+                f"append 1 KiB x {RUN_ENTRIES}, 64 runs in flight: {rate:,.0f}/s; raw 1 MiB writes hold "
+                f"{raw / (ENTRY_BYTES + 32):,.0f}/s; ratio {rate * (ENTRY_BYTES + 32) / raw:.2f}"
+            )
             raw_small = raw_rate(folder, 0.5, 4096)
             _, latencies = await append_rate(storage, 1.0, 1, 1)
-            print(f"one in flight: p50 {percentile(latencies, 0.5) * 1e6:.0f} us, p99 {percentile(latencies, 0.99) * 1e6:.0f} us; "
-                  f"raw 4 KiB write and sync {4096 / raw_small * 1e6:.0f} us")
+            print(
+                f"one in flight: p50 {percentile(latencies, 0.5) * 1e6:.0f} us, p99 {percentile(latencies, 0.99) * 1e6:.0f} us; "
+                f"raw 4 KiB write and sync {4096 / raw_small * 1e6:.0f} us"
+            )
         await storage.close()
         storage = await open_embedded(os.path.join(folder, "data"), EngineSettings())
-        largest = max([await storage.ledgers.open_recover(k) for k in await storage.ledgers.list_ledgers()], key=lambda i: i.entries)
+        largest = max(
+            [await storage.ledgers.open_recover(k) for k in await storage.ledgers.list_ledgers()],
+            key=lambda i: i.entries,
+        )
         last = min(largest.last_entry_id, 1_000_000)
         for _ in range(3):
             print(f"backlog read of {last + 1:,} entries: {await read_rate(storage, largest.ledger_id, last):,.0f}/s")

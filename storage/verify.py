@@ -169,9 +169,7 @@ class _Verification:
             self._add(DAMAGE, "frame", path, frame.offset, "frame has a wrong checksum; its records are intact")
 
     def _ledgers(self) -> None:
-        ledger_files = LedgerFiles(
-            self._files, self._layout, self._nodes.store_id or b"", self._clock, max_open=8
-        )
+        ledger_files = LedgerFiles(self._files, self._layout, self._nodes.store_id or b"", self._clock, max_open=8)
         verifier = LedgerVerifier(
             self._files, self._layout, ledger_files, self._nodes, self._checkpoint, self._journalled, self._report
         )
@@ -180,8 +178,10 @@ class _Verification:
                 ledger_id = ledger_id_of(name)
                 if ledger_id is None or ledger_id not in self._nodes.ledgers:
                     deleted = ledger_id in self._nodes.half_deleted
-                    detail = "of a deleted ledger; the next start removes it" if deleted else (
-                        "the metadata do not know it; the next start sets it aside"
+                    detail = (
+                        "of a deleted ledger; the next start removes it"
+                        if deleted
+                        else ("the metadata do not know it; the next start sets it aside")
                     )
                     path = posixpath.join(self._layout.ledgers, name)
                     self._add(NOTE if deleted else WARNING, "unknown-file", path, 0, detail)

@@ -66,7 +66,8 @@ class LedgerVerifier:
             if promised:
                 self._entries(DAMAGE, "missing-file", path, 0, "the file is missing", ledger_id, 0, promised - 1)
             return
-        self._header(path, ledger_id)
+        if promised:
+            self._header(path, ledger_id)
         size = self._ledger_files.size(ledger_id)
         self._report.bytes_read += size
         end = FILE_HEADER_BYTES + length if node.closed and promised else size
@@ -131,12 +132,21 @@ class LedgerVerifier:
             return
         footer = parse_footer(self._ledger_files.read(ledger_id, FOOTER_BYTES, max(0, size - FOOTER_BYTES)))
         offset = FILE_HEADER_BYTES + length
-        if footer is not None and (footer.ledger_id, footer.entries, footer.length_bytes) == (ledger_id, entries, length):
-            if parse_index(footer, self._ledger_files.read(ledger_id, footer.index_bytes, footer.index_offset)) is not None:
+        if footer is not None and (footer.ledger_id, footer.entries, footer.length_bytes) == (
+            ledger_id,
+            entries,
+            length,
+        ):
+            if (
+                parse_index(footer, self._ledger_files.read(ledger_id, footer.index_bytes, footer.index_offset))
+                is not None
+            ):
                 return
         absent = size <= offset
         detail = "no index yet" if absent else "index or footer is damaged"
-        finding = Finding(NOTE if absent else DAMAGE, "index", path, offset, f"{detail} (made again when read)", ledger_id)
+        finding = Finding(
+            NOTE if absent else DAMAGE, "index", path, offset, f"{detail} (made again when read)", ledger_id
+        )
         self._report.findings.append(finding)
         if "index" in repair and not scan.damage:
             data = encode_index(ledger_id, entries, length, scan.index)

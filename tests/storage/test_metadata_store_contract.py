@@ -76,9 +76,7 @@ async def test_sequences_never_repeat(metadata):
 
 async def test_concurrent_writers_of_one_version(metadata):
     await metadata.put("/a", b"")
-    results = await asyncio.gather(
-        *(metadata.put("/a", b"%d" % k, 0) for k in range(10)), return_exceptions=True
-    )
+    results = await asyncio.gather(*(metadata.put("/a", b"%d" % k, 0) for k in range(10)), return_exceptions=True)
     assert [r for r in results if not isinstance(r, BadVersionError)] == [1]
     assert await metadata.get("/a") == (b"0", 1)
 
