@@ -1,4 +1,4 @@
-"""Batch-index ack sets: java BitSet words, a set bit is a message that is still to be consumed (MessageIdData.ack_set)."""
+"""Batch-index ack sets: java BitSet words, a set bit is a message still to be consumed (MessageIdData.ack_set)."""
 
 from __future__ import annotations
 

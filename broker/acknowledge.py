@@ -1,7 +1,7 @@
 """ACK: from message ids to the cursor and the books of the dispatcher (reference B.9).
 
-The ids of one command are one group: whole entries go to the cursor in one call. Ids of entries that do not exist change
-nothing and are not an error. Partial acks (ack sets) are ANDed by the cursor.
+The ids of one command are one group: whole entries go to the cursor in one call. Ids of entries that do not exist
+change nothing and are not an error. Partial acks (ack sets) are ANDed by the cursor.
 """
 
 from __future__ import annotations

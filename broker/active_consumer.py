@@ -1,4 +1,6 @@
-"""Who of the consumers of a Failover subscription is served (reference F.3). A pure choice, made at every join and leave."""
+"""Who of the consumers of a Failover subscription is served (reference F.3). A pure choice, made at every join and
+leave.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def active_order(consumers: Sequence[tuple[int, str]]) -> list[int]:
-    """Indices of ``(priority level, name)`` in the order of the choice: priority, then name; equal ones as they came."""
+    """Indices of ``(priority level, name)`` in the order of the choice: priority, name; equal ones as they came."""
     return sorted(range(len(consumers)), key=lambda i: consumers[i])
 
 

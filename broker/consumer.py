@@ -1,7 +1,7 @@
 """One consumer of a connection: what it may be sent, what it holds, and its frames on the way out.
 
-Deliveries of one loop turn are collected and written at once (`flush`); a consumer whose connection is not writable gets
-nothing until the connection calls back, so a stuck peer costs at most one turn's bytes.
+Deliveries of one loop turn are collected and written at once (`flush`); a consumer whose connection is not writable
+gets nothing until the connection calls back, so a stuck peer costs at most one turn's bytes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from magnetar.broker.consumer_stats import ConsumerStats
 from magnetar.broker.pending_acks import PendingAcks
 from magnetar.broker.permits import Permits
 from magnetar.broker.rates import RateMeter
-from magnetar.protocol import replies, speed
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies, speed
 from magnetar.protocol.runs import EntryFlag
+from magnetar.storage.slab import RECORD_HEADER_BYTES, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -31,14 +32,13 @@ EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED = (
     pb.CommandSubscribe.Failover,
     pb.CommandSubscribe.Key_Shared,
 )
-TYPE_NAMES = {EXCLUSIVE: "Exclusive", SHARED: "Shared", FAILOVER: "Failover", KEY_SHARED: "Key_Shared"}
+TYPE_NAMES: dict[int, str] = {EXCLUSIVE: "Exclusive", SHARED: "Shared", FAILOVER: "Failover", KEY_SHARED: "Key_Shared"}
 KNOWS_CHECKSUM_VERSION = 11
 KNOWS_ACTIVE_CHANGE_VERSION = 12
 KNOWS_BATCHES_VERSION = 4
 KNOWS_END_OF_TOPIC_VERSION = 9
 KNOWS_CLOSE_CONSUMER_VERSION = 5
 _STRIP_PREFIX, _KEEP_PREFIX, _STRIP_CHECKSUM = 0, 1, 2
-_RECORD_HEADER_BYTES = 32
 
 
 class Outbox(Protocol):
@@ -206,14 +206,15 @@ class Consumer:
 
             self.outbox.when_writable(writable)
 
-    def push(self, slab: Slab, i: int, j: int, messages: int, counts: Sequence[int] | None = None) -> int:
-        """Queue MESSAGE frames of entries i..j-1 that hold `messages` messages; returns their bytes."""
+    def push(self, span: Span, messages: int, counts: Sequence[int] | None = None) -> int:
+        """Queue MESSAGE frames of entries that hold `messages` messages; returns their bytes."""
+        slab, i, j = span
         if self._knows_no_batches and slab.facts().any_flags & EntryFlag.BATCHED:
             self.outbox.close_notice(b"", since_version=KNOWS_BATCHES_VERSION)
         data = speed.encode_messages(
             self.consumer_id, slab.data, slab.offsets, i, j, self._partition, self._mode, self.epoch, counts
         )
-        return self._queue(data, slab, i, j, messages)
+        return self._queue(data, span, messages)
 
     def push_partial(self, slab: Slab, i: int, messages: int, ack_set: Sequence[int], count: int) -> int:
         """Queue one entry of which a part was acknowledged before (CommandMessage.ack_set)."""
@@ -228,14 +229,14 @@ class Consumer:
             ack_set=ack_set,
             consumer_epoch=self.epoch,
         )
-        return self._queue(data, slab, i, i + 1, messages)
+        return self._queue(data, Span(slab, i, i + 1), messages)
 
-    def _queue(self, data: bytes, slab: Slab, i: int, j: int, messages: int) -> int:
+    def _queue(self, data: bytes, span: Span, messages: int) -> int:
         self._queued.append(data)
         self.queued_bytes += len(data)
-        offsets = slab.offset_view
-        self.out.add(messages, offsets[j] - offsets[i] - _RECORD_HEADER_BYTES * (j - i))
-        ratio = messages / (j - i)
+        entries = span.end - span.start
+        self.out.add(messages, span.size_bytes - RECORD_HEADER_BYTES * entries)
+        ratio = messages / entries
         average = self.average_messages_per_entry
         self.average_messages_per_entry = ratio if average <= 0 else 0.9 * average + 0.1 * ratio
         return len(data)
@@ -263,7 +264,7 @@ class Consumer:
             self.outbox.write(replies.reached_end_of_topic(self.consumer_id))
 
     def close_from_broker(self) -> None:
-        """CLOSE_CONSUMER of the broker's own accord (unload, seek, unsubscribe by force): the client subscribes again."""
+        """CLOSE_CONSUMER of the broker's own accord (unload, seek, forced unsubscribe): the client subscribes again."""
         outbox = self.outbox
         if outbox.consumers.get(self.consumer_id) is self:
             del outbox.consumers[self.consumer_id]

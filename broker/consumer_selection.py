@@ -1,7 +1,7 @@
 """Round robin over consumers by priority (Shared subscriptions). A pure choice.
 
-A lower priority_level is served first; consumers of a worse level get messages only while no consumer of a better one can
-take any. Within a level it is round robin in the order they joined.
+A lower priority_level is served first; consumers of a worse level get messages only while no consumer of a better one
+can take any. Within a level it is round robin in the order they joined.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hashes that moved to another consumer while their old one still holds messages of them (PIP-379).
 
-Until the old consumer has acknowledged (or given back) its last message of such a hash, the new owner gets none of it: the
-order of a key is kept. Counted by held entries.
+Until the old consumer has acknowledged (or given back) its last message of such a hash, the new owner gets none of it:
+the order of a key is kept. Counted by held entries.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DrainingHashes(Generic[C]):
         entry.held = held
 
     def blocks(self, key_hash: int, consumer: C) -> bool:
-        """Whether an entry of the hash must not go to ``consumer`` now; a hash that came back to its consumer is free."""
+        """Whether an entry of the hash must not go to ``consumer`` now; one that came back to its consumer is free."""
         entry = self._entries.get(key_hash)
         if entry is None:
             return False

@@ -1,10 +1,12 @@
-"""Consistent hashing: the ring of a Key_Shared subscription and the one that picks a Failover topic's active consumer.
+r"""Consistent hashing: the ring of a Key_Shared subscription and the one that picks a Failover topic's active consumer.
 
-Key_Shared (Apache Pulsar 4.2): a consumer has 100 points at ``sticky_hash(name \\0 index \\0 i)``; ``index`` tells connected
-consumers of equal name apart (the smallest free number). The owner of a hash is the consumer of the first point at or after
-it, wrapping around. Where points collide the consumer that came first owns the point and, when it leaves, the next in line.
+Key_Shared (Apache Pulsar 4.2): a consumer has 100 points at ``sticky_hash(name \\0 index \\0 i)``; ``index`` tells
+connected consumers of equal name apart (the smallest free number). The owner of a hash is the consumer of the first
+point at or after it, wrapping around. Where points collide the consumer that came first owns the point and, when it
+leaves, the next in line.
 
-Failover: 100 points per consumer at ``murmur(name i)`` on the full 31 bit ring; the topic name's hash looks for its owner.
+Failover: 100 points per consumer at ``murmur(name i)`` on the full 31 bit ring; the topic name's hash looks for its
+owner.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Hashes are 1..65535 (0 stands for "no hash"); a range is inclusive at both ends.
     SplitSelector   AUTO_SPLIT that halves the largest range (subscriptionKeySharedUseConsistentHashing=false)
     StickySelector  STICKY: the ranges the consumers asked for
 
-Each reduces the 31 bit Murmur hash of a key to its own range: the ring to 1..65535 (% 65535 + 1), the others to 0..65535
-where 0 becomes 1 (Apache Pulsar 4.2.4).
+Each reduces the 31 bit Murmur hash of a key to its own range: the ring to 1..65535 (% 65535 + 1), the others to
+0..65535 where 0 becomes 1 (Apache Pulsar 4.2.4).
 
 All of them are deciders without side effects on consumers: what a change of members moves is the difference of two
 `ranges()` (see `lost_ranges`).
@@ -106,7 +106,8 @@ class StickySelector:
 
     def check(self, member: Member) -> None:
         """Raises ConsumerAssignError: no ranges, start > end, overlap within the request or with another consumer.
-        Ranges outside 0..65535 are accepted (Apache Pulsar 4.2.4)."""
+        Ranges outside 0..65535 are accepted (Apache Pulsar 4.2.4).
+        """
         ranges = sorted(member.sticky_ranges)
         if not ranges:
             raise ConsumerAssignError("Ranges for KeyShared policy must not be empty.")
@@ -142,7 +143,9 @@ class StickySelector:
 
 
 class SplitSelector:
-    """The whole range is split in halves: a joiner gets the lower half of the largest range, a leaver's goes to the next."""
+    """The whole range is split in halves: a joiner gets the lower half of the largest range, a leaver's goes to the
+    next.
+    """
 
     def __init__(self) -> None:
         self._ends: list[int] = []

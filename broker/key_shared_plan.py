@@ -36,7 +36,8 @@ C = TypeVar("C")
 @dataclass(slots=True)
 class KeyPlan(Generic[C]):
     """``given``: (consumer, index of the entry) in order; ``refused``: indices; ``blocked_by_order``: some entry was
-    refused only for the order's sake while its consumer had permits."""
+    refused only for the order's sake while its consumer had permits.
+    """
 
     given: list[tuple[C, int]] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
@@ -49,7 +50,7 @@ def plan_by_key(
     permits: Callable[[C], int],
     blocks: Blocks | None,
 ) -> KeyPlan[C]:
-    """Plan for ``entries`` = (position, hash) in order of position. ``blocks`` is None when the order does not matter."""
+    """Plan for ``entries`` = (position, hash) in order of position. ``blocks``: None when order does not matter."""
     plan: KeyPlan[C] = KeyPlan()
     left: dict[C, int] = {}
     refused_hashes: set[int] = set()

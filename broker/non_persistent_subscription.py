@@ -20,7 +20,7 @@ from magnetar.broker.rates import RateMeter
 from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import speed
 from magnetar.storage.position import EARLIEST, Position
-from magnetar.storage.slab import Slab
+from magnetar.storage.slab import Slab, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,12 +50,12 @@ class NonPersistentSubscription:
 
     def __init__(
         self,
+        *,
         topic_name: TopicName,
         name: str,
         settings: SubscriptionSettings,
         now_ms: Callable[[], int],
         call_later: Callable[..., Any],
-        *,
         on_empty: Callable[[NonPersistentSubscription], None] | None = None,
     ) -> None:
         self.topic_name = topic_name
@@ -149,7 +149,7 @@ class NonPersistentSubscription:
             if consumer is None:
                 self.dropped.add(messages, 0)
             else:
-                consumer.push(slab, i, j, messages)
+                consumer.push(Span(slab, i, j), messages)
 
     # --- commands ------------------------------------------------------------------------------------------------
 

@@ -79,11 +79,11 @@ class NonPersistentSubscriptions:
         if limit > 0 and len(self.by_name) >= limit:
             raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {topic.name}")
         created = NonPersistentSubscription(
-            topic.name,
-            request.subscription,
-            SubscriptionSettings.of(topic.context.settings, topic.config),
-            topic.context.now_ms,
-            topic.context.call_later,
+            topic_name=topic.name,
+            name=request.subscription,
+            settings=SubscriptionSettings.of(topic.context.settings, topic.config),
+            now_ms=topic.context.now_ms,
+            call_later=topic.context.call_later,
             on_empty=self._on_empty,
         )
         self.by_name[request.subscription] = created

@@ -1,7 +1,7 @@
 """Entries a consumer holds: sent to it and not yet acknowledged (Shared and Key_Shared only).
 
-Kept compactly, per ledger: a bitmap of the entries of one message without a key hash (the usual ones; a run of them is one
-call), and a dict ``entry id -> unacked messages << 17 | key hash`` for batches and for Key_Shared.
+Kept compactly, per ledger: a bitmap of the entries of one message without a key hash (the usual ones; a run of them is
+one call), and a dict ``entry id -> unacked messages << 17 | key hash`` for batches and for Key_Shared.
 """
 
 from __future__ import annotations

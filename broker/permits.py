@@ -1,8 +1,9 @@
 """What a consumer may still be sent: permits, unacked messages and the block between them. Arithmetic only.
 
-Permits are counted in messages (CommandFlow.messagePermits) and may go negative: an entry is sent whole even when its batch
-is larger than what is left. A consumer of a Shared or Key_Shared subscription that holds ``max_unacked`` unacked messages is
-*blocked*: it gets nothing, and permits that arrive meanwhile are *parked*. It is released at half of the limit.
+Permits are counted in messages (CommandFlow.messagePermits) and may go negative: an entry is sent whole even when its
+batch is larger than what is left. A consumer of a Shared or Key_Shared subscription that holds ``max_unacked`` unacked
+messages is *blocked*: it gets nothing, and permits that arrive meanwhile are *parked*. It is released at half of the
+limit.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Permits:
             self.blocked = True
 
     def acked(self, messages: int) -> bool:
-        """Messages are no longer unacked. Returns whether this released the consumer (its parked permits count again)."""
+        """Messages are no longer unacked. Returns whether this released the consumer (parked permits count again)."""
         self.unacked = max(self.unacked - messages, 0)
         if self.blocked and self.unacked <= self.max_unacked // 2:
             self._release()

@@ -1,7 +1,7 @@
 """How often an entry was given back by REDELIVER_UNACKNOWLEDGED_MESSAGES (Shared and Key_Shared).
 
-In memory only. Counted when the client asks; not when its consumer closes or its connection is lost. Dropped on ack, by SEEK
-and when the last consumer leaves (Apache Pulsar 4.2.4).
+In memory only. Counted when the client asks; not when its consumer closes or its connection is lost. Dropped on ack, by
+SEEK and when the last consumer leaves (Apache Pulsar 4.2.4).
 """
 
 from __future__ import annotations

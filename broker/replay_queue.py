@@ -1,7 +1,9 @@
-"""Positions to be read again, in order: given back by a client, left by a consumer that is gone, due, or blocked by their key.
+"""Positions to be read again, in order: given back by a client, left by a consumer that is gone, due, or blocked by
+their key.
 
-A position stays in the queue until its entry is sent or acknowledged, so that nothing is lost between a failed read and the
-next. Key_Shared also asks by sticky key hash: an entry may only be sent when no earlier entry of its hash waits here.
+A position stays in the queue until its entry is sent or acknowledged, so that nothing is lost between a failed read and
+the next. Key_Shared also asks by sticky key hash: an entry may only be sent when no earlier entry of its hash waits
+here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Who gets how many entries of one read on a Shared subscription (reference F.1). A pure decision.
 
     avg  = max(messages // entries, 1) of the whole read
-    each turn of the round robin: at most ``max_entries_per_turn`` entries and ceil(messages it may take / avg), at least 1
+    each turn of the round robin: at most ``max_entries_per_turn`` entries and ceil(messages it may take / avg), at
+    least 1
 
 An entry is given whole, so a consumer's permits may go below zero. Entries that nobody can take are left over.
 """
@@ -10,11 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from magnetar.broker.consumer_selection import RoundRobin
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from magnetar.broker.consumer_selection import RoundRobin
     from magnetar.broker.permits import Permits
 
 

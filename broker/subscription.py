@@ -1,7 +1,8 @@
-"""A subscription of a persistent topic: one cursor, the dispatcher of its type, and the rules of joining, acking and seeking.
+"""A subscription of a persistent topic: one cursor, the dispatcher of its type, and the rules of joining, acking and
+seeking.
 
-Everything happens on the event loop; what does not wait is a plain function. While it is *fenced* (SEEK, UNSUBSCRIBE, close)
-no consumer may join: the client is told ServiceNotReady and comes again.
+Everything happens on the event loop; what does not wait is a plain function. While it is *fenced* (SEEK, UNSUBSCRIBE,
+close) no consumer may join: the client is told ServiceNotReady and comes again.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Subscription:
 
     def __init__(
         self,
+        *,
         topic_name: TopicName,
         name: str,
         cursor: ManagedCursor,

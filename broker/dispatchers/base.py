@@ -1,8 +1,9 @@
 """The read loop all dispatchers of persistent topics share.
 
-One read is under way at a time. `wake` asks for a turn in the next round of the event loop, however often it is called; a turn
-reads and sends while there are permits, at most TURN_BYTES, then lets others run. Reads that the cache answers are done within
-the turn; a cold read goes on in a task, and its result is dropped when the cursor was rewound meanwhile.
+One read is under way at a time. `wake` asks for a turn in the next round of the event loop, however often it is called;
+a turn reads and sends while there are permits, at most TURN_BYTES, then lets others run. Reads that the cache answers
+are done within the turn; a cold read goes on in a task, and its result is dropped when the cursor was rewound
+meanwhile.
 
     turn:  _next_read() -> what to read, None to stop      (the dispatcher decides)
            reader.read / read_positions                     (cached: at once; cold: later)
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from magnetar.broker.dispatchers.ports import FilterResult
-from magnetar.broker.dispatchers.sift import Sifted, sift
+from magnetar.broker.dispatchers.sift import Judge, Sifted, sift
 from magnetar.storage.errors import CorruptEntryError, StorageClosedError, StorageError
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class Dispatcher(ABC):
         context = self.context
         max_bytes = min(context.settings.max_read_bytes, TURN_BYTES)
         if read.positions is not None:
-            result = context.reader.read_positions(read.positions)
+            result: list[Span] | Awaitable[list[Span]] = context.reader.read_positions(read.positions)
         else:
             skip = None if context.delay is None else context.delay.pending
             result = context.reader.read(min(read.max_entries, self._read_entries), max_bytes, None, skip)
@@ -182,7 +183,8 @@ class Dispatcher(ABC):
 
     def _converted(self, spans: list[Span]) -> list[Span] | Awaitable[list[Span]]:
         """The spans as the converters give them; at once unless one of them has to wait."""
-        transform, done = self.context.transform, []
+        transform = self.context.transform
+        done: list[Span] = []
         assert transform is not None
         for k, span in enumerate(spans):
             each = transform(span)
@@ -287,10 +289,11 @@ class Dispatcher(ABC):
     # --- helpers of the types ------------------------------------------------------------------------------------
 
     def _sift(self, spans: list[Span], *, delayed: bool) -> Sifted:
-        """Take out what is not to be sent; what is nobody's is acknowledged."""
+        """Take out what is not to be sent; what is nobody's is acknowledged. `delayed`: entries may be sent later."""
         context = self.context
         delay = context.delay if delayed else None
-        sifted = sift(spans, None if delay is None else delay.offer, context.entry_filter, context.filtered)
+        judge = None if context.entry_filter is None else Judge(context.entry_filter, context.filtered, delayed)
+        sifted = sift(spans, None if delay is None else delay.offer, judge)
         if sifted.skipped:
             context.skipped(sifted.skipped)
         if sifted.rescheduled:
@@ -298,7 +301,8 @@ class Dispatcher(ABC):
         return sifted
 
     def _reschedule(self, positions: list[Position]) -> None:
-        """Entries that a filter wants later."""
+        """Have entries that a filter wants later delivered then."""
+        raise AssertionError(f"{positions} cannot be delivered out of order")
 
     def _flush(self) -> None:
         if self._sent_to:

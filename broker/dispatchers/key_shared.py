@@ -1,4 +1,6 @@
-"""Key_Shared: each key's messages go to one consumer, in order, while consumers join and leave (reference F.2, PIP-379)."""
+"""Key_Shared: each key's messages go to one consumer, in order, while consumers join and leave (reference F.2,
+PIP-379).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What Shared and Key_Shared have in common: many served consumers, held entries, the replay queue, redelivery counts.
 
-Every entry that was read and is not yet acknowledged is in exactly one place: held by one consumer (`pending_acks`), waiting in
-the replay queue, kept by the delay view, or acknowledged in the cursor. Nothing leaves a place before it is in the next.
+Every entry that was read and is not yet acknowledged is in exactly one place: held by one consumer (`pending_acks`),
+waiting in the replay queue, kept by the delay view, or acknowledged in the cursor. Nothing leaves a place before it is
+in the next.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pyroaring import BitMap
 
 from magnetar.broker.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.base import Dispatcher, Read
-from magnetar.broker.dispatchers.deliver import deliver
+from magnetar.broker.dispatchers.deliver import Target, deliver
 from magnetar.broker.errors import ConsumerBusyError
 from magnetar.broker.permits import UnackedLimit
 from magnetar.broker.redelivery_tracker import RedeliveryTracker
@@ -235,7 +236,7 @@ class MultipleConsumersDispatcher(Dispatcher):
     def _send(self, consumer: Consumer, span: Span, read: Read, key_hashes: HashLookup | None = None) -> int:
         slab, i, j = span
         before = consumer.permits.unacked
-        queued = deliver(consumer, self.context.cursor, self.tracker, slab, i, j, key_hashes)
+        queued = deliver(Target(consumer, self.tracker, key_hashes), self.context.cursor, span)
         self.unacked.add(consumer.permits.unacked - before)
         self._sent_to.add(consumer)
         if read.positions is not None:

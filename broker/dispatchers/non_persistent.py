@@ -1,7 +1,7 @@
 """Dispatch without storage: an entry goes out at once to a consumer with permits, or is dropped (reference F.4).
 
-The same rules of joining and choosing as on persistent topics, without delay, redelivery, held entries and draining. An entry
-is sent with the id (0, 0).
+The same rules of joining and choosing as on persistent topics, without delay, redelivery, held entries and draining. An
+entry is sent with the id (0, 0).
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ class SingleActiveNonPersistent(NonPersistentDispatcher):
         if self.sub_type == FAILOVER:
             admit_failover(self._consumers, self.context.settings.max_consumers)
         self._consumers.append(consumer)
+        before = self.active
         self._choose()
+        if self.active is before and self.sub_type == FAILOVER:
+            consumer.tell_active(is_active=False)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         if consumer in self._consumers:
@@ -100,7 +103,8 @@ class SingleActiveNonPersistent(NonPersistentDispatcher):
         ring = context.settings.failover_consistent_hashing
         chosen = self._consumers[choose_active(keys, context.partition, context.topic_name, consistent_hashing=ring)]
         self._consumers = [self._consumers[i] for i in active_order(keys)]
-        self.active = chosen  # nobody is told: ACTIVE_CONSUMER_CHANGE is for persistent topics (Apache Pulsar 4.2.4)
+        # of a change nobody is told here; only a joiner that is not chosen is (Apache Pulsar 4.2.4)
+        self.active = chosen
 
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
         for _ in range(slab.count):

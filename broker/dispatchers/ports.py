@@ -1,4 +1,6 @@
-"""What dispatchers need of the world around them: the cursor they read, the view of delayed entries, converters, filters."""
+"""What dispatchers need of the world around them: the cursor they read, the view of delayed entries, converters,
+filters.
+"""
 
 from __future__ import annotations
 

@@ -11,11 +11,10 @@ from magnetar.broker.dispatchers.deliver import partial_acks
 from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
 from magnetar.broker.dispatchers.sift import batch_sizes
 from magnetar.broker.round_robin_plan import plan_round_robin
+from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from magnetar.storage.slab import Span
 
 
 class _Walk:
@@ -75,10 +74,11 @@ class SharedDispatcher(MultipleConsumersDispatcher):
         plain = True
         for slab, i, j in spans:
             every = batch_sizes(slab, i, j)
-            if every is None:
+            partial = partial_acks(self.context.cursor, Span(slab, i, j))
+            if every is None and not partial:
                 sizes += [1] * (j - i)
                 continue
             plain = False
-            partial = partial_acks(self.context.cursor, slab, i, j)
-            sizes += [ack_sets.remaining(partial[k]) if k in partial else every[k - i] for k in range(i, j)]
+            whole = [1] * (j - i) if every is None else every
+            sizes += [ack_sets.remaining(partial[k]) if k in partial else whole[k - i] for k in range(i, j)]
         return None if plain else sizes

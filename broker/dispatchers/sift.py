@@ -1,5 +1,6 @@
-"""Which entries of a read are sent at all (reference F.0): markers, unreadable and rejected entries are acknowledged and
-skipped, delayed ones are held back. A span that has nothing special goes through untouched."""
+"""Which entries of a read are sent at all (reference F.0): markers, unreadable and rejected entries are acknowledged
+and skipped, delayed ones are held back. A span that has nothing special goes through untouched.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.dispatchers.ports import FilterResult
 from magnetar.protocol.runs import EntryFlag
-from magnetar.storage.position import Position
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from magnetar.broker.dispatchers.ports import EntryFilter
+    from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
 
 _SKIPPED = int(EntryFlag.MARKER | EntryFlag.UNREADABLE)
@@ -32,39 +33,43 @@ class Sifted:
     rescheduled: list[Position] = field(default_factory=list)
 
 
-def sift(
-    spans: Iterable[Span],
-    offer: Callable[[int, Position], bool] | None,
-    entry_filter: EntryFilter | None,
-    filtered: dict[FilterResult, int],
-) -> Sifted:
+@dataclass(slots=True)
+class Judge:
+    """Asks the entry filter and counts its verdicts. Where order counts, what should be sent later is sent now."""
+
+    entry_filter: EntryFilter
+    verdicts: dict[FilterResult, int]
+    may_reschedule: bool
+
+    def target(self, slab: Slab, i: int, result: Sifted) -> list[Position] | None:
+        """Where the filter sends the entry, None when it accepts it."""
+        verdict = self.entry_filter(slab, i)
+        self.verdicts[verdict] += 1
+        if verdict is FilterResult.REJECT:
+            return result.skipped
+        return result.rescheduled if verdict is FilterResult.RESCHEDULE and self.may_reschedule else None
+
+
+def sift(spans: Iterable[Span], offer: Callable[[int, Position], bool] | None, judge: Judge | None) -> Sifted:
     """Sort the entries of `spans`; `offer` is the delay view's (None: delayed entries are sent like others)."""
     result = Sifted()
     watched = _SKIPPED | (_DELAYED if offer is not None else 0)
     for span in spans:
-        if entry_filter is None and not span.slab.facts().any_flags & watched:
+        if judge is None and not span.slab.facts().any_flags & watched:
             result.spans.append(span)
         else:
-            _sift_span(span, offer, entry_filter, filtered, result)
+            _sift_span(span, offer, judge, result)
     return result
 
 
-def _sift_span(
-    span: Span,
-    offer: Callable[[int, Position], bool] | None,
-    entry_filter: EntryFilter | None,
-    filtered: dict[FilterResult, int],
-    result: Sifted,
-) -> None:
+def _sift_span(span: Span, offer: Callable[[int, Position], bool] | None, judge: Judge | None, result: Sifted) -> None:
     slab, start = span.slab, span.start
     facts = slab.facts()
     flags = memoryview(facts.flags).cast("I")
     deliver_at = None if facts.deliver_at is None or offer is None else memoryview(facts.deliver_at).cast("q")
     for i in range(span.start, span.end):
         position = slab.position(i)
-        target = None
-        if entry_filter is not None:
-            target = _filtered(entry_filter, slab, i, filtered, result)
+        target = None if judge is None else judge.target(slab, i, result)
         if target is None:
             if flags[i] & _SKIPPED:
                 target = result.skipped
@@ -80,17 +85,6 @@ def _sift_span(
         start = i + 1
     if start < span.end:
         result.spans.append(Span(slab, start, span.end))
-
-
-def _filtered(
-    entry_filter: EntryFilter, slab: Slab, i: int, filtered: dict[FilterResult, int], result: Sifted
-) -> list[Position] | None:
-    """Where the filter sends the entry, None when it accepts it."""
-    verdict = entry_filter(slab, i)
-    filtered[verdict] += 1
-    if verdict is FilterResult.REJECT:
-        return result.skipped
-    return result.rescheduled if verdict is FilterResult.RESCHEDULE else None
 
 
 def batch_sizes(slab: Slab, i: int, j: int) -> memoryview | None:

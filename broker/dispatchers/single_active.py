@@ -1,8 +1,8 @@
 """Exclusive and Failover: one consumer is served, in order (reference F.3).
 
-The choice of the active consumer is made at every join and leave (`active_consumer.choose_active`). When it changes, reading
-starts again at the mark-delete position: at once for Exclusive, for Failover after a delay in which the old consumer's acks may
-still arrive. Redelivery is a rewind: there are no counts and no held entries here.
+The choice of the active consumer is made at every join and leave (`active_consumer.choose_active`). When it changes,
+reading starts again at the mark-delete position: at once for Exclusive, for Failover after a delay in which the old
+consumer's acks may still arrive. Redelivery is a rewind: there are no counts and no held entries here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.broker.active_consumer import active_order, choose_active
 from magnetar.broker.consumer import EXCLUSIVE, FAILOVER
 from magnetar.broker.dispatchers.base import Dispatcher, Read
-from magnetar.broker.dispatchers.deliver import deliver
+from magnetar.broker.dispatchers.deliver import Target, deliver
 from magnetar.broker.errors import ConsumerBusyError
 from magnetar.broker.key_ranges import StickySelector
 from magnetar.storage.slab import Span
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 RETURN_AFTER_SEEK_S = 5.0
-"""How long standbys wait for the consumer that SEEK closed. (Apache Pulsar 4.2.4 waits for the next join, however long.)"""
+"""How long standbys wait for the consumer that SEEK closed. (Apache Pulsar 4.2.4 waits for the next join, however
+long.)
+"""
 
 
 def admit_failover(consumers: Sequence[Consumer], max_consumers: int) -> None:
@@ -86,7 +88,7 @@ class SingleActiveDispatcher(Dispatcher):
         self.forget_read()
 
     def remove_for_seek(self, consumer: Consumer) -> None:
-        """The active consumer is expected back: nobody takes over now, but at its return or after a while without it."""
+        """The active consumer is expected back: nobody takes over but at its return, or after a while without it."""
         if consumer not in self._consumers:
             return
         self._consumers.remove(consumer)
@@ -185,8 +187,8 @@ class SingleActiveDispatcher(Dispatcher):
         if self._ranges is not None:
             spans = self._within_ranges(spans)
         queued = 0
-        for slab, i, j in self._sift(spans, delayed=False).spans:
-            queued += deliver(consumer, cursor, None, slab, i, j)
+        for span in self._sift(spans, delayed=False).spans:
+            queued += deliver(Target(consumer), cursor, span)
         if queued:
             self._sent_to.add(consumer)
         return queued

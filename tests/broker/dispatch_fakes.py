@@ -1,4 +1,6 @@
-"""Fakes for dispatch tests: a hand-driven scheduler, a connection that decodes what it is sent, a naive cursor over a log."""
+"""Fakes for dispatch tests: a hand-driven scheduler, a connection that decodes what it is sent, a naive cursor over a
+log.
+"""
 
 from __future__ import annotations
 
