@@ -1,7 +1,7 @@
 """The storage engine alone, beside what the disk itself gives: python bench/storage_bench.py [DIR]
 
-Appends runs of 64 entries of 1 KiB with a window in flight, one run in flight, then reads the backlog cold; raw pwrite and
-fdatasync of the same bytes run interleaved with it. Prints one line per figure; ratios are of the same run.
+Appends runs of 64 entries of 1 KiB with a window in flight, one run in flight, then reads the backlog cold; raw
+pwrite and fdatasync of the same bytes run interleaved with it. Prints one line per figure; ratios are of the same run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+from array import array
 
 from magnetar.protocol import speed
 from magnetar.storage.embedded import EngineSettings, open_embedded
@@ -23,8 +24,6 @@ ENTRY_BYTES = 1024
 
 def stamped(ledger_id: int, first_entry_id: int, count: int = RUN_ENTRIES, size: int = ENTRY_BYTES) -> Slab:
     """A slab of ``count`` entries as the managed ledger makes it."""
-    from array import array
-
     data = bytes(size) * count
     offsets = array("q", range(0, (count + 1) * size, size)).tobytes()
     messages = array("q", [1] * count).tobytes()
@@ -118,10 +117,9 @@ async def main() -> None:
             )
             raw_small = raw_rate(folder, 0.5, 4096)
             _, latencies = await append_rate(storage, 1.0, 1, 1)
-            print(
-                f"one in flight: p50 {percentile(latencies, 0.5) * 1e6:.0f} us, p99 {percentile(latencies, 0.99) * 1e6:.0f} us; "
-                f"raw 4 KiB write and sync {4096 / raw_small * 1e6:.0f} us"
-            )
+            half, most = percentile(latencies, 0.5) * 1e6, percentile(latencies, 0.99) * 1e6
+            raw_us = 4096 / raw_small * 1e6
+            print(f"one in flight: p50 {half:.0f} us, p99 {most:.0f} us; raw 4 KiB write and sync {raw_us:.0f} us")
         await storage.close()
         storage = await open_embedded(os.path.join(folder, "data"), EngineSettings())
         largest = max(

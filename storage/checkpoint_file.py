@@ -103,7 +103,9 @@ def read_checkpoint(files: FileSystem, layout: Layout) -> Checkpoint:
 
 
 def write_checkpoint(files: FileSystem, layout: Layout, store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> None:
-    """Durable on return; before that the old checkpoint is in force. Raises OSError (no space: try again), StorageFailedError."""
+    """Durable on return; before that the old checkpoint is in force. Raises OSError (no space: try again),
+    StorageFailedError.
+    """
     temporary = layout.checkpoint + ".new"
     data = encode_checkpoint(store_id, checkpoint, now_ms)
     file = files.open(temporary, create=True)

@@ -1,8 +1,8 @@
 """Write-behind and checkpoints, the loop's side: when journal frames may be forgotten.
 
-A checkpoint: note the last completed frame S and how far each touched ledger is; wait until write-behind has passed that point;
-in the checkpoint thread seal what was closed (index and footer), sync every touched ledger file and the folder, replace the
-checkpoint file. Only then segments with frames up to S may be used again.
+A checkpoint: note the last completed frame S and how far each touched ledger is; wait until write-behind has passed
+that point; in the checkpoint thread seal what was closed (index and footer), sync every touched ledger file and the
+folder, replace the checkpoint file. Only then segments with frames up to S may be used again.
 """
 
 from __future__ import annotations

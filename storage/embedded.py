@@ -1,8 +1,9 @@
 """The embedded engine: wiring, start and stop. ``open_embedded`` is the door.
 
-Who does what: the loop owns all state; the journal's thread writes and syncs frames (``journal.py``), the write-behind thread
-fills ledger files (``writeback.py``), the checkpoint thread syncs them (``checkpoints.py``), a helper prepares journal segments, a
-small pool reads, one thread owns SQLite.
+Who does what: the loop owns all state; the journal's thread writes and syncs frames (``journal.py``), the
+write-behind thread
+fills ledger files (``writeback.py``), the checkpoint thread syncs them (``checkpoints.py``), a helper prepares
+journal segments, a small pool reads, one thread owns SQLite.
 """
 
 from __future__ import annotations

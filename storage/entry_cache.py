@@ -40,7 +40,8 @@ class _Shelf:
 
 class EntryCache:
     """Keyed by (ledger, entry). First in, first out: a tail is read soon after it was written or never, and
-    a read-ahead chunk once."""
+    a read-ahead chunk once.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes

@@ -58,8 +58,8 @@ class FileHeader(NamedTuple):
 def parse_file_header(path: str, data: bytes, magic: bytes) -> FileHeader:
     """Decode and check.
 
-    Raises DamagedFileError, or UnsupportedFormatError for an intact header of a newer version (a damaged version number is
-    damage, not a version).
+    Raises DamagedFileError, or UnsupportedFormatError for an intact header of a newer version (a damaged version
+    number is damage, not a version).
     """
     if len(data) < FILE_HEADER_BYTES:
         raise DamagedFileError(path, 0, f"file header cut off after {len(data)} bytes")

@@ -2,13 +2,14 @@
 
 Guarantees asked of an implementation:
 
-* ``write`` returns after all bytes are written; with ``durable=True`` also after they are on stable storage, together with
-  the file size they imply (fdatasync of that range).
+* ``write`` returns after all bytes are written; with ``durable=True`` also after they are on stable storage, together
+  with the file size they imply (fdatasync of that range).
 * ``sync`` makes all earlier writes to the file, and its size, durable.
 * A created, renamed or removed name is durable only after ``sync_dir`` of its folder.
 * Errors are OSError with the system's errno.
 """
 
+# ruff: noqa: PTH103, PTH104, PTH108, PTH120, PTH208 - the door to the disk speaks plain paths, like its simulated twin
 from __future__ import annotations
 
 import contextlib

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
 
 __all__ = ["Health"]
 

@@ -1,10 +1,10 @@
 """The journal's writer: one frame per group commit. Everything here runs in the journal's own thread.
 
-``write_batch`` takes all appends that are pending, writes them as frames and returns when they are on the disk. It keeps
-the order of truth:
+``write_batch`` takes all appends that are pending, writes them as frames and returns when they are on the disk. It
+keeps the order of truth:
 
-* An append goes out only when it follows the last journalled entry of its ledger; so behind a failed append nothing of that
-  ledger is written before its writer has fallen back.
+* An append goes out only when it follows the last journalled entry of its ledger; so behind a failed append nothing
+  of that ledger is written before its writer has fallen back.
 * No space (ENOSPC): this batch and all later ones fail with StorageFullError until ``RESUME`` came through the same
   queue. The write position does not move, so the next frame lies over the remains of the failed one.
 * Any other error of write or sync: the journal has failed for good; nothing is ever written or acknowledged again.

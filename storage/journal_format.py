@@ -1,4 +1,4 @@
-"""Bytes of the journal. Pure.
+r"""Bytes of the journal. Pure.
 
 A segment is a preallocated file: a page of 4096 bytes whose first 64 are the file header (``file_header.py``), then
 frames. A frame is what one group commit wrote, padded with zeros to 4096, so a page that was ever acknowledged is
@@ -6,7 +6,7 @@ never written again. Frame header, 64 bytes, little-endian::
 
      0  u32 magic
      4  u32 crc32c           of this header with this field zero
-     8  u64 generation       \\ of the segment: a frame left over from an earlier use of the
+     8  u64 generation       \ of the segment: a frame left over from an earlier use of the
     16  u64 salt             / segment has others, so it can never replay
     24  u64 sequence         grows by one with each frame of the store, across segments
     32  u64 payload bytes
@@ -15,8 +15,8 @@ never written again. Frame header, 64 bytes, little-endian::
     48  i64 written          wall clock, ms
     56  8 x zero
 
-The payload is the appended slabs' records, one after the other (``slab.py``). The salt is random: no bytes a client sends
-can look like a frame of this segment.
+The payload is the appended slabs' records, one after the other (``slab.py``). The salt is random: no bytes a client
+sends can look like a frame of this segment.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def find_frame(data: bytes, start: int, generation: int, salt: int) -> int | Non
     """Offset of the first intact frame header of this use of the segment at or behind ``start``."""
     pattern = _IDENTITY.pack(generation, salt)
     at = start
-    while 0 <= (at := data.find(pattern, at)):
+    while (at := data.find(pattern, at)) >= 0:
         offset = at - 8
         if offset >= start and offset % PAGE_BYTES == 0 and parse_frame(data, offset) is not None:
             return offset

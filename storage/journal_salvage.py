@@ -50,25 +50,33 @@ def salvage(payload: bytes, known: Collection[int]) -> list[SalvagedRecord | Los
         peeked = peek_record(payload, at)
         if peeked is None or not any(payload[at : at + RECORD_HEADER_BYTES]):
             break
-        found.append(LostRecord(peeked.ledger_id, peeked.entry_id, at, last))
-        following = _next_record(payload, at, at + RECORD_HEADER_BYTES + peeked.body_bytes, known)
+        lost = LostRecord(peeked.ledger_id, peeked.entry_id, at, last)
+        found.append(lost)
+        following = _next_record(payload, lost, at + RECORD_HEADER_BYTES + peeked.body_bytes, known)
         if following is None:
             break
         at = following
     return found
 
 
-def _next_record(payload: bytes, at: int, said: int, known: Collection[int]) -> int | None:
-    """Offset of the next intact record: where the damaged one's length says, else the first one that is found."""
-    if said == len(payload):
+def _next_record(payload: bytes, lost: LostRecord, said: int, known: Collection[int]) -> int | None:
+    """Offset of the next intact record.
+
+    The damaged length may be what is wrong, so a record found before the end it names is believed; of several
+    thousand ledgers only those that are near are looked for, byte by byte when that finds nothing.
+    """
+    start, end = lost.start + RECORD_HEADER_BYTES, len(payload)
+    near = {lost.ledger_id, *(() if lost.after is None else (lost.after.ledger_id,))}
+    wanted = known if len(known) <= _FEW_LEDGERS else near & set(known)
+    places = (find_entry(payload, start, end, ledger_id, 0) for ledger_id in wanted)
+    first = min((place[0] for place in places if place is not None), default=None)
+    named = said == end or (said < end and valid_record_at(payload, said, end) is not None)
+    if first is not None and (first < said or not named):
+        return first
+    if named:
         return said
-    if said < len(payload) and valid_record_at(payload, said, len(payload)) is not None:
-        return said
-    if len(known) <= _FEW_LEDGERS:
-        found = (find_entry(payload, at + 1, len(payload), ledger_id, 0) for ledger_id in known)
-        return min((place[0] for place in found if place is not None), default=None)
-    for offset in range(at + 1, min(len(payload) - RECORD_HEADER_BYTES + 1, at + _SEARCH_BYTES)):
+    for offset in range(start, min(end - RECORD_HEADER_BYTES + 1, start + _SEARCH_BYTES)):
         ledger_id = int.from_bytes(payload[offset + 8 : offset + 16], "little")
-        if ledger_id in known and valid_record_at(payload, offset, len(payload)) is not None:
+        if ledger_id in known and valid_record_at(payload, offset, end) is not None:
             return offset
     return None

@@ -1,7 +1,7 @@
 """Which frames a segment holds, and what is damaged in it. Pure.
 
-A frame counts only with the segment's generation and salt, so what an earlier use left behind is never seen. Behind a damaged frame
-header the next frame is found by them too.
+A frame counts only with the segment's generation and salt, so what an earlier use left behind is never seen. Behind a
+damaged frame header the next frame is found by them too.
 """
 
 from __future__ import annotations

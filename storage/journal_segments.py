@@ -1,8 +1,8 @@
 """Preallocated journal segments: making them, keeping spares, using them again.
 
 A segment is written full of zeros once, so that later writes change no file system metadata and a sync is one device
-flush. ``prepare`` runs in the engine's helper thread before a segment is needed; only when none is ready the journal's own
-thread makes one.
+flush. ``prepare`` runs in the engine's helper thread before a segment is needed; only when none is ready the
+journal's own thread makes one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Segment:
 
 
 class SegmentPool:
-    """Makes segments and keeps those free for use (``spares``: the helper thread appends, the journal's thread pops)."""
+    """Makes segments and keeps those free for use (``spares``: the helper thread appends, the journal's thread
+    pops).
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Bytes of a ledger file. Pure. ::
+r"""Bytes of a ledger file. Pure. ::
 
     0            file header (``file_header.py``), file id = ledger id
     64           records, entry 0 first, without gaps (``slab.py``)
-    64 + length  index: u64 entry id, u64 file offset, for some entry in every 64 KiB         \\ only in a sealed
+    64 + length  index: u64 entry id, u64 file offset, for some entry in every 64 KiB         \ only in a sealed
     ...          footer, 64 bytes, the last of the file                                       / file
 
 Footer (little-endian)::

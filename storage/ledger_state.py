@@ -1,4 +1,6 @@
-"""What the engine knows of one ledger. Owned by the loop (``journaled`` and ``last_failure`` by the journal's thread)."""
+"""What the engine knows of one ledger. Owned by the loop (``journaled`` and ``last_failure`` by the journal's
+thread).
+"""
 
 from __future__ import annotations
 

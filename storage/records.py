@@ -102,7 +102,8 @@ def valid_record_at(buffer: bytes, offset: int, end: int) -> RecordHeader | None
 
 def placeholder(ledger_id: int, entry_id: int) -> bytes:
     """Stands in a ledger file for an entry whose bytes the journal lost: an empty record whose checksum is wrong on
-    purpose (all bits inverted), so every reader reports the entry as damaged and finds the next one right behind."""
+    purpose (all bits inverted), so every reader reports the entry as damaged and finds the next one right behind.
+    """
     blank = bytearray(_HEADER.pack(0, 0, ledger_id, entry_id, -1))
     blank[4:8] = _CRC.pack(record_crc(bytes(blank), 0, RECORD_HEADER_BYTES) ^ 0xFFFFFFFF)
     return bytes(blank)
@@ -128,10 +129,11 @@ def with_ids(buffer: bytes, offset: int, ledger_id: int, entry_id: int) -> bytes
 
 def find_entry(buffer: bytes, start: int, end: int, ledger_id: int, least_entry_id: int) -> tuple[int, int] | None:
     """(offset, entry id) of the first intact record of this ledger at or behind ``start`` whose entry id is at least
-    ``least_entry_id``; None when there is none."""
+    ``least_entry_id``; None when there is none.
+    """
     pattern = struct.pack("<Q", ledger_id)
     at = start + 8
-    while 0 <= (at := buffer.find(pattern, at, end)):
+    while (at := buffer.find(pattern, at, end)) >= 0:
         offset = at - 8
         if at + 16 <= end and _IDS.unpack_from(buffer, at)[1] >= least_entry_id:
             header = valid_record_at(buffer, offset, end)

@@ -2,9 +2,10 @@
 
 1. The checkpoint says from which frame on the journal is needed.
 2. Every segment is scanned; frames are put in order of their sequence.
-3. The records of whole frames are replayed. A frame that is not whole and has a later whole one is damaged: its intact records
-   are replayed, the others are lost and reported. The last frame may be torn (it was never acknowledged): its records count up
-   to the first that is not intact.
+3. The records of whole frames are replayed. A frame that is not whole and has a later whole one is damaged: its
+   intact records
+   are replayed, the others are lost and reported. The last frame may be torn (it was never acknowledged): its records
+   count up to the first that is not intact.
 4. Touched ledger files are synced, a new checkpoint says that the journal is empty.
 
 Nothing is removed; what no one knows is moved to ``lost+found``.
@@ -96,8 +97,9 @@ def journal_work(
 
 
 def damaged_headers(scans: list[SegmentScan], last_whole: int) -> list[DamagedFileError]:
-    """Segment headers that were damaged after they were synced: a header goes out together with its first frame, so only
-    with a whole frame behind that one it is more than a torn write."""
+    """Segment headers that were damaged after they were synced: a header goes out together with its first frame, so
+    only with a whole frame behind that one it is more than a torn write.
+    """
     return [
         scan.damage
         for scan in scans
@@ -251,7 +253,9 @@ class Recovery:
         return replay
 
     def _repair(self, lost: LostRecord, payload: bytes) -> bool:
-        """If only its ids are damaged, the record's own checksum tells which they were: the next entry of some ledger."""
+        """If only its ids are damaged, the record's own checksum tells which they were: the next entry of some
+        ledger.
+        """
         for ledger_id in [*self._replays, *self._checkpoint.synced]:
             replay = self._replay_of(ledger_id)
             if replay is not None:
@@ -262,8 +266,9 @@ class Recovery:
         return False
 
     def _replace_lost(self) -> None:
-        """A lost record with intact ones of its ledger behind it was noticed as a gap. One at the end of its ledger is known
-        only by its own header, or else by the record before it."""
+        """A lost record with intact ones of its ledger behind it was noticed as a gap. One at the end of its ledger
+        is known only by its own header, or else by the record before it.
+        """
         damaged = {position for replay in self._replays.values() for position in replay.damaged}
         for lost in self._lost:
             replay = self._replay_of(lost.ledger_id)

@@ -234,7 +234,9 @@ class SimDisk:
     # --- what tests do with it
 
     def after_crash(self, mode: str, seed: int = 0) -> SimDisk:
-        """The disk as the next process finds it. ``mode``: "nothing" of what was not synced, "everything", or "some"."""
+        """The disk as the next process finds it. ``mode``: "nothing" of what was not synced, "everything", or
+        "some".
+        """
         chance = random.Random(seed)  # noqa: S311 - reproducible tests, not secrets
         names = dict(self._durable_names)
         by_folder: dict[str, list[_Name]] = {}

@@ -74,7 +74,7 @@ class Slab:
         """Entries ``start .. end - 1`` as a slab of their own, sharing ``data``."""
         return Slab(self.ledger_id, self.first_entry_id + start, self.data, self.offsets[start * 8 : (end + 1) * 8])
 
-    def facts(self, want_hash: bool = False) -> speed.Facts:  # noqa: FBT002 - reads as a keyword everywhere
+    def facts(self, want_hash: bool = False) -> speed.Facts:
         """What MessageMetadata says about each entry (see ``speed.entry_facts``); computed once and kept."""
         known: speed.Facts | None = self.__dict__.get("_hashed") or (None if want_hash else self.__dict__.get("_facts"))
         if known is None:

@@ -1,7 +1,7 @@
 """MetadataStore in SQLite (WAL, synchronous=FULL), in a thread of its own.
 
-Operations pending together share one transaction, so concurrent writers share its sync. Each row carries a checksum over
-path, version and value; a row that fails it is reported, not used.
+Operations pending together share one transaction, so concurrent writers share its sync. Each row carries a checksum
+over path, version and value; a row that fails it is reported, not used.
 
 Tables::
 
@@ -80,11 +80,11 @@ class SqliteMetadataStore:
 
     async def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
         check_path(path)
-        return await self._submit(partial(_put, path, bytes(value), expected_version, False), path)  # noqa: FBT003 - positional for partial
+        return await self._submit(partial(_put, path, bytes(value), expected_version, False), path)
 
     async def put_ephemeral(self, path: str, value: bytes) -> int:
         check_path(path)
-        return await self._submit(partial(_put, path, bytes(value), None, True), path)  # noqa: FBT003 - positional for partial
+        return await self._submit(partial(_put, path, bytes(value), None, True), path)
 
     async def delete(self, path: str, expected_version: int | None = None) -> None:
         check_path(path)

@@ -1,8 +1,10 @@
 """Offline check of a data directory: ``magnetar verify DIR``.
 
-Reads everything, reports every damage with file, offset, ledger and entry, changes nothing. Repairs only what is asked for:
+Reads everything, reports every damage with file, offset, ledger and entry, changes nothing. Repairs only what is
+asked for:
 
-``index``      write index and footer of closed ledgers anew where they are missing or damaged and all records are intact
+``index``      write index and footer of closed ledgers anew where they are missing or damaged and all records are
+intact
 ``torn-tail``  cut what is behind the last intact record of an open ledger, if the checkpoint does not vouch for it
 
 Entries are never removed, files never deleted.
@@ -48,8 +50,8 @@ def verify_store(
 ) -> VerifyReport:
     """Check the store in ``data_dir``.
 
-    Raises StoreLockedError while a process uses it, UnsupportedFormatError for a newer format, FileNotFoundError when there
-    is no store, ValueError for an unknown repair.
+    Raises StoreLockedError while a process uses it, UnsupportedFormatError for a newer format, FileNotFoundError when
+    there is no store, ValueError for an unknown repair.
     """
     wanted = frozenset(repair)
     if unknown := wanted - REPAIRS:

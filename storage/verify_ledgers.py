@@ -130,17 +130,12 @@ class LedgerVerifier:
         entries, length = node.last_entry_id + 1, node.length_bytes
         if not entries or scan.entries < entries:
             return
-        footer = parse_footer(self._ledger_files.read(ledger_id, FOOTER_BYTES, max(0, size - FOOTER_BYTES)))
         offset = FILE_HEADER_BYTES + length
-        if footer is not None and (footer.ledger_id, footer.entries, footer.length_bytes) == (
-            ledger_id,
-            entries,
-            length,
-        ):
-            if (
-                parse_index(footer, self._ledger_files.read(ledger_id, footer.index_bytes, footer.index_offset))
-                is not None
-            ):
+        footer = parse_footer(self._ledger_files.read(ledger_id, FOOTER_BYTES, max(0, size - FOOTER_BYTES)))
+        said = (footer.ledger_id, footer.entries, footer.length_bytes) if footer is not None else None
+        if footer is not None and said == (ledger_id, entries, length):
+            data = self._ledger_files.read(ledger_id, footer.index_bytes, footer.index_offset)
+            if parse_index(footer, data) is not None:
                 return
         absent = size <= offset
         detail = "no index yet" if absent else "index or footer is damaged"

@@ -1,4 +1,6 @@
-"""One run of everything the engine does to its files, with a record of what it promised, and the check of that promise."""
+"""One run of everything the engine does to its files, with a record of what it promised, and the check of that
+promise.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -74,11 +75,12 @@ def test_failing_sync_stops_acknowledgement_at_once(operation: int):
         scenario = Scenario(world, promise)
         try:
             await scenario.run()
-        except (StorageFailedError, OSError) as error:
-            if scenario.storage is None:
-                return
-            assert isinstance(error, StorageFailedError)
-        assert scenario.storage is not None
+        except StorageFailedError:
+            pass
+        except OSError:
+            assert scenario.storage is None
+        if scenario.storage is None:
+            return
         storage = scenario.storage
         storage.health.on_failure(seen.append)
         assert len(seen) == 1
@@ -102,9 +104,14 @@ async def test_a_disk_without_space_fails_appends_and_serves_reads():
     writer = await storage.ledgers.create()
     await append(writer, [b"kept"])
     world.disk.capacity_bytes = 0
-    with pytest.raises(StorageFullError):
-        for _ in range(10):
+    accepted = 0
+    while storage.health.full is None:
+        accepted += 1
+        assert accepted < 20
+        with contextlib.suppress(StorageFullError):
             await append(writer, [b"z" * 3000])
+    with pytest.raises(StorageFullError):
+        await append(writer, [b"z"])
     assert storage.health.full is not None
     assert storage.stats().state == "full"
     confirmed = writer.last_add_confirmed

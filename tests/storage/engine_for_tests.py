@@ -129,7 +129,8 @@ async def read_all(ledgers: LedgerStore, ledger_id: int, last: int) -> list[byte
 
 
 def run_until_crash(disk: SimDisk, main: Coroutine[Any, Any, Any]) -> BaseException | None:
-    """Run ``main`` on a loop of its own until it ends or the disk crashes. Returns what ended it, None when it finished.
+    """Run ``main`` on a loop of its own until it ends or the disk crashes. Returns what ended it, None when it
+    finished.
 
     Errors other than the crash are raised.
     """

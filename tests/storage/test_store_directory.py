@@ -136,5 +136,5 @@ async def test_second_process_is_refused_by_name_of_the_first(tmp_path):
 
 async def test_garbage_instead_of_the_database(tmp_path):
     (tmp_path / "metadata.sqlite").write_bytes(b"this is no database" * 100)
-    with pytest.raises(DamagedFileError, match="metadata.sqlite"):
+    with pytest.raises(DamagedFileError, match=r"metadata\.sqlite"):
         await open_embedded(str(tmp_path))
