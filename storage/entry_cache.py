@@ -55,7 +55,7 @@ class EntryCache:
         shelf = self._shelves.get(slab.ledger_id)
         if shelf is None:
             shelf = self._shelves[slab.ledger_id] = _Shelf()
-        if not shelf.firsts or shelf.firsts[-1] < slab.first_entry_id:
+        if not shelf.slabs or shelf.slabs[-1].last_entry_id < slab.first_entry_id:
             shelf.firsts.append(slab.first_entry_id)
             shelf.slabs.append(slab)
         else:

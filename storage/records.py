@@ -162,7 +162,7 @@ def walk(buffer: bytes, start: int, end: int, ledger_id: int, first_entry_id: in
                 expected, at = expected + count, at_end
                 if at >= end:
                     break
-        following = find_entry(buffer, at + 1, end, ledger_id, expected + 1)
+        following = find_entry(buffer, at, end, ledger_id, expected + 1)
         if following is None:
             found.append(Damage(ledger_id, expected, expected - 1, at, end, reason or "order"))
             break

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.storage.records import (
+    Damage,
+    Run,
+    find_entry,
+    is_placeholder,
+    peek_record,
+    placeholder,
+    valid_record_at,
+    walk,
+    with_ids,
+)
+from tests.storage.records_for_tests import record, slab_of
+
+BODIES = [b"alpha", b"b" * 70, b"", b"gamma" * 8, b"e"]
+
+
+def parts(buffer: bytes, first: int = 10, start: int = 0):
+    return [
+        (part.first_entry_id, part.first_entry_id + part.entries - 1)
+        if isinstance(part, Run)
+        else ("damage", part.first_entry_id, part.last_entry_id)
+        for part in walk(buffer, start, len(buffer), 3, first)
+    ]
+
+
+DATA = slab_of(3, 10, BODIES).data
+
+
+def test_walk_of_whole_records():
+    assert parts(DATA) == [(10, 14)]
+    assert parts(b"") == []
+    assert parts(b"junk" + DATA, start=4) == [(10, 14)]
+
+
+@pytest.mark.parametrize("bit", range(0, len(DATA) * 8, 3))
+def test_one_flipped_bit_costs_one_entry(bit):
+    data = bytearray(DATA)
+    data[bit // 8] ^= 1 << (bit % 8)
+    found = walk(bytes(data), 0, len(data), 3, 10)
+    intact = {
+        entry
+        for part in found
+        if isinstance(part, Run)
+        for entry in range(part.first_entry_id, part.first_entry_id + part.entries)
+    }
+    assert len(set(range(10, 15)) - intact) == 1
+    damage = [part for part in found if isinstance(part, Damage)]
+    assert len(damage) == 1
+    assert damage[0].first_entry_id in set(range(10, 15)) - intact
+
+
+def test_a_cut_off_end_is_damage_of_unknown_extent():
+    assert parts(DATA[:-1]) == [(10, 13), ("damage", 14, 13)]
+    assert parts(DATA[:5]) == [("damage", 10, 9)]
+
+
+def test_missing_entries_are_damage():
+    without_12 = slab_of(3, 10, BODIES[:2]).data + slab_of(3, 13, BODIES[3:]).data
+    assert parts(without_12) == [(10, 11), ("damage", 12, 12), (13, 14)]
+
+
+def test_records_of_another_ledger_do_not_count():
+    assert parts(slab_of(4, 10, BODIES).data) == [("damage", 10, 9)]
+
+
+def test_placeholder_is_damage_and_the_next_entry_follows():
+    data = slab_of(3, 10, BODIES[:2]).data + placeholder(3, 12) + slab_of(3, 13, BODIES[3:]).data
+    assert parts(data) == [(10, 11), ("damage", 12, 12), (13, 14)]
+    at = len(slab_of(3, 10, BODIES[:2]).data)
+    assert is_placeholder(data, at)
+    assert not is_placeholder(data, 0)
+    assert not is_placeholder(b"", 0)
+    assert valid_record_at(data, at, len(data)) is None
+
+
+def test_find_entry():
+    assert find_entry(DATA, 0, len(DATA), 3, 10) == (0, 10)
+    offset, entry = find_entry(DATA, 0, len(DATA), 3, 12)
+    assert entry == 12
+    assert peek_record(DATA, offset).entry_id == 12
+    assert find_entry(DATA, 0, len(DATA), 3, 15) is None
+    assert find_entry(DATA, 0, len(DATA), 4, 0) is None
+
+
+def test_ids_can_be_put_right():
+    damaged = bytearray(DATA)
+    damaged[17] ^= 8
+    assert with_ids(bytes(damaged), 0, 3, 10) == DATA[:37]
+    assert with_ids(bytes(damaged), 0, 3, 11) is None
+    assert with_ids(bytes(damaged[:30]), 0, 3, 10) is None
+
+
+@given(st.lists(st.binary(max_size=200), max_size=8), st.data())
+def test_walk_finds_what_random_damage_leaves(bodies, data):
+    whole = slab_of(5, 0, bodies).data
+    start = data.draw(st.integers(0, max(0, len(whole) - 1)))
+    size = data.draw(st.integers(0, 60))
+    broken = bytearray(whole)
+    junk = random.Random(start).randbytes(size)
+    broken[start : start + size] = junk[: max(0, len(whole) - start)]
+    offsets = memoryview(slab_of(5, 0, bodies).offsets).cast("q")
+    touched = {
+        k for k in range(len(bodies)) if whole[offsets[k] : offsets[k + 1]] != broken[offsets[k] : offsets[k + 1]]
+    }
+    intact = {
+        entry
+        for part in walk(bytes(broken), 0, len(broken), 5, 0)
+        if isinstance(part, Run)
+        for entry in range(part.first_entry_id, part.first_entry_id + part.entries)
+    }
+    assert intact == set(range(len(bodies))) - touched
+
+
+def test_peek_needs_a_whole_header():
+    assert peek_record(record(1, 2, b"")[:31], 0) is None
