@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka import record_batch
 from magnetar.converters.kafka.codecs import Codec, compress
-from magnetar.converters.kafka.errors import InvalidRecordError
+from magnetar.converters.kafka.errors import InvalidRecordError, InvalidTimestampError
 from magnetar.converters.kafka.framing import LOG_OVERHEAD
 from magnetar.converters.kafka.records import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Record, encode_record
 from magnetar.protocol.checksum import crc32c
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _INT32_MAX = 0x7FFFFFFF
+_INT64 = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ def build_record_batch(records: Sequence[Record], options: BatchOptions = DEFAUL
     """One batch of `records`, whose offsets must ascend; gaps between them are kept.
 
     The base offset is the first record's unless `options` names one; it must be named when there are no records.
-    Raises: InvalidRecordError for offsets that do not ascend or span more than int32.
+    Raises: InvalidRecordError for offsets that do not ascend or span more than int32; InvalidTimestampError for
+            timestamps whose difference needs more than 64 bits.
     """
     base_offset = options.base_offset
     if base_offset is None:
@@ -72,7 +74,10 @@ def build_record_batch(records: Sequence[Record], options: BatchOptions = DEFAUL
         if not delta < offset - base_offset <= _INT32_MAX:
             raise InvalidRecordError(f"offset {offset} does not follow {base_offset + delta} in one batch")
         delta = offset - base_offset
-        parts.append(encode_record(timestamp - base_timestamp, delta, key, value, headers))
+        time_delta = timestamp - base_timestamp
+        if not -_INT64 <= time_delta < _INT64:
+            raise InvalidTimestampError(f"timestamps {base_timestamp} and {timestamp} are too far apart for one batch")
+        parts.append(encode_record(time_delta, delta, key, value, headers))
     if options.last_offset_delta is not None:
         delta = max(delta, options.last_offset_delta)
     max_timestamp = options.max_timestamp if options.append_time is None else options.append_time

@@ -32,7 +32,14 @@ from typing import TYPE_CHECKING
 from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
 from magnetar.converters.kafka.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
 from magnetar.converters.kafka.framing import Buffer, frames
-from magnetar.converters.kafka.records import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Record, TimestampType
+from magnetar.converters.kafka.records import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Record,
+    TimestampType,
+    checked_offset,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,7 +171,7 @@ class Message:
             if check_inner_crcs:
                 message.ensure_valid()
             timestamp = message.max_timestamp if append_time is None else append_time
-            yield Record(base + message.offset, timestamp, *message.key_and_value())
+            yield Record(checked_offset(base, message.offset), timestamp, *message.key_and_value())
 
     def records(
         self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES, *, check_inner_crcs: bool = False

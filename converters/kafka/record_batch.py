@@ -25,6 +25,7 @@ from magnetar.converters.kafka.records import (
     RawRecord,
     Record,
     TimestampType,
+    checked_offset,
     checked_timestamp,
     decode_headers,
     read_records,
@@ -161,6 +162,9 @@ class RecordBatch:
     def records(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
         """Records with absolute offsets and timestamps, lazily."""
         base, first = self.base_offset, self.base_timestamp
+        # Deltas are int32, so one check holds for all of them.
+        checked_offset(base, _INT32_MAX)
+        checked_offset(base, -_INT32_MAX - 1)
         append_time = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
         for time_delta, delta, key, value, headers in self.raw_records(max_decompressed_bytes):
             timestamp = checked_timestamp(first, time_delta) if append_time is None else append_time

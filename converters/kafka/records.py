@@ -189,6 +189,14 @@ def encode_record(
     return encode_varint(len(body)) + body
 
 
+def checked_offset(base: int, delta: int) -> int:
+    """The sum, refused when it leaves int64."""
+    offset = base + delta
+    if not -_INT64 <= offset < _INT64:
+        raise CorruptRecordError(f"offset {offset} needs more than 64 bits")
+    return offset
+
+
 def checked_timestamp(base: int, delta: int) -> int:
     """Base + delta, refused when it leaves int64 (bytes can say so; no clock ever does)."""
     timestamp = base + delta

@@ -5,14 +5,15 @@
         value }
 
 * Without num_messages_in_batch the entry counts as one message: it must hold one record, which becomes a plain message.
-* Control records and compacted offsets become holes (slots.py); a cut-off tail is dropped like a Kafka consumer does.
+* Control records and compacted offsets become holes, unless the entry declares the number of its records (slots.py).
+* A cut-off tail is dropped like a Kafka consumer does.
 * Aborted transactions are the listener's business: such entries are filtered before a converter sees them.
 """
 
 from __future__ import annotations
 
 from magnetar.converters.entry import replace_entry_format
-from magnetar.converters.errors import ConversionError
+from magnetar.converters.errors import ConversionCountError, ConversionError
 from magnetar.converters.interface import Conversion, ConverterSettings
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.record_set import RecordSet
@@ -50,17 +51,12 @@ class KafkaConverter:
 
     def convert(self, metadata: MessageMetadata, payload: memoryview) -> Conversion:
         """Raises: ConversionError and its subclasses, KafkaFormatError."""
-        writer = SlotWriter(self._options, metadata.num_messages_in_batch, self._limits.allowed(len(payload)))
-        compressed = False
-        whole = 0
-        for batch in RecordSet(payload).batches():
-            batch.ensure_valid()
-            compressed = compressed or batch.codec is not Codec.NONE
-            writer.add(batch)
-            whole += batch.size_in_bytes
-        if whole == 0:
-            raise ConversionError(f"{len(payload)} bytes hold no complete record batch")
-        writer.finish()
+        declared = metadata.num_messages_in_batch
+        try:
+            writer, compressed = self._collect(payload, declared, dense=False)
+        except ConversionCountError:
+            # The offsets span more than is declared: then the records must be exactly that many.
+            writer, compressed = self._collect(payload, declared, dense=True)
         converted = MessageMetadata()
         converted.CopyFrom(metadata)
         replace_entry_format(converted, self.name)
@@ -69,6 +65,19 @@ class KafkaConverter:
         converted.num_messages_in_batch = metadata.num_messages_in_batch
         compress = compressed and self._options.compression is Compression.AUTO
         return Conversion(converted, writer.payload, tuple(writer.holes), compress)
+
+    def _collect(self, payload: memoryview, declared: int, *, dense: bool) -> tuple[SlotWriter, bool]:
+        """Returns: the writer with all messages, and whether anything was compressed."""
+        writer = SlotWriter(self._options, declared, self._limits.allowed(len(payload)), dense=dense)
+        compressed, empty = False, True
+        for batch in RecordSet(payload).batches():
+            batch.ensure_valid()
+            compressed, empty = compressed or batch.codec is not Codec.NONE, False
+            writer.add(batch)
+        if empty:
+            raise ConversionError(f"{len(payload)} bytes hold no complete record batch")
+        writer.finish()
+        return writer, compressed
 
 
 def _plain(converted: MessageMetadata, batch: bytearray) -> Conversion:

@@ -6,9 +6,9 @@ protects any producer.
 
     producer name = kafka-import-<16 hex digits of SHA-256(file label, sequence mode, first batch)>
     sequence id   = first offset of the entry .. last offset     (mode offset: offsets ascend through the file)
-                  = position of the entry .. its last byte       (mode position: they do not, as in files of produced
-                  sets)
+                  = position of the entry .. its last byte       (mode position: they do not, as in produced sets)
 
+Control and empty batches are left out, and gaps that compaction left do not count: a topic gets the records.
 To resume, pass the producer's last persisted sequence id: everything up to it is skipped and never sent again. Plain
 messages of magic 0 and 1 are packed together; because packing starts behind the resume point, entries never straddle
 it.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.errors import InvalidRecordError
 from magnetar.converters.kafka.record_batch import RecordBatch
-from magnetar.converters.kafka_entry.planning import PlannedEntry, message_span, plan_entry
+from magnetar.converters.kafka_entry.planning import PlannedEntry, message_count, plan_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class ImportStep:
-    """One entry to append (None for batches without offsets), and how far the file is done once it is persisted."""
+    """One entry to append (None for control and empty batches), and how far the file is done once it is persisted."""
 
     entry: PlannedEntry | None
     next_position: int
@@ -126,7 +126,7 @@ class _Packer:
             yield from self.flush()
         if self._highest(item) <= self._resume_after:
             return
-        if isinstance(item.batch, RecordBatch) and message_span(item.batch) == 0:
+        if isinstance(item.batch, RecordBatch) and message_count(item.batch, gaps=False) == 0:
             yield ImportStep(None, item.next_position)
             return
         self._pending.append(item)
@@ -149,6 +149,7 @@ class _Packer:
             producer_name=self._name,
             sequence_id=first,
             highest_sequence_id=last,
+            gaps=False,
         )
         yield ImportStep(entry, items[-1].next_position)
 

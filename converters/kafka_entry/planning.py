@@ -17,7 +17,7 @@ from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.errors import InvalidRecordError
 from magnetar.converters.kafka.record_batch import RecordBatch
 from magnetar.converters.kafka.record_set import Batch, RecordSet
-from magnetar.converters.kafka_entry.slots import span_of
+from magnetar.converters.kafka_entry.slots import record_count, span_of
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ class PlannedEntry:
     highest_sequence_id: int
 
 
-def message_span(batch: Batch) -> int:
-    """How many messages an entry of a record set counts as: its span of offsets, gaps included."""
+def message_count(batch: Batch, *, gaps: bool = True) -> int:
+    """How many messages an entry of a record set counts as: its span of offsets, or only its records without `gaps`."""
     if isinstance(batch, RecordBatch):
-        return span_of(batch)
+        return span_of(batch) if gaps else record_count(batch)
     if batch.codec is Codec.NONE:
         return 1
     offsets = batch.inner_offsets(batch.inner_set())
-    if any(left >= right for left, right in pairwise(offsets)):
+    if not gaps or any(left >= right for left, right in pairwise(offsets)):
         return len(offsets)
     return offsets[-1] - offsets[0] + 1
 
@@ -54,10 +54,13 @@ def plan_entry(
     producer_name: str = "",
     sequence_id: int = 0,
     highest_sequence_id: int | None = None,
+    gaps: bool = True,
 ) -> PlannedEntry:
     """Wrap a whole record set; checksums of its entries are verified.
 
     Args:    publish_time in ms, from the caller's clock.
+             gaps: count offsets without a record, so that index arithmetic gives Kafka offsets; such offsets become
+             holes. False counts records only: no holes, which every client acknowledges alike.
     Raises:  InvalidRecordError when the set is cut, empty or spans no offset; CrcMismatchError; KafkaFormatError.
     """
     view = RecordSet(record_set)
@@ -65,9 +68,9 @@ def plan_entry(
     messages = 0
     for batch in view.batches():
         batch.ensure_valid()
-        messages += message_span(batch)
+        messages += message_count(batch, gaps=gaps)
     if messages == 0:
-        raise InvalidRecordError("the record set holds no offsets")
+        raise InvalidRecordError("the record set holds no messages")
     metadata = MessageMetadata(
         producer_name=producer_name,
         sequence_id=sequence_id,

@@ -4,6 +4,9 @@ The index of a record is its offset relative to the first batch; a later batch c
 before it ends. Offsets without a record (removed by compaction, control records) become holes, so the count of messages
 stays what num_messages_in_batch declared (guarantee G4), and index arithmetic on the broker entry metadata gives Kafka
 offsets.
+
+An entry may also declare the number of its records instead of the span of their offsets: then the records stand side by
+side (`dense`) and there are no holes. That is how files are imported, because clients treat holes unequally.
 """
 
 from __future__ import annotations
@@ -34,13 +37,22 @@ def span_of(batch: RecordBatch) -> int:
     return span
 
 
+def record_count(batch: RecordBatch) -> int:
+    """How many messages a batch gives when its gaps do not count. Raises: ConversionError for a negative count."""
+    if batch.count < 0:
+        raise ConversionError(f"batch at offset {batch.base_offset} declares {batch.count} records")
+    return 0 if batch.is_control else batch.count
+
+
 class SlotWriter:
     """Collects the payload of one converted entry.
 
     Args:    declared: num_messages_in_batch.   max_bytes: bound of the payload, and of every decompression.
+             dense: records side by side instead of at their offsets.
     """
 
-    def __init__(self, options: KafkaOptions, declared: int, max_bytes: int) -> None:
+    def __init__(self, options: KafkaOptions, declared: int, max_bytes: int, *, dense: bool = False) -> None:
+        self._dense = dense
         self.payload = bytearray()
         self.holes: list[int] = []
         self._next = 0
@@ -63,7 +75,7 @@ class SlotWriter:
             self._add_wrapper(batch)
 
     def _add_batch(self, batch: RecordBatch) -> None:
-        span = span_of(batch)
+        span = record_count(batch) if self._dense else span_of(batch)
         end = self._start + span
         self._expect(end)
         if not batch.is_control:
@@ -76,9 +88,9 @@ class SlotWriter:
         payload, encode, start, limit = self.payload, self._encode, self._start, self._max_bytes
         base_offset, base_time = batch.base_offset, batch.base_timestamp
         append_time = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
-        following = self._next
+        following, dense = self._next, self._dense
         for time_delta, delta, key, value, headers in records:
-            slot = start + delta
+            slot = following if dense else start + delta
             if slot != following:
                 if not following < slot < end:
                     raise ConversionError(f"offset delta {delta} is out of order or beyond {end - start - 1}")
@@ -106,7 +118,7 @@ class SlotWriter:
         offsets = message.inner_offsets(data)
         last = offsets[-1]
         # Some producers number inner messages carelessly; then their order is all there is.
-        if any(left >= right for left, right in pairwise(offsets)):
+        if self._dense or any(left >= right for left, right in pairwise(offsets)):
             offsets = array("q", range(len(offsets)))
         end = self._start + offsets[-1] - offsets[0] + 1
         self._expect(end)
@@ -130,7 +142,12 @@ class SlotWriter:
             raise ConversionCountError(f"offsets for {end} messages or more, {self._declared} are declared")
 
     def finish(self) -> None:
-        """Fill the slots that no batch reached. Raises: ConversionTooLargeError."""
+        """Fill the slots that no batch reached.
+
+        Raises: ConversionTooLargeError; ConversionCountError when a dense writer got fewer records than declared.
+        """
+        if self._dense and self._next != self._declared:
+            raise ConversionCountError(f"{self._next} records, {self._declared} messages are declared")
         self._fill(self._declared)
 
     def _fill(self, slot: int) -> None:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch, patch_batch, stamp_batch
 from magnetar.converters.kafka.codecs import Codec
-from magnetar.converters.kafka.errors import InvalidRecordError
+from magnetar.converters.kafka.errors import InvalidRecordError, InvalidTimestampError
 from magnetar.converters.kafka.record_batch import RecordBatch
 from magnetar.converters.kafka.records import Header, Record, TimestampType
 
@@ -68,6 +68,11 @@ def test_every_option_reaches_the_header():
 def test_offsets_must_ascend_within_int32(offsets):
     with pytest.raises(InvalidRecordError):
         build_record_batch([Record(offset, 0, None, None) for offset in offsets])
+
+
+def test_timestamps_too_far_apart():
+    with pytest.raises(InvalidTimestampError):
+        build_record_batch([Record(0, -(1 << 62), None, None), Record(1, 1 << 62, None, None)])
 
 
 def test_no_records_need_a_base_offset():

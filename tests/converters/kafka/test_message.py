@@ -113,6 +113,12 @@ def test_fields_must_fill_the_message(start, data):
         list(Message(bytes(message)).records())
 
 
+def test_offsets_stay_in_64_bits():
+    inner = encode_message(1, (1 << 63) - 1, 0, None, None) + encode_message(1, 0, 0, None, None)
+    with pytest.raises(CorruptRecordError, match="64 bits"):
+        list(wrapper(inner, offset=5).records())
+
+
 def test_the_limit():
     data = build_message_set([Record(0, 0, None, bytes(5000))], 1, codec=Codec.SNAPPY)
     with pytest.raises(DecompressedTooLargeError):

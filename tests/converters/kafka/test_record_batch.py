@@ -3,6 +3,7 @@ import pytest
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch, seal_batch
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.errors import (
+    CorruptRecordError,
     CrcMismatchError,
     DecompressedTooLargeError,
     InvalidRecordError,
@@ -73,6 +74,12 @@ def test_an_empty_batch_of_the_cleaner_has_no_records():
     batch = RecordBatch(data)
     assert (batch.base_offset, batch.last_offset, batch.count) == (500, 504, 0)
     assert list(batch.records()) == []
+
+
+def test_offsets_stay_in_64_bits():
+    for base in ((1 << 63) - 5, -(1 << 63)):
+        with pytest.raises(CorruptRecordError, match="64 bits"):
+            list(patched(build_record_batch(RECORDS), 0, base.to_bytes(8, "big", signed=True)).records())
 
 
 def test_unknown_codec_and_the_limit():

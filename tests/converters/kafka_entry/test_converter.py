@@ -114,6 +114,16 @@ def test_without_a_batch_count_more_records_are_an_error():
     assert "declared" in result.message
 
 
+def test_entries_that_declare_their_records_have_no_holes():
+    sparse = [Record(offset, 5, None, b"%d" % offset) for offset in (0, 4, 9)]
+    planned = plan_entry(build_record_batch(sparse), publish_time=1, gaps=False)
+    result = convert(planned.data)
+    assert (result.messages, result.holes) == (3, ())
+    assert [r.value for r in to_kafka_records(result.entry, 0)] == [b"0", b"4", b"9"]
+    alone = convert(entry(build_record_batch([sparse[0]], BatchOptions(base_offset=0, last_offset_delta=5))))
+    assert Entry(alone.entry).payload == b"0"
+
+
 def test_a_lone_control_record_is_an_empty_entry():
     control = build_record_batch([Record(0, 1, b"\0\0\0\1", b"")], BatchOptions(control=True))
     for data in (entry(control), entry(control, num_messages_in_batch=1)):

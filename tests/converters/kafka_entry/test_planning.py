@@ -7,7 +7,7 @@ from magnetar.converters.kafka.errors import CrcMismatchError, InvalidRecordErro
 from magnetar.converters.kafka.message_builder import build_message_set, encode_message
 from magnetar.converters.kafka.record_set import RecordSet
 from magnetar.converters.kafka.records import Record
-from magnetar.converters.kafka_entry.planning import message_span, plan_entry
+from magnetar.converters.kafka_entry.planning import message_count, plan_entry
 
 
 def records(*offsets):
@@ -40,14 +40,34 @@ def test_spans():
     control = build_record_batch(records(4), BatchOptions(control=True))
     for data, span in ((careless, 3), (control, 1), (build_message_set(records(4), 0), 1)):
         (batch,) = RecordSet(data).batches()
-        assert message_span(batch) == span
+        assert message_count(batch) == span
 
 
 def test_refusals():
     good = build_record_batch(records(0))
     with pytest.raises(InvalidRecordError, match="cut"):
         plan_entry(good[:-1], publish_time=1)
-    with pytest.raises(InvalidRecordError, match="no offsets"):
+    with pytest.raises(InvalidRecordError, match="no messages"):
         plan_entry(b"", publish_time=1)
     with pytest.raises(CrcMismatchError):
         plan_entry(good[:-2] + b"\xff" + good[-1:], publish_time=1)
+
+
+@pytest.mark.parametrize(
+    ("data", "spans", "count"),
+    [
+        (build_record_batch(records(0, 4, 9)), 10, 3),
+        (build_record_batch(records(4), BatchOptions(control=True)) + build_record_batch(records(5)), 2, 1),
+        (build_message_set(records(0, 4), 1, codec=Codec.GZIP), 5, 2),
+        (build_message_set(records(0, 4), 1), 2, 2),
+    ],
+)
+def test_gaps_count_or_do_not(data, spans, count):
+    assert plan_entry(data, publish_time=1).messages == spans
+    assert plan_entry(data, publish_time=1, gaps=False).messages == count
+
+
+def test_nothing_but_control_records_is_no_entry_without_gaps():
+    control = build_record_batch(records(4), BatchOptions(control=True))
+    with pytest.raises(InvalidRecordError, match="no messages"):
+        plan_entry(control, publish_time=1, gaps=False)

@@ -21,8 +21,8 @@ def batch(*offsets, **options):
     return build_record_batch(records(*offsets), BatchOptions(**options))
 
 
-def write(data, declared, max_bytes=10_000):
-    writer = SlotWriter(KafkaOptions(), declared, max_bytes)
+def write(data, declared, max_bytes=10_000, **options):
+    writer = SlotWriter(KafkaOptions(), declared, max_bytes, **options)
     for each in RecordSet(data).batches():
         writer.add(each)
     writer.finish()
@@ -63,6 +63,33 @@ def control(offset):
 )
 def test_records_stand_at_their_offsets(data, declared, expected):
     assert slots(write(data, declared)) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (batch(7, 9, 12), [b"7", b"9", b"12"]),
+        (batch(7) + control(8) + batch(9, 11), [b"7", b"9", b"11"]),
+        (batch(7, base_offset=5, last_offset_delta=4) + build_message_set(records(20, 25), 1), [b"7", b"20", b"25"]),
+        (build_message_set(records(3, 5), 1, codec=Codec.GZIP) + batch(9), [b"3", b"5", b"9"]),
+    ],
+)
+def test_dense_records_stand_side_by_side(data, expected):
+    writer = write(data, len(expected), dense=True)
+    assert slots(writer) == expected
+    assert writer.holes == []
+    with pytest.raises(ConversionCountError):
+        write(data, len(expected) + 1, dense=True)
+    with pytest.raises(ConversionCountError):
+        write(data, len(expected) - 1, dense=True)
+
+
+def test_a_negative_count():
+    wrong = bytearray(batch(0))
+    wrong[57:61] = (-5).to_bytes(4, "big", signed=True)
+    (damaged,) = RecordSet(wrong).batches()
+    with pytest.raises(ConversionError, match="-5 records"):
+        SlotWriter(KafkaOptions(), 10, 1000, dense=True).add(damaged)
 
 
 def test_carelessly_numbered_inner_messages_keep_their_order():
