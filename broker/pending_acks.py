@@ -65,16 +65,19 @@ class PendingAcks:
 
     def add(self, ledger_id: int, entry_id: int, unacked: int, key_hash: int = 0) -> None:
         """Hold one entry (again: its unacked messages are replaced)."""
-        ledger = self._ledger(ledger_id)
-        held = entry_id in ledger.plain or entry_id in ledger.packed
-        ledger.plain.discard(entry_id)
+        ledger = self._ledgers.get(ledger_id) or self._ledger(ledger_id)
+        if entry_id in ledger.packed:
+            self.entries -= 1
+            if unacked == 1 and not key_hash:
+                del ledger.packed[entry_id]
+        elif entry_id in ledger.plain:
+            self.entries -= 1
+            ledger.plain.remove(entry_id)
         if unacked == 1 and not key_hash:
-            ledger.packed.pop(entry_id, None)
             ledger.plain.add(entry_id)
         else:
             ledger.packed[entry_id] = unacked << _HASH_BITS | key_hash
-        if not held:
-            self.entries += 1
+        self.entries += 1
 
     def get(self, ledger_id: int, entry_id: int) -> PendingAck | None:
         ledger = self._ledgers.get(ledger_id)
@@ -87,15 +90,19 @@ class PendingAcks:
 
     def remove(self, ledger_id: int, entry_id: int) -> PendingAck | None:
         """No longer hold the entry; what was held, None when it was not."""
-        found = self.get(ledger_id, entry_id)
-        if found is not None:
-            ledger = self._ledgers[ledger_id]
-            ledger.plain.discard(entry_id)
-            ledger.packed.pop(entry_id, None)
-            self.entries -= 1
-            if not ledger.plain and not ledger.packed:
-                del self._ledgers[ledger_id]
-        return found
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return None
+        packed = ledger.packed.pop(entry_id, None)
+        if packed is None:
+            if entry_id not in ledger.plain:
+                return None
+            ledger.plain.remove(entry_id)
+            packed = 1 << _HASH_BITS
+        self.entries -= 1
+        if not ledger.packed and not ledger.plain:
+            del self._ledgers[ledger_id]
+        return PendingAck(ledger_id, entry_id, packed >> _HASH_BITS, packed & _HASH_MASK)
 
     def remove_plain(self, ledger_id: int, entry_ids: BitMap) -> BitMap:
         """Take away those of ``entry_ids`` that are held as one message without a hash; returns which they were."""
