@@ -127,7 +127,8 @@ class SingleMessageEncoder:
 
     def _header_fields(self, headers: RawHeaders) -> bytes | None:
         """All headers as properties with the companions of their values; None when a key needs a companion too."""
-        out, in_base64, null = b"", "", ""
+        parts: list[bytes] = []  # joined once: a record may have any number of headers
+        in_base64, null = "", ""
         for index, (key, content) in enumerate(headers):
             name = self._header_keys.get(key)
             if name is None:
@@ -143,12 +144,12 @@ class SingleMessageEncoder:
                 value = b2a_base64(content, newline=False)
                 in_base64 += f",{index}"
             size = encode_unsigned(len(value))
-            out += b"\x0a%b%b%b%b" % (encode_unsigned(len(name) + len(size) + len(value)), name, size, value)
+            parts += (b"\x0a", encode_unsigned(len(name) + len(size) + len(value)), name, size, value)
         if in_base64:
-            out += encode_property(VALUE_BASE64.encode(), in_base64[1:].encode())
+            parts.append(encode_property(VALUE_BASE64.encode(), in_base64[1:].encode()))
         if null:
-            out += encode_property(VALUE_NULL.encode(), null[1:].encode())
-        return out
+            parts.append(encode_property(VALUE_NULL.encode(), null[1:].encode()))
+        return b"".join(parts)
 
     def _properties(self, offset: int, timestamp: int, headers: RawHeaders) -> bytes:
         extra = [(OFFSET, str(offset))] if self._offset_property else []

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.converters.kafka.errors import CorruptRecordError, InvalidRecordError, KafkaFormatError
-from magnetar.converters.kafka.records import Header, checked_timestamp, decode_headers, encode_record, read_records
+from magnetar.converters.kafka.records import (
+    MAX_HEADERS,
+    Header,
+    checked_timestamp,
+    decode_headers,
+    encode_record,
+    read_records,
+)
 
 FIELD = st.none() | st.binary(max_size=80) | st.integers(8000, 9000).map(bytes)
 HEADER = st.builds(Header, st.binary(max_size=8).map(lambda b: b.decode("utf-8", "surrogateescape")), FIELD)
@@ -56,6 +63,14 @@ def test_known_bytes():
 def test_lengths_that_do_not_add_up(data, count, error):
     with pytest.raises(error):
         list(read_records(bytes.fromhex(data), count))
+
+
+def test_headers_are_limited_in_number():
+    most = [Header("", b"")] * MAX_HEADERS
+    ((*_, headers),) = read_records(encode_record(0, 0, None, None, most), 1)
+    assert len(headers) == MAX_HEADERS
+    with pytest.raises(InvalidRecordError, match="65537 headers"):
+        list(read_records(encode_record(0, 0, None, None, [*most, most[0]]), 1))
 
 
 @given(st.binary(max_size=60), st.integers(0, 5))

@@ -9,6 +9,7 @@ from magnetar.converters.errors import ConverterSettingsError
 from magnetar.converters.interface import ConverterSettings
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
 from magnetar.converters.kafka.codecs import Codec
+from magnetar.converters.kafka.message_builder import build_message_set
 from magnetar.converters.kafka.record_set import RecordSet
 from magnetar.converters.kafka.records import Header, Record
 from magnetar.converters.kafka_entry.converter import KafkaConverter
@@ -194,3 +195,26 @@ def test_one_instance_serves_many_threads():
     alone = [convert(each, chain) for each in entries]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda each: convert(each, chain), entries)) == alone
+
+
+def test_a_flood_of_tiny_things_is_converted_in_bounded_memory():
+    """Small stored entries that unfold into very many objects: the peak stays a few times the limit of the output."""
+    import tracemalloc
+
+    limit = 1 << 20
+    chain = chain_of(free_bytes=limit, max_entry_bytes=limit)
+    empty = [Record(n, 5, None, b"") for n in range(20_000)]
+    header = Header("", b"")
+    floods = [
+        build_record_batch(empty, BatchOptions(codec=Codec.ZSTD)),
+        build_message_set(empty, 1, codec=Codec.GZIP),
+        build_record_batch([Record(0, 5, None, None, (header,) * 60_000)], BatchOptions(codec=Codec.ZSTD)),
+        build_record_batch([Record(0, 5, None, None, (header,) * 300_000)], BatchOptions(codec=Codec.ZSTD)),
+    ]
+    for flood in floods:
+        data = entry(flood, num_messages_in_batch=60_000)
+        tracemalloc.start()
+        convert(data, chain)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 32 * limit
