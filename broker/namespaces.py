@@ -24,9 +24,8 @@ from magnetar.broker.policy_records import Policies, TopicPolicies, even_bundles
 from magnetar.broker.policy_values import ClusterData, TenantInfo
 
 if TYPE_CHECKING:
-    from magnetar.protocol.topic_name import TopicName
-
     from magnetar.broker.settings import Settings
+    from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.interfaces import MetadataStore
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -48,6 +48,7 @@ class TopicConfig:
     max_message_size: int
     dispatch_rate: DispatchRate
     subscription_dispatch_rate: DispatchRate
+    replicator_dispatch_rate: DispatchRate
     publish_rate: PublishRate
     subscribe_rate: SubscribeRate
     subscription_types_enabled: tuple[str, ...]
@@ -118,6 +119,9 @@ def effective_config(settings: Settings, namespace: Policies, topic: TopicPolici
         dispatch_rate=topic.dispatch_rate or namespace.topic_dispatch_rate.get(cluster) or _UNLIMITED,
         subscription_dispatch_rate=topic.subscription_dispatch_rate
         or namespace.subscription_dispatch_rate.get(cluster)
+        or _UNLIMITED,
+        replicator_dispatch_rate=topic.replicator_dispatch_rate
+        or namespace.replicator_dispatch_rate.get(cluster)
         or _UNLIMITED,
         publish_rate=topic.publish_rate or namespace.publish_max_message_rate.get(cluster) or PublishRate(),
         subscribe_rate=topic.subscribe_rate or namespace.cluster_subscribe_rate.get(cluster) or SubscribeRate(),

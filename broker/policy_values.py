@@ -23,6 +23,16 @@ SchemaStrategy = Literal[
     "FORWARD_TRANSITIVE",
     "FULL_TRANSITIVE",
 ]
+AutoUpdateStrategy = Literal[
+    "AutoUpdateDisabled",
+    "Backward",
+    "Forward",
+    "Full",
+    "AlwaysCompatible",
+    "BackwardTransitive",
+    "ForwardTransitive",
+    "FullTransitive",
+]
 AuthAction = Literal["produce", "consume", "functions", "sources", "sinks", "packages"]
 
 

@@ -4,7 +4,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, valid_name
-from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, SUPER
 from magnetar.broker.policy_records import shown
@@ -17,9 +17,6 @@ _ALWAYS_SHOWN = {
     "brokerClientTlsEnabled": False,
     "tlsAllowInsecureConnection": False,
     "brokerClientTlsEnabledWithKeyStore": False,
-    "brokerClientTlsTrustStoreType": "JKS",
-    "brokerClientTlsKeyStoreType": "JKS",
-    "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
 }
 
 
@@ -42,6 +39,7 @@ async def create_cluster(call: Call) -> Response:
     data = await call.required_body(ClusterData)
     if not valid_name(name):
         raise precondition("Cluster name is not valid")
+    _check_urls(data)
     await call.namespaces.clusters.create(name, data)
     return done(200)
 
@@ -50,6 +48,7 @@ async def create_cluster(call: Call) -> Response:
 async def update_cluster(call: Call) -> Response:
     data = await call.required_body(ClusterData)
     _cluster(call)
+    _check_urls(data)
     await call.namespaces.clusters.update(call.param("cluster"), lambda _: data)
     return done(200)
 
@@ -96,7 +95,7 @@ async def failure_domains(call: Call) -> Response:
 @routes.get(CLUSTER + "/namespaceIsolationPolicies", SUPER)
 async def isolation_policies(call: Call) -> Response:
     _cluster(call)
-    return json_response({})
+    raise not_found("NamespaceIsolationPolicies for the cluster do not exist")
 
 
 def _cluster(call: Call) -> ClusterData:
@@ -104,6 +103,18 @@ def _cluster(call: Call) -> ClusterData:
     if found is None:
         raise not_found("Cluster does not exist")
     return found
+
+
+def _check_urls(data: ClusterData) -> None:
+    """Raise 400 for an address whose scheme is not the one that belongs there."""
+    for url, schemes in (
+        (data.service_url, ("http",)),
+        (data.service_url_tls, ("https",)),
+        (data.broker_service_url, ("pulsar",)),
+        (data.broker_service_url_tls, ("pulsar+ssl",)),
+    ):
+        if url and not url.startswith(tuple(f"{scheme}://" for scheme in schemes)):
+            raise RestError(400, f"Illegal service url {url}: must begin with {schemes[0]}://")
 
 
 def _own_urls(call: Call) -> dict[str, object]:

@@ -16,6 +16,7 @@ from magnetar.broker.policy_records import Policies, shown
 from magnetar.broker.policy_values import (
     AutoSubscriptionCreation,
     AutoTopicCreation,
+    AutoUpdateStrategy,
     BacklogQuota,
     DelayedDeliveryPolicies,
     DispatchRate,
@@ -127,6 +128,7 @@ ROWS: Final = (
         field="schema_auto_update_compatibility_strategy",
         kind=str,
         verb="PUT",
+        convert=known_or(AutoUpdateStrategy, None),
         null_clears=True,
         removable=False,
         unset_status=204,
@@ -341,6 +343,12 @@ async def remove_offload_policies(call: Call) -> Response:
 @routes.get(NAMESPACE + "/resourcegroup", NAMESPACE_ADMIN)
 async def resource_group(call: Call) -> Response:
     return json_response(call.policies().resource_group_name)
+
+
+@routes.delete(NAMESPACE + "/resourcegroup", NAMESPACE_ADMIN)
+async def remove_resource_group(call: Call) -> Response:
+    call.policies()
+    return done()
 
 
 @routes.get(NAMESPACE + "/persistence/bookieAffinity", NAMESPACE_ADMIN)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.responses import Response
 
+from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
@@ -79,6 +80,13 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
         given = msgspec.convert({key: value for key, value in body.items() if value is not None}, Policies)
     except msgspec.ValidationError as e:
         raise RestError(400, f"body: {e}") from e
+    for problem in (
+        policy_rules.retention(given.retention_policies) if given.retention_policies else None,
+        policy_rules.persistence(given.persistence) if given.persistence else None,
+        policy_rules.at_least_zero("message TTL")(given.message_ttl_in_seconds or 0),
+    ):
+        if problem is not None:
+            raise problem
     count = given.bundles.num_bundles
     if not 0 <= count <= _MOST_BUNDLES:
         raise precondition("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^20].")

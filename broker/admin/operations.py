@@ -15,7 +15,9 @@ routes = RouteTable()
 
 @routes.post(TOPIC + "/terminate", TOPIC_ADMIN)
 async def terminate(call: Call) -> Response:
-    name = _persistent(single_topic(call))
+    name = single_topic(call)
+    if not name.persistent:
+        raise RestError(406, "Termination of a non-persistent topic is not allowed")
     return json_response(shown_position(await call.topics.terminate(name)))
 
 

@@ -30,6 +30,7 @@ class PolicyRow:
     rule      what a value has to obey, beyond its type
     null_clears   a body of null unsets it; if not, it is refused
     removable     DELETE exists
+    removed       what is kept after it; None: nothing
     per_cluster   kept per cluster; REST speaks of this one's
     convert       from the body to what is kept (texts nobody knows become "not set")
     when_unset    what GET shows then; None is an empty body
@@ -45,6 +46,7 @@ class PolicyRow:
     rule: Rule | None = None
     null_clears: bool = False
     removable: bool = True
+    removed: Any = None
     per_cluster: bool = False
     convert: Callable[[Any], Any] = _unchanged
     when_unset: Any = None
@@ -69,11 +71,13 @@ class PolicyRow:
         return msgspec.structs.replace(policies, **{self.field: value})
 
     async def value_of_body(self, call: Call) -> Any:
-        """The new value; raises what is wrong with it."""
+        """The new value; raises what is wrong with it. A null for a number or truth value is 0 or false, as in Java."""
         value = await call.body(self.kind)
-        if value is None:
-            if not self.null_clears:
+        if value is None and not self.null_clears:
+            if self.kind not in (int, bool) or not await call.raw_body():
                 raise RestError(400, EMPTY_BODY)
+            value = self.kind()
+        if value is None:
             return None
         value = self.convert(value)
         problem = self.rule(value) if self.rule is not None and value is not None else None

@@ -33,7 +33,9 @@ def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Js
     if stats.topic_epoch is not None:
         out["topicEpoch"] = stats.topic_epoch
     if not stats.name.persistent:
-        out["msgDropRate"] = stats.msg_drop_rate
+        out |= {"msgDropRate": stats.msg_drop_rate, "oldestBacklogMessageAgeSeconds": 0}
+        out |= {"backlogQuotaLimitSize": 0, "backlogQuotaLimitTime": 0}
+        del out["deduplicationStatus"]
     return out
 
 

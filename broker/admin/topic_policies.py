@@ -156,6 +156,7 @@ ROWS: Final = (
         field="subscription_types_enabled",
         kind=list[SubscriptionType],
         null_clears=True,
+        removed=[],
         unset_status=204,
     ),
     Row(
@@ -206,7 +207,7 @@ def _declare(row: PolicyRow) -> None:
         return await store(call, name, value)
 
     async def remove(call: Call) -> Response:
-        return await store(call, policy_topic(call), None)
+        return await store(call, policy_topic(call), row.removed)
 
     async def store(call: Call, name: TopicName, value: Any) -> Response:
         await call.namespaces.update_topic(name, lambda old: row.written(old, value, ""))
@@ -341,6 +342,18 @@ async def set_offload_policies(call: Call) -> Response:
 
 @routes.delete(TOPIC + "/offloadPolicies", TOPIC_ADMIN)
 async def remove_offload_policies(call: Call) -> Response:
+    policy_topic(call)
+    return done()
+
+
+@routes.put(TOPIC + "/shadowTopics", TOPIC_ADMIN)
+async def set_shadow_topics(call: Call) -> Response:
+    policy_topic(call)
+    raise precondition("There is no cluster to have shadow topics in")
+
+
+@routes.delete(TOPIC + "/shadowTopics", TOPIC_ADMIN)
+async def remove_shadow_topics(call: Call) -> Response:
     policy_topic(call)
     return done()
 

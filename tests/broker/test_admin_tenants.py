@@ -29,6 +29,7 @@ async def test_cluster_life():
     assert (await call("POST", "clusters/c2", data | {"serviceUrl": "http://new"})).status == 200
     assert (await call("GET", "clusters/c2")).json["serviceUrl"] == "http://new"
     assert (await call("GET", "clusters/c3")).status == 404
+    assert (await call("PUT", "clusters/c3", {"serviceUrl": "foo"})).status == 400
     assert (await call("DELETE", "clusters/standalone")).status == 412
     assert (await call("DELETE", "clusters/c2")).status == 204
     assert (await call("DELETE", "clusters/c2")).status == 404
@@ -160,6 +161,9 @@ async def test_namespace_is_created_from_the_policies_given():
     assert (await call("PUT", "namespaces/public/m", {"replication_clusters": ["x"]})).status == 403
     assert (await call("PUT", "namespaces/public/m", {"bundles": {"numBundles": -1}})).status == 412
     assert (await call("PUT", "namespaces/public/m", {"message_ttl_in_seconds": "x"})).status == 400
+    assert (await call("PUT", "namespaces/public/m", {"message_ttl_in_seconds": -5})).status == 412
+    half = {"retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 5}}
+    assert (await call("PUT", "namespaces/public/m", half)).status == 400
 
 
 async def test_bundles_are_split_and_unloaded():
