@@ -1,3 +1,4 @@
+import pickle
 import zlib
 
 import pytest
@@ -8,6 +9,7 @@ from magnetar.converters.errors import ConversionError, ConversionTooLargeError
 from magnetar.converters.interface import Conversion
 from magnetar.converters.limits import ExpansionLimits
 from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
+from magnetar.converters.registry import load_chain
 from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.pulsar_api_pb2 import LZ4, ZLIB, MessageMetadata
 
@@ -259,3 +261,16 @@ def test_close_reaches_every_converter():
     failures = chain_of(Stuck("stuck"), last).close()
     assert [(name, str(error)) for name, error in failures] == [("stuck", "stuck")]
     assert last.closed == 1
+
+
+def test_chains_and_results_travel_between_processes():
+    """So that a pool of processes can convert: `pool.submit(chain.convert, data, chosen)`."""
+    chain = load_chain(["kafka", "bytes"], {"kafka.mode": "kop"}).chain
+    copy = pickle.loads(pickle.dumps(chain))
+    data = entry("bytes")
+    chosen = chain.select(data)
+    expected = chain.convert(data, chosen)
+    assert copy.convert(data, pickle.loads(pickle.dumps(chosen))) == expected
+    failure = chain.convert(data[:-1] + b"?", chosen)
+    assert failure.reason is FailureReason.CHECKSUM
+    assert pickle.loads(pickle.dumps([expected, failure])) == [expected, failure]
