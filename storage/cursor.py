@@ -93,7 +93,7 @@ class ManagedCursor:
         spans, position, missed = self._reader.read_cached(self._start(), limits, masks)
         if missed and not spans:
             self._reading = self._generation
-            return self._read_stored(limits, skip)
+            return self._read_stored(limits, skip, self._generation)
         self._read_position = position
         self._count(spans)
         return spans
@@ -311,23 +311,25 @@ class ManagedCursor:
         mark_delete = self._acks.mark_delete
         return self._read_position if self._read_position > mark_delete else mark_delete.next()
 
-    async def _read_stored(self, limits: ReadLimits, skip: Callable[[int], BitMap | None] | None) -> list[Span]:
-        generation = self._generation
+    async def _read_stored(
+        self, limits: ReadLimits, skip: Callable[[int], BitMap | None] | None, generation: int
+    ) -> list[Span]:
         try:
-            while True:
+            while generation == self._generation:
                 masks = self._masks(skip)
                 spans, position, missed = self._reader.read_cached(self._start(), limits, masks)
                 if missed and not spans:
                     self._read_position = position
-                    spans, position = await self._reader.read_stored(position, limits, masks)
+                    spans, position = await self._reader.read_stored(position, limits, masks, self._start)
                     if generation != self._generation:
-                        return []
+                        break
                     if not spans:
                         self._read_position = position
                         continue  # acknowledged or trimmed while we waited
                 self._read_position = position
                 self._count(spans)
                 return spans
+            return []
         finally:
             if self._reading == generation:
                 self._reading = -1

@@ -78,9 +78,12 @@ class EntryReader:
             position = Position(ledger_id, following)
         return room.spans, position, False
 
-    async def read_stored(self, start: Position, limits: ReadLimits, masks: Masks) -> tuple[list[Span], Position]:
+    async def read_stored(
+        self, start: Position, limits: ReadLimits, masks: Masks, floor: Callable[[], Position]
+    ) -> tuple[list[Span], Position]:
         """(spans, where to go on); reads one stretch of one ledger. No spans: nothing wanted is there any more.
 
+        ``floor()`` tells after the wait before which position nothing is wanted any more.
         Raises CorruptEntryError(position) when the next wanted entry is damaged, StorageError.
         """
         place = self._place(start, limits.upto, masks)
@@ -94,12 +97,16 @@ class EntryReader:
             if self._ledgers.slot(ledger_id) is not None:
                 raise
             return [], start  # trimmed while we waited
+        wanted = max(Position(ledger_id, first), floor())
+        if wanted.ledger_id != ledger_id:
+            return [], wanted
         room = _Room(limits.max_entries, limits.max_bytes, [])
-        following = first
+        following = wanted.entry_id
         for slab in slabs:
-            if room.is_over:
+            if room.is_over or following > last:
                 break
-            following = take(slab, following, last, masks(ledger_id), room)
+            if following <= slab.last_entry_id:
+                following = take(slab, following, last, masks(ledger_id), room)
         return room.spans, Position(ledger_id, following)
 
     def cached_at(self, positions: Iterable[Position]) -> list[Span] | None:
