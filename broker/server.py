@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from typing import TYPE_CHECKING
 
 from magnetar.broker.connection import Connection
+from magnetar.broker.tls import CertificateWatch, tls_context
 
 if TYPE_CHECKING:
+    import ssl
+
     from magnetar.broker.broker import Broker
-    from magnetar.broker.settings import Settings
 
 _BACKLOG = 1024
 
@@ -22,6 +23,7 @@ class BinaryServer:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._servers: list[asyncio.Server] = []
+        self._certificates: CertificateWatch | None = None
         self.port = 0
         self.port_tls: int | None = None
 
@@ -32,6 +34,8 @@ class BinaryServer:
             self.port = await self._listen(settings.bind_address, settings.broker_service_port, None)
         if settings.broker_service_port_tls is not None:
             context = tls_context(settings)
+            self._certificates = CertificateWatch(context, settings)
+            self._certificates.start(asyncio.get_running_loop())
             self.port_tls = await self._listen(settings.bind_address, settings.broker_service_port_tls, context)
 
     async def _listen(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
@@ -49,17 +53,7 @@ class BinaryServer:
         return bound
 
     def stop_accepting(self) -> None:
+        if self._certificates is not None:
+            self._certificates.stop()
         for server in self._servers:
             server.close()
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext:
-    """A server context from the tls* settings; a client certificate is asked for when a trust store is given."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(settings.tls_certificate_file_path, settings.tls_key_file_path)
-    if settings.tls_trust_certs_file_path:
-        context.load_verify_locations(settings.tls_trust_certs_file_path)
-        required = settings.tls_require_trusted_client_cert_on_connect
-        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-    return context

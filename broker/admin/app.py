@@ -36,7 +36,7 @@ from magnetar.broker.auth.table import Action
 
 if TYPE_CHECKING:
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from magnetar.broker.admin.api import BrokerApi
     from magnetar.broker.admin.routes import AdminRoute
@@ -102,20 +102,24 @@ class _RawPaths:
             raw = scope.get("raw_path")
             path = raw.partition(b"?")[0].decode("latin-1") if raw else scope["path"]
             scope = {**scope, "path": path}
-            if self._too_large(scope):
-                await failure(413, "the body is too large")(scope, receive, send)
-                return
+            if self._max_body_bytes >= 0:
+                receive = _limited(receive, self._max_body_bytes)
         await self._app(scope, receive, send)
 
-    def _too_large(self, scope: "Scope") -> bool:
-        if self._max_body_bytes < 0:
-            return False
-        for name, value in scope["headers"]:
-            if name == b"content-length" and value.isdigit():
-                return int(value) > self._max_body_bytes
-            if name == b"transfer-encoding":
-                return True  # a length is asked for where there is a limit
-        return False
+
+def _limited(receive: "Receive", most: int) -> "Receive":
+    """The same body, refused as soon as more than `most` bytes of it have come."""
+    seen = 0
+
+    async def counted() -> "Message":
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > most:
+            raise RestError(413, "the body is too large")
+        return message
+
+    return counted
 
 
 def _endpoint(row: "AdminRoute", api: "BrokerApi") -> Any:

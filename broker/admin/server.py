@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar.broker.admin.app import build_app
-from magnetar.broker.server import tls_context
+from magnetar.broker.tls import CertificateWatch, tls_context
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -34,6 +34,7 @@ class AdminServer:
         self.port_tls: int | None = None
         self._servers: list[_Server] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._certificates: CertificateWatch | None = None
 
     async def listen(self, app: "ASGIApp", settings: "Settings", port: int, context: ssl.SSLContext | None) -> int:
         """Bind and serve; the port it has. Raises OSError when it cannot be bound."""
@@ -41,6 +42,9 @@ class AdminServer:
         server = _Server(_config(app, settings, context))
         task = asyncio.get_running_loop().create_task(server.serve([bound]), name="admin.http")
         task.add_done_callback(_report)
+        if context is not None:
+            self._certificates = CertificateWatch(context, settings)
+            self._certificates.start(asyncio.get_running_loop())
         self._servers.append(server)
         self._tasks.append(task)
         number: int = bound.getsockname()[1]
@@ -48,6 +52,8 @@ class AdminServer:
 
     async def close(self) -> None:
         """Stop listening, end requests in progress, wait for both. Safe to call twice."""
+        if self._certificates is not None:
+            self._certificates.stop()
         for server in self._servers:
             server.should_exit = True
             server.force_exit = True

@@ -1,0 +1,96 @@
+"""The TLS side of the listeners, from the tls* settings.
+
+One context serves the binary port and the web port. Certificate files that change are read again without a restart:
+new connections get the new certificate, open ones keep theirs; a file that cannot be used is said and the old one
+stays.
+"""
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+    from magnetar.storage.interfaces import Scheduler, Timer
+
+log = structlog.get_logger(__name__)
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def tls_context(settings: "Settings") -> ssl.SSLContext:
+    """A server context; a client certificate is asked for when a trust store is given, and must then be a trusted
+    one.
+
+    With tlsAllowInsecureConnection no certificate is asked for, so none can be wrong and none is an identity.
+    Raises: OSError (ssl.SSLError is one) when a file cannot be read or used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    versions = [_VERSIONS[name] for name in settings.tls_protocols] or list(_VERSIONS.values())
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    if settings.tls_ciphers:
+        context.set_ciphers(":".join(settings.tls_ciphers))
+    context.load_cert_chain(settings.tls_certificate_file_path, settings.tls_key_file_path)
+    if settings.tls_trust_certs_file_path and not settings.tls_allow_insecure_connection:
+        context.load_verify_locations(settings.tls_trust_certs_file_path)
+        required = settings.tls_require_trusted_client_cert_on_connect
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context
+
+
+class CertificateWatch:
+    """Looks at the certificate files of a context every tlsCertRefreshCheckDurationSec (0: never)."""
+
+    def __init__(self, context: ssl.SSLContext, settings: "Settings") -> None:
+        self._context = context
+        self._settings = settings
+        self._seen = self._stamps()
+        self._timer: Timer | None = None
+
+    def start(self, scheduler: "Scheduler") -> None:
+        """Look for the first time after one period, until `stop`."""
+        seconds = self._settings.tls_cert_refresh_check_duration_sec
+        if seconds > 0:
+            self._timer = scheduler.call_later(seconds, lambda: self._tick(scheduler))
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tick(self, scheduler: "Scheduler") -> None:
+        self.check()
+        self.start(scheduler)
+
+    def check(self) -> bool:
+        """Read the files again if they changed; whether the context has new ones now."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return False
+        self._seen = stamps
+        settings = self._settings
+        try:
+            # Tried on a context of its own first: a half-written pair must not replace the one in use.
+            tls_context(settings)
+            self._context.load_cert_chain(settings.tls_certificate_file_path, settings.tls_key_file_path)
+            if settings.tls_trust_certs_file_path and not settings.tls_allow_insecure_connection:
+                self._context.load_verify_locations(settings.tls_trust_certs_file_path)
+        except OSError as e:
+            log.warning("certificate.refused", reason=str(e))
+            return False
+        log.info("certificate.reloaded", file=settings.tls_certificate_file_path)
+        return True
+
+    def _stamps(self) -> list[tuple[int, int] | None]:
+        """Modification time and size of each file; None for one that is not there."""
+        settings = self._settings
+        paths = settings.tls_certificate_file_path, settings.tls_key_file_path, settings.tls_trust_certs_file_path
+        return [_stamp(Path(path)) for path in paths if path]
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
