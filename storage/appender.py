@@ -108,6 +108,7 @@ class Appender:
         self._switch = switch
         self._env = switch.env
         self._ledgers = switch.ledger_list.ledgers
+        self._largest_bytes = self._env.ledgers.max_record_bytes - RECORD_HEADER_BYTES - _PREFIX_BYTES
         self._notifying = False
         self._reporting = False
 
@@ -125,7 +126,7 @@ class Appender:
             and not self.is_draining
             and current.entries + run.count < current.check_entries
             and current.size_bytes + run.size_bytes < current.check_bytes
-            and run.size_bytes < self._env.ledgers.max_record_bytes
+            and run.size_bytes <= self._largest_bytes
         ):
             self._push(op, run.count, current)
             return
@@ -211,12 +212,11 @@ class Appender:
     def _refusal(self, run: EntryRun) -> StorageError | None:
         if self.state is not AppendState.OPEN:
             return self.state_error()
-        limit = self._env.ledgers.max_record_bytes - RECORD_HEADER_BYTES - _PREFIX_BYTES
-        if run.size_bytes > limit:
+        if run.size_bytes > self._largest_bytes:
             offsets = memoryview(run.offsets).cast("q")
             largest = max(offsets[k + 1] - offsets[k] for k in range(run.count))
-            if largest > limit:
-                return EntryTooLargeError(self._ledgers.last_confirmed.ledger_id, -1, largest, limit)
+            if largest > self._largest_bytes:
+                return EntryTooLargeError(self._ledgers.last_confirmed.ledger_id, -1, largest, self._largest_bytes)
         return None
 
     def state_error(self) -> StorageError:

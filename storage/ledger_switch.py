@@ -27,6 +27,8 @@ __all__ = ["LedgerSwitch", "StorageEnv"]
 log = structlog.get_logger(__name__)
 
 _AHEAD_RETRY_S = 10.0
+_IDLE_LOOKS = 4
+"""Looks per idle time: an idle ledger is closed a quarter of the time late at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class LedgerSwitch:
         self._retry_ahead_s = 0.0
         self._failed: LedgerSlot | None = None
         self._timer: Timer | None = None
+        self._idle_since_s = 0.0
+        self._added_then = -1
         self._idle_waiters: list[asyncio.Future[None]] = []
         self._roll_waiters: list[asyncio.Future[None]] = []
         self._appender: Appender
@@ -145,19 +149,20 @@ class LedgerSwitch:
             limit_ms = max(config.max_rollover_ms, config.min_rollover_ms + 1)
             waits.append(limit_ms - age_ms if age_ms < limit_ms else limit_ms)
         if config.inactive_rollover_ms > 0:
-            waits.append(config.inactive_rollover_ms)
+            waits.append(config.inactive_rollover_ms / _IDLE_LOOKS)
         if waits:
-            added = self._appender.entries_added
-            self._timer = self.env.scheduler.call_later(min(waits) / 1000, lambda: self._tick(current, added))
+            self._timer = self.env.scheduler.call_later(min(waits) / 1000, lambda: self._tick(current))
 
-    def _tick(self, current: OpenLedger, added_before: int) -> None:
+    def _tick(self, current: OpenLedger) -> None:
         appender = self._appender
         if appender.current is not current or appender.is_draining:
             return
         self._timer = None
-        config = appender.config
-        age_ms = (self.env.clock.now_s() - current.created_s) * 1000
-        is_idle = config.inactive_rollover_ms > 0 and appender.entries_added == added_before
+        config, now_s = appender.config, self.env.clock.now_s()
+        age_ms = (now_s - current.created_s) * 1000
+        if appender.entries_added != self._added_then:
+            self._idle_since_s, self._added_then = now_s, appender.entries_added
+        is_idle = 0 < config.inactive_rollover_ms <= (now_s - self._idle_since_s) * 1000
         if current.entries and (is_idle or is_full(current.entries, current.size_bytes, age_ms, config)):
             appender.roll()
         else:
