@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from magnetar.converters import outer_compression
@@ -35,6 +36,8 @@ from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+_HEAD = Struct(">H4xI")  # magic, checksum, metadata size: the usual entry, in one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,11 @@ class ConverterChain:
         if not self.converters:
             return None
         if not self._generic:
-            start = 10 if data.startswith(CHECKSUM_MAGIC) else 4
-            if data.find(FORMAT_NEEDLE, start, start + int.from_bytes(data[start - 4 : start], "big")) < 0:
+            if len(data) < _HEAD.size:
+                return None
+            magic, size = _HEAD.unpack_from(data)
+            end = 10 + size if magic == CHECKSUM_MAGIC else 4 + int.from_bytes(data[:4], "big")
+            if data.find(FORMAT_NEEDLE, 4, end) < 0:
                 return None
         return self._select(data)
 

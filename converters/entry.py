@@ -25,7 +25,7 @@ ENTRY_FORMAT_RAW: Final = "entry.format.raw"
 HEAD_BYTES: Final = 64
 """How much of the payload `accepts` may look at."""
 
-CHECKSUM_MAGIC = b"\x0e\x01"
+CHECKSUM_MAGIC: Final = 0x0E01
 # KeyValue{key="entry.format"} on the wire: field 1, length 12. Nothing else can be told faster about an entry.
 FORMAT_NEEDLE = b"\x0a\x0centry.format"
 
@@ -38,7 +38,7 @@ class Entry:
     def __init__(self, data: bytes) -> None:
         """Raises: EntryError when the frame leaves `data`."""
         self.data = data
-        start = 6 if data[:2] == CHECKSUM_MAGIC else 0
+        start = 6 if int.from_bytes(data[:2], "big") == CHECKSUM_MAGIC else 0
         self.metadata_start = start + 4
         self.payload_start = self.metadata_start + int.from_bytes(data[start : start + 4], "big")
         if self.metadata_start > len(data) or self.payload_start > len(data):
@@ -79,7 +79,7 @@ class Entry:
 def build_entry(metadata: bytes, payload: bytes | bytearray | memoryview) -> bytes:
     """Frame serialized metadata and a payload, checksum included."""
     body = b"".join((len(metadata).to_bytes(4, "big"), metadata, payload))
-    return b"".join((CHECKSUM_MAGIC, crc32c(body).to_bytes(4, "big"), body))
+    return b"".join((CHECKSUM_MAGIC.to_bytes(2, "big"), crc32c(body).to_bytes(4, "big"), body))
 
 
 def may_have_entry_format(data: bytes, start: int = 0, end: int | None = None) -> bool:
