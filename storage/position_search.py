@@ -63,7 +63,7 @@ class PositionSearch:
 
     async def _is_older(self, ordinal: int, high: int, timestamp_ms: int) -> tuple[bool, int]:
         """Whether the entry is older than t; one whose time cannot be told goes with the next that tells it."""
-        while ordinal < high:
+        while ordinal < min(high, self._ledgers.total_entries):  # fewer when ledgers are dropped meanwhile
             timestamp = await self._timestamp(self._ledgers.at(ordinal))
             if timestamp is not None:
                 return timestamp < timestamp_ms, ordinal
