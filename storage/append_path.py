@@ -127,10 +127,14 @@ class AppendPath:
                 self._cache.put(item.slab)
                 self.entries += item.slab.count
                 self.bytes += item.slab.size_bytes
+        # Answers first: they are waited for. The checkpoint counts the frame only when its write-behind is under way.
+        self._answer(batch, errors)
         if jobs:
             self._on_confirmed(jobs)
+        if result is not None:
+            self.last_sequence = result.last_sequence
+        if jobs:
             self._arm_confirm()
-        self._answer(batch, errors)
         self._order_spare()
 
     def _answer(self, batch: list[Append], errors: dict[int, StorageError] | None) -> None:
@@ -155,7 +159,6 @@ class AppendPath:
                 )
 
     def _count(self, result: BatchResult) -> None:
-        self.last_sequence = result.last_sequence
         self.batches += 1
         self.frames += result.frames
         self.frame_bytes += result.bytes_written

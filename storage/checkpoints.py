@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointPlan", "Checkpointer", "Touched"]
 
 
+_GATHER_S = 0.05
+
+
 class Touched(NamedTuple):
     """A ledger as a checkpoint takes it."""
 
@@ -73,6 +76,7 @@ class Checkpointer:
         checkpoint_bytes: int,
         interval_s: float,
         max_unwritten_bytes: int,
+        gather_bytes: int,
     ) -> None:
         self._files, self._layout, self._store_id = files, layout, store_id
         self._ledger_files, self._scheduler, self._clock, self._health = ledger_files, scheduler, clock, health
@@ -86,6 +90,7 @@ class Checkpointer:
         self._touched: dict[int, LedgerState] = {}
         self._plan: CheckpointPlan | None = None
         self._again = False
+        self._closing = False
         self._bytes = 0
         self._timer: Timer | None = None
         self._waiting: list[asyncio.Future[None]] = []
@@ -93,6 +98,10 @@ class Checkpointer:
         self.checkpoints = 0
         self.seconds = Histogram()
         self._started_s = 0.0
+        self._gathered: list[WriteSlab] = []
+        self._gathered_bytes = 0
+        self._gather_bytes = gather_bytes
+        self._gather_timer: Timer | None = None
         self._appends: AppendPath | None = None
         self._journal: Journal | None = None
 
@@ -105,9 +114,14 @@ class Checkpointer:
         for job in jobs:
             size = job.slab.size_bytes
             self._touched[job.ledger.ledger_id] = job.ledger
-            self._write_back.submit(job, size)
+            self._gathered.append(job)
+            self._gathered_bytes += size
             self.unwritten_bytes += size
             self._bytes += size
+        if self._gathered_bytes >= self._gather_bytes:
+            self._submit_gathered()
+        elif self._gather_timer is None:
+            self._gather_timer = self._scheduler.call_later(_GATHER_S, self._submit_gathered)
         if self.unwritten_bytes > self._max_unwritten_bytes and self._appends is not None:
             self._appends.hold()
         if self._bytes >= self._checkpoint_bytes:
@@ -123,6 +137,7 @@ class Checkpointer:
 
     def remove(self, ledger: LedgerState, done: Callable[[OSError | None], None]) -> None:
         """The ledger is deleted in the metadata: forget it, remove its file."""
+        self._submit_gathered()
         self._touched.pop(ledger.ledger_id, None)
         self._synced.pop(ledger.ledger_id, None)
         self._write_back.submit(Remove(ledger.ledger_id, done))
@@ -155,7 +170,9 @@ class Checkpointer:
         checkpoint = Checkpoint(self._number, sequence + 1, self._free_generation, dict(self._synced))
         self._plan = CheckpointPlan(sequence, ledgers, checkpoint)
         self._started_s = self._clock.now_s()
-        self._write_back.submit(Barrier(self._passed))
+        self._submit_gathered()
+        plan = self._plan
+        self._write_back.submit(Barrier(lambda: self._passed(plan)))
 
     async def wait(self) -> None:
         """Begin a checkpoint and wait for its end. Raises nothing: see ``Health``."""
@@ -168,6 +185,8 @@ class Checkpointer:
 
     async def close(self, free_generation: int | None) -> None:
         """Write everything behind; with ``free_generation`` a last checkpoint says the journal is empty."""
+        self._closing = True
+        self._submit_gathered()
         if self._timer is not None:
             self._timer.cancel()
         if free_generation is not None and self._health.problem is None:
@@ -177,6 +196,15 @@ class Checkpointer:
             await self.wait()
         await self._write_back.close()
         await self._lane.close()
+
+    def _submit_gathered(self) -> None:
+        """Small appends are written behind together: each hand-over wakes a thread."""
+        if self._gather_timer is not None:
+            self._gather_timer.cancel()
+            self._gather_timer = None
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        for job in gathered:
+            self._write_back.submit(job, job.slab.size_bytes)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -197,6 +225,10 @@ class Checkpointer:
                 job.done()
         if result.full is not None:
             self._health.set_full(StorageFullError(f"ledger file: {result.full}"), "write-behind")
+            if self._closing:
+                # The journal has it all; the next start writes it. Nobody may wait for space in a closing store.
+                self._plan = None
+                self._wake()
         else:
             self._health.set_full(None, "write-behind")
         if self.unwritten_bytes * 2 <= self._max_unwritten_bytes and self._appends is not None:
@@ -212,9 +244,9 @@ class Checkpointer:
         self._plan = None
         self._wake()
 
-    def _passed(self) -> None:
-        assert self._plan is not None
-        self._lane.submit(self._plan)
+    def _passed(self, plan: CheckpointPlan) -> None:
+        if plan is self._plan:  # else it was given up
+            self._lane.submit(plan)
 
     def _work(self, plans: list[CheckpointPlan]) -> None:
         """In the checkpoint thread. OSError with ENOSPC: try again later; StorageFailedError: a sync failed."""

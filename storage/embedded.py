@@ -226,6 +226,7 @@ def _assemble(
         checkpoint_bytes=settings.checkpoint_bytes,
         interval_s=settings.checkpoint_interval_s,
         max_unwritten_bytes=settings.max_unwritten_bytes,
+        gather_bytes=settings.write_behind_bytes,
     )
     appends = AppendPath(
         journal,

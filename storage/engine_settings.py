@@ -24,6 +24,8 @@ class EngineSettings:
     """Checkpoint at the latest so long after a write."""
     max_unwritten_bytes: int = 256 * _MIB
     """Appends wait while so much awaits write-behind."""
+    write_behind_bytes: int = 1 * _MIB
+    """Confirmed entries go to their ledger files in pieces of this size, or 50 ms later."""
     cache_bytes: int = 64 * _MIB
     """Entry cache (recent slabs and read-ahead)."""
     read_piece_bytes: int = 1 * _MIB
@@ -43,6 +45,7 @@ class EngineSettings:
             "journal_max_frame_bytes": 4 << 10,
             "checkpoint_bytes": 1 << 10,
             "max_unwritten_bytes": 1 << 10,
+            "write_behind_bytes": 1,
             "cache_bytes": 0,
             "read_piece_bytes": 4 << 10,
             "read_threads": 1,

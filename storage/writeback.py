@@ -82,13 +82,22 @@ class WriteBack:
                     errors[job.ledger_id] = error
             except OSError as error:
                 if error.errno in SPACE_ERRORS:
-                    self._left = jobs[start:]
-                    return WriteBackResult(jobs[:start], error, errors)
+                    finished = [*jobs[:start], *self._make_room(jobs[start:], errors)]
+                    return WriteBackResult(finished, error, errors)
                 self._failure = StorageFailedError(f"ledger file: {error}")
                 raise self._failure from error
             start = end
         self._left = []
         return WriteBackResult(jobs, None, errors)
+
+    def _make_room(self, jobs: list[Job], errors: dict[int, OSError]) -> list[Job]:
+        """The disk is full: removals are done all the same, or no space would ever come back. Returns what is done."""
+        removals = [job for job in jobs if isinstance(job, Remove)]
+        for job in removals:
+            if error := self._remove(job.ledger_id):
+                errors[job.ledger_id] = error
+        self._left = [job for job in jobs if not isinstance(job, Remove)]
+        return list(removals)
 
     def _write_group(self, batch: list[Job], start: int) -> int:
         """Write the slabs of one ledger that follow each other up to the next other kind of job.

@@ -45,17 +45,17 @@ class Scenario:
             self.append_nowait(first, [b"burst-%d" % number])
             await self.append(second, [b"x" * 1500])
             if number == 0:
-                await storage.checkpoint()
+                await self.checkpoint()
         await self.seal(first)
         third = await self.create()
         await self.append(third, [b"third" * 300] * 2)
-        await storage.checkpoint()
+        await self.checkpoint()
         await self.append(third, [b"after"])
         await self.delete(first.ledger_id)
         for number in range(self.rounds):
             await self.append(third, [b"t%d" % number * 500])
             await self.append(second, [b"late-%d" % number])
-        await storage.checkpoint()
+        await self.checkpoint()
         await self.append(second, [b"last"])
         self.append_nowait(third, [b"unanswered"])
         await storage.close()
@@ -86,6 +86,10 @@ class Scenario:
                 self.promise.acked[ledger_id] = max(count, self.promise.acked[ledger_id])
 
         writer.append(slab_of(ledger_id, writer.last_add_pushed + 1, bodies), done)
+
+    async def checkpoint(self) -> None:
+        assert self.storage is not None
+        await self.storage.checkpoint()
 
     async def seal(self, writer: LedgerWriter) -> None:
         info = await writer.close()

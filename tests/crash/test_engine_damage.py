@@ -82,9 +82,9 @@ def outcome(world: World) -> tuple[dict[int, list[bytes | None]], bool]:
 
 
 def bits_of(world: World, path: str) -> list[int]:
-    """Bits to flip: all that carry something; of empty pages only a few."""
+    """Bits to flip: all that carry something, and the zeros near it."""
     data = world.disk.content(path)
-    used = [byte for byte in range(len(data)) if data[byte] or (byte % 4096) < 400]
+    used = [byte for byte in range(len(data)) if any(data[max(0, byte - 16) : byte + 16])]
     bits = [byte * 8 + bit for byte in used for bit in range(8)]
     if LONG:
         return bits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -31,6 +32,13 @@ class Persistent(Scenario):
                 self.world.scheduler.advance(10)
                 await settle()
         self.promise.acked[writer.ledger_id] = len(self.promise.pushed[writer.ledger_id])
+
+    async def checkpoint(self) -> None:
+        waiting = asyncio.ensure_future(super().checkpoint())
+        while not waiting.done():
+            self.world.scheduler.advance(10)
+            await settle()
+        await waiting
 
     def append_nowait(self, writer: LedgerWriter, bodies: list[bytes]) -> None:
         """Bursts are not tried again here: the next awaited append would overtake them."""
@@ -127,6 +135,31 @@ async def test_a_disk_without_space_fails_appends_and_serves_reads():
     assert storage.health.full is None
     await append(writer, [b"again"])
     assert await read_all(storage.ledgers, writer.ledger_id, confirmed + 1)
+    await storage.close()
+
+
+async def test_a_full_disk_lets_ledgers_be_deleted_and_so_recovers():
+    """Write-behind is stuck for space: deleting must not wait behind it."""
+    world = World()
+    storage = await world.open(replace(TINY, journal_first_segment_bytes=64 << 10, journal_segment_bytes=64 << 10))
+    old, new = await storage.ledgers.create(), await storage.ledgers.create()
+    await append(old, [b"old" * 1000])
+    await settle()
+    world.disk.capacity_bytes = sum(len(world.disk.content(path)) for path in world.disk.paths())
+    await append(new, [b"new" * 500])
+    await settle()
+    assert "write-behind" in storage.health.full_sources
+    with pytest.raises(StorageFullError):
+        await append(new, [b"more"])
+    assert await read_all(storage.ledgers, new.ledger_id, 0) == [b"new" * 500]
+    await storage.ledgers.delete(old.ledger_id)
+    world.scheduler.advance(10)
+    await settle()
+    assert storage.health.full is None
+    await append(new, [b"more"])
+    await storage.close()
+    storage = await world.open()
+    assert await read_all(storage.ledgers, new.ledger_id, 1) == [b"new" * 500, b"more"]
     await storage.close()
 
 
