@@ -1,9 +1,11 @@
 """The command line: `magnetar standalone`, `magnetar verify DIR`, `magnetar version`.
 
-Exit codes (docs/settings.md says the same to users):
-    0   clean stop
+Exit codes:
+    0   clean stop; a directory without damage
+    1   `verify` found damage
     2   the command line itself is wrong
-    74  storage failed: nothing was acknowledged that is not on disk (EX_IOERR)
+    71  a port cannot be bound, a certificate cannot be read (EX_OSERR)
+    74  storage failed or cannot be opened: nothing was acknowledged that is not on disk (EX_IOERR)
     75  the data directory is in use by another broker (EX_TEMPFAIL)
     78  a setting cannot be used (EX_CONFIG)
 
@@ -11,6 +13,7 @@ Only what reads the command line is imported here: the time from start to the fi
 """
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -19,7 +22,12 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
+    from magnetar.storage.verify_report import VerifyReport
 
+EXIT_DAMAGED: Final = 1
+EXIT_SYSTEM: Final = 71
+EXIT_STORAGE: Final = 74
+EXIT_IN_USE: Final = 75
 EXIT_CONFIGURATION: Final = 78
 
 
@@ -29,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "standalone":
         return _standalone(options.config, options.data_dir, options.set)
     if options.command == "verify":
-        return _verify(options.directory)
+        return _verify(options.directory, options.repair, as_json=options.json)
     return _version()
 
 
@@ -39,19 +47,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     standalone = commands.add_parser("standalone", help="run a broker in the foreground until SIGTERM or SIGINT")
-    standalone.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings as key=value lines, Apache Pulsar's names"
-    )
-    standalone.add_argument(
-        "--data-dir", metavar="DIR", help="where everything durable lives; short for --set dataDir=DIR"
-    )
-    standalone.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated"
-    )
-    verify = commands.add_parser("verify", help="check a data directory offline; changes nothing")
+    standalone.add_argument("--config", type=Path, metavar="FILE", help="settings as key=value lines, Pulsar's names")
+    standalone.add_argument("--data-dir", metavar="DIR", help="where all that lasts lives; short for --set dataDir=DIR")
+    standalone.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
+    verify = commands.add_parser("verify", help="check a data directory offline; changes nothing unless asked to")
     verify.add_argument("directory", type=Path, metavar="DIR")
+    verify.add_argument("--json", action="store_true", help="print the report as JSON")
+    verify.add_argument(
+        "--repair",
+        action="append",
+        default=[],
+        choices=["index", "torn-tail"],
+        help="repair this kind of finding; repeatable. Entries are never removed",
+    )
     commands.add_parser("version", help="print the version")
     return parser
+
+
+# --- standalone -------------------------------------------------------------------------------------------------
 
 
 def _standalone(config: Path | None, data_dir: str | None, overrides: list[str]) -> int:
@@ -72,10 +85,11 @@ def _standalone(config: Path | None, data_dir: str | None, overrides: list[str])
 
 
 def _run(settings: "Settings") -> int:
-    """Run the broker on a loop of its own; uvloop where it exists."""
+    """Run the broker on a loop of its own; uvloop where it exists. What stops its start is one line, no traceback."""
     import asyncio  # noqa: PLC0415 - not for `version`
 
     from magnetar.broker.broker import run  # noqa: PLC0415 - the broker itself
+    from magnetar.storage.errors import StorageError, StoreLockedError  # noqa: PLC0415 - comes with it
 
     try:
         import uvloop  # noqa: PLC0415 - optional: not on every platform
@@ -83,14 +97,47 @@ def _run(settings: "Settings") -> int:
         loop_factory = None
     else:
         loop_factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(run(settings))
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(run(settings))
+    except StoreLockedError as e:
+        code, problem = EXIT_IN_USE, str(e)
+    except StorageError as e:
+        code, problem = EXIT_STORAGE, f"{settings.data_dir}: {e}"
+    except OSError as e:
+        code, problem = EXIT_SYSTEM, str(e)
+    except ValueError as e:  # a provider, key or file named in the settings that cannot be used
+        code, problem = EXIT_CONFIGURATION, str(e)
+    _complain("error", problem)
+    return code
 
 
-def _verify(directory: Path) -> int:
-    from magnetar.storage.verify import verify_directory  # noqa: PLC0415 - only this command
+# --- verify and version -----------------------------------------------------------------------------------------
 
-    return verify_directory(directory, print)
+
+def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
+    from magnetar.storage.errors import StorageError, StoreLockedError  # noqa: PLC0415 - only this command
+    from magnetar.storage.verify import verify_store  # noqa: PLC0415 - only this command
+
+    try:
+        report = verify_store(str(directory), repair=repair)
+    except StoreLockedError as e:
+        _complain("error", str(e))
+        return EXIT_IN_USE
+    except (StorageError, OSError) as e:
+        _complain("error", f"{directory}: {e}")
+        return EXIT_STORAGE
+    sys.stdout.write(json.dumps(report.to_json(), indent=1) + "\n" if as_json else _as_text(report))
+    return EXIT_DAMAGED if report.damaged else 0
+
+
+def _as_text(report: "VerifyReport") -> str:
+    """One line per finding, and a last line with the figures."""
+    lines = [f"{each.severity}: {each.file} at {each.offset}: {each.kind}: {each.detail}" for each in report.findings]
+    lines += [f"repaired: {each}" for each in report.repaired]
+    verdict = "DAMAGED" if report.damaged else "intact"
+    lines.append(f"{verdict}: {report.ledgers} ledgers, {report.entries} entries, {report.bytes_read} bytes read")
+    return "\n".join(lines) + "\n"
 
 
 def _version() -> int:

@@ -11,6 +11,7 @@ from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, SUPER
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.settings import SETTINGS
+from magnetar.storage.errors import StorageError
 
 routes = RouteTable()
 BROKERS = ADMIN + "/brokers"
@@ -31,7 +32,7 @@ async def health(call: Call) -> Response:
         raise RestError(503, "the broker is starting or stopping")
     try:
         await call.api.check_health()
-    except (BrokerError, OSError) as e:
+    except (BrokerError, StorageError, OSError) as e:
         raise RestError(500, f"unhealthy: {e}") from e
     return text("ok")
 

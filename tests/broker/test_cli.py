@@ -1,5 +1,6 @@
 """The command line: what it accepts, what it says, and its exit codes."""
 
+import json
 import sys
 import types
 
@@ -7,6 +8,8 @@ import pytest
 
 from magnetar import __version__
 from magnetar.broker import cli
+from magnetar.storage.errors import StorageFullError, StoreLockedError
+from magnetar.storage.verify_report import DAMAGE, Finding, VerifyReport
 
 
 @pytest.fixture
@@ -65,3 +68,61 @@ def test_wrong_command_line_is_usage(arguments, capsys):
         cli.main(arguments)
     assert e.value.code == 2
     assert "usage: magnetar" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StoreLockedError("/data", 42), cli.EXIT_IN_USE),
+        (StorageFullError("no space"), cli.EXIT_STORAGE),
+        (OSError("address in use"), cli.EXIT_SYSTEM),
+        (ValueError("tokenSecretKey: not base64"), cli.EXIT_CONFIGURATION),
+    ],
+)
+def test_what_stops_the_start_is_one_line_and_an_exit_code(broker, capsys, monkeypatch, error, code):
+    async def run(_settings):
+        raise error
+
+    monkeypatch.setattr(sys.modules["magnetar.broker.broker"], "run", run)
+    assert cli.main(["standalone"]) == code
+    said = capsys.readouterr().err
+    assert str(error) in said
+    assert said.startswith("magnetar: error: ")
+    assert said.count("\n") == 1
+
+
+@pytest.fixture
+def report(monkeypatch):
+    """Stands in for the verification: gives this report, remembers what was asked."""
+    found = VerifyReport(path="d", ledgers=2, entries=5)
+    asked = []
+
+    def verify_store(directory, *, repair):
+        asked.append((directory, list(repair)))
+        return found
+
+    monkeypatch.setattr("magnetar.storage.verify.verify_store", verify_store)
+    return found, asked
+
+
+def test_verify_of_an_intact_directory(report, capsys):
+    _, asked = report
+    assert cli.main(["verify", "d", "--repair", "index"]) == 0
+    assert capsys.readouterr().out == "intact: 2 ledgers, 5 entries, 0 bytes read\n"
+    assert asked == [("d", ["index"])]
+
+
+def test_verify_tells_damage_as_text_and_json(report, capsys):
+    found, _ = report
+    found.findings.append(Finding(severity=DAMAGE, kind="entry", file="ledgers/1", offset=32, detail="checksum"))
+    assert cli.main(["verify", "d"]) == cli.EXIT_DAMAGED
+    out = capsys.readouterr().out
+    assert "damage: ledgers/1 at 32: entry: checksum\n" in out
+    assert "DAMAGED" in out
+    assert cli.main(["verify", "d", "--json"]) == cli.EXIT_DAMAGED
+    assert json.loads(capsys.readouterr().out)["damaged"] is True
+
+
+def test_verify_of_what_is_no_store(tmp_path, capsys):
+    assert cli.main(["verify", str(tmp_path / "none")]) == cli.EXIT_STORAGE
+    assert "none" in capsys.readouterr().err
