@@ -15,7 +15,7 @@ Theory of operation::
   once. The broker index goes back to that of the last confirmed entry. Before the next append the failed ledger is
   recovered; should entries that were reported as failed exist after all, they count (index included).
 
-Source: Pulsar ManagedLedgerImpl / OpAddEntry, as reference rules E.2, E.3 in docs/adr/0002-managed-ledger.md.
+Source: Pulsar ManagedLedgerImpl / OpAddEntry, as described in docs/adr/0002-managed-ledger.md.
 """
 
 from __future__ import annotations
