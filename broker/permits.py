@@ -57,9 +57,10 @@ class Permits:
         return False
 
     def given_back(self, messages: int) -> None:
-        """Messages go back to the subscription on the client's wish: always releases (reference B.10)."""
+        """Messages go back to the subscription on the client's wish: releases below the limit, not only at half of it."""
         self.unacked = max(self.unacked - messages, 0)
-        self._release()
+        if not 0 < self.max_unacked <= self.unacked:
+            self._release()
 
     def set_max_unacked(self, max_unacked: int) -> None:
         """The policy changed; a consumer that is within the new limit is released."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 TURN_BYTES = 256 * 1024
+_IDLE_TURN_S = 0.005
 _READ_COST_BYTES = 4096  # a read counts at least so much, or one that sends nothing would go on without end
 
 
@@ -148,7 +149,7 @@ class Dispatcher(ABC):
             self._flush()
 
     def _turn(self) -> None:
-        budget = TURN_BYTES
+        budget, queued = TURN_BYTES, 0
         while budget > 0:
             read = self._next_read()
             if read is None:
@@ -166,8 +167,13 @@ class Dispatcher(ABC):
                 self._recovered()
             if not result and read.positions is None:
                 return
-            budget -= max(self._dispatch(result, read), _READ_COST_BYTES)
-        self.wake()
+            sent = self._dispatch(result, read)
+            queued += sent
+            budget -= max(sent, _READ_COST_BYTES)
+        if queued:
+            self.wake()
+        else:  # long stretches that go to nobody must not keep the loop busy
+            self.context.call_later(_IDLE_TURN_S, self.wake)
 
     def _start(self, read: Read) -> list[Span] | Awaitable[list[Span]]:
         context = self.context

@@ -35,7 +35,8 @@ STEPS = st.lists(
         st.tuples(st.just("works"), st.integers(0, 5)),
         st.tuples(st.just("stranger"), st.integers(0, 60)),
     ),
-    max_size=50,
+    min_size=12,
+    max_size=60,
 )
 
 
@@ -186,7 +187,10 @@ class _Clock:
 @given(STEPS)
 async def test_shared_like_the_model(steps):
     system = await System.start()
-    await system.join(0)
+    for priority in (0, 0, 1):
+        await system.join(priority)
+        system.flow(system.consumers[-1], 10)
+    await system.publish([1] * 10 + [3] * 4)
     for what, value in steps:
         index = value[0] if what in ("flow", "redeliver") else value
         consumer = system.consumers[index % len(system.consumers)] if isinstance(index, int) else None

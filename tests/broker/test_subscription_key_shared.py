@@ -308,7 +308,7 @@ class Run:
 
 
 @settings(max_examples=100, deadline=None)
-@given(steps=st.lists(STEPS, max_size=60), cold=st.booleans(), ring=st.booleans())
+@given(steps=st.lists(STEPS, min_size=15, max_size=70), cold=st.booleans(), ring=st.booleans())
 async def test_keys_keep_their_order_through_churn(steps, cold, ring):
     run = Run(cold=cold, key_shared_consistent_hashing=ring, max_read_entries=7)
     await run.join("first")
