@@ -14,25 +14,20 @@ reported before it; broker indexes are continuous over ledgers, restarts and fai
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import structlog
 
 from magnetar.protocol.runs import EntryRun
-from magnetar.storage.ack_state import AckState
 from magnetar.storage.appender import Appender, AppendState
 from magnetar.storage.appending import AppendPiece, AppendResult
 from magnetar.storage.background import Background
-from magnetar.storage.cursor import ManagedCursor
-from magnetar.storage.cursor_saver import CursorSaver
-from magnetar.storage.cursor_store import CursorStore
+from magnetar.storage.cursor_set import CursorSet
 from magnetar.storage.entry_reader import EntryReader
 from magnetar.storage.errors import (
     ManagedLedgerClosedError,
     ManagedLedgerFencedError,
-    NoSuchCursorError,
     NoSuchEntryError,
     StorageError,
 )
@@ -45,6 +40,7 @@ from magnetar.storage.trimmer import Trimmer
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
+    from magnetar.storage.cursor import ManagedCursor
     from magnetar.storage.ledger_list import LedgerList
     from magnetar.storage.ledger_map import LedgerSlot
     from magnetar.storage.slab import Span
@@ -77,14 +73,17 @@ class ManagedLedger:
     def __init__(self, env: StorageEnv, ledger_list: LedgerList, config: ManagedLedgerConfig, index: int) -> None:
         self.name = ledger_list.name
         self.config = config
-        self.cursors: dict[str, ManagedCursor] = {}
-        """Durable cursors, all of which are loaded when the managed ledger is opened, and non-durable ones."""
         self.on_closed: Callable[[], None] = lambda: None
         self._env = env
         self._list = ledger_list
         self._ledgers = ledger_list.ledgers
         self._background = Background(self.name)
+        self._reader = EntryReader(env.ledgers, self._ledgers)
+        self._cursors = CursorSet(env, ledger_list, self._reader, lambda: self.config, self._background)
+        self.cursors = self._cursors.by_name
+        """Durable cursors, all of which are loaded when the managed ledger is opened, and non-durable ones."""
         self._trimmer = Trimmer(env, ledger_list, self.cursors, lambda: self.config, self._background)
+        self._cursors.on_advanced = self._trimmer.schedule
         self._switch = LedgerSwitch(env, ledger_list, self._background, self._trimmer.schedule)
         self._appender = Appender(self.name, self._switch, config, index)
         self._switch.attach(self._appender)
@@ -92,9 +91,7 @@ class ManagedLedger:
             self._appender.state = AppendState.TERMINATED
         appender = self._appender
         ledger_list.index_floor = lambda: appender.confirmed_index
-        self._reader = EntryReader(env.ledgers, self._ledgers)
         self._search = PositionSearch(env.ledgers, self._ledgers)
-        self._cursor_lock = asyncio.Lock()
         self._is_closed = False
 
     # -- state ---
@@ -228,7 +225,7 @@ class ManagedLedger:
     async def ensure_ledger(self) -> Position:
         """The last entry of the newest ledger (entry id -1: it is empty); an empty log gets its first ledger."""
         for _ in range(2):
-            if not self._ledgers.slots:
+            if not self._ledgers.slots and self.state is AppendState.OPEN:
                 self._switch.prepare()
                 await self._background.wait_idle()
         if not self._ledgers.slots:
@@ -285,67 +282,22 @@ class ManagedLedger:
 
         ``initial`` (a Position: the entry to read first) and ``cursor_properties`` count for a new one only.
         """
-        async with self._cursor_lock:
-            self._check_usable()
-            known = self.cursors.get(name)
-            if known is not None and known.durable:
-                return known
-            start = {"earliest": EARLIEST, "latest": LATEST}[initial] if isinstance(initial, str) else initial
-            cursor, acks = self._new_cursor(name, start)
-            store = CursorStore(self._env, self.name, name, lambda: self.config)
-            await store.create(acks, {}, dict(cursor_properties or {}))
-            self._attach(cursor, acks, store, {})
-            return cursor
+        self._check_usable()
+        start = {"earliest": EARLIEST, "latest": LATEST}[initial] if isinstance(initial, str) else initial
+        return await self._cursors.open(name, start, cursor_properties or {})
 
-    async def load_cursor(self, name: str) -> ManagedCursor:
+    async def load_cursor(self, name: str) -> None:
         """Bring up a stored cursor; the factory does so for each."""
-        store = CursorStore(self._env, self.name, name, lambda: self.config)
-        state = await store.load()
-        acks = AckState(self._ledgers, EARLIEST)
-        if acks.load(state):
-            log.warning(
-                "cursor.clamped",
-                managed_ledger=self.name,
-                cursor=name,
-                stored=str(state.mark_delete),
-                to=str(acks.mark_delete),
-            )
-        cursor = ManagedCursor(name, self._ledgers, self._reader, acks, self._trimmer.schedule)
-        self._attach(cursor, acks, store, state.properties)
-        return cursor
+        await self._cursors.load(name)
 
     def new_non_durable_cursor(self, name: str, start: Position) -> ManagedCursor:
         """A cursor in memory whose first entry to read is ``start`` (EARLIEST, LATEST or a position)."""
         self._check_usable()
-        cursor, _ = self._new_cursor(name, start)
-        cursor.on_close = lambda: self._forget(cursor)
-        self.cursors[name] = cursor
-        return cursor
+        return self._cursors.new_non_durable(name, start)
 
     async def delete_cursor(self, name: str) -> None:
         """Durable on return. Raises NoSuchCursorError."""
-        async with self._cursor_lock:
-            cursor = self.cursors.get(name)
-            if cursor is None:
-                raise NoSuchCursorError(self.name, name)
-            await cursor.delete()
-            self.cursors.pop(name, None)
-        self._trimmer.schedule()
-
-    def _new_cursor(self, name: str, start: Position) -> tuple[ManagedCursor, AckState]:
-        target = self._ledgers.at_or_after(start)
-        at_end = target > self._ledgers.last_confirmed
-        acks = AckState(self._ledgers, self._ledgers.last_confirmed if at_end else self._ledgers.previous(target))
-        return ManagedCursor(name, self._ledgers, self._reader, acks, self._trimmer.schedule), acks
-
-    def _attach(self, cursor: ManagedCursor, acks: AckState, store: CursorStore, properties: dict[str, int]) -> None:
-        saver = CursorSaver(store, acks, lambda: cursor.position_properties, self._env.scheduler, self._background)
-        cursor.make_durable(saver, store.cursor_properties, properties)
-        self.cursors[cursor.name] = cursor
-
-    def _forget(self, cursor: ManagedCursor) -> None:
-        if self.cursors.get(cursor.name) is cursor:
-            del self.cursors[cursor.name]
+        await self._cursors.delete(name)
 
     # -- ledgers ---
 
