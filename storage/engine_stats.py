@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING
 from magnetar.storage.histogram import BUCKET_SECONDS
 
 if TYPE_CHECKING:
-    from magnetar.storage.append_path import AppendPath
-    from magnetar.storage.checkpoints import Checkpointer
-    from magnetar.storage.embedded_ledgers import EmbeddedLedgerStore
-    from magnetar.storage.entry_cache import CacheStats, EntryCache
-    from magnetar.storage.health import Health
+    from magnetar.storage.engine_parts import EngineParts
+    from magnetar.storage.entry_cache import CacheStats
     from magnetar.storage.histogram import Histogram
-    from magnetar.storage.ledger_files import LedgerFiles
-    from magnetar.storage.read_path import ReadPath
 
 __all__ = ["EngineStats", "HistogramStats", "collect_stats"]
 
@@ -60,16 +55,9 @@ def _histogram(found: Histogram) -> HistogramStats:
     return HistogramStats(BUCKET_SECONDS, tuple(found.counts), found.total_s)
 
 
-def collect_stats(
-    appends: AppendPath,
-    checkpointer: Checkpointer,
-    reads: ReadPath,
-    cache: EntryCache,
-    files: LedgerFiles,
-    ledgers: EmbeddedLedgerStore,
-    health: Health,
-) -> EngineStats:
+def collect_stats(parts: EngineParts) -> EngineStats:
     """A snapshot of everything."""
+    appends, checkpointer, reads, health = parts.appends, parts.checkpointer, parts.reads, parts.health
     return EngineStats(
         appended_entries=appends.entries,
         appended_bytes=appends.bytes,
@@ -84,8 +72,8 @@ def collect_stats(
         file_read_bytes=reads.file_read_bytes,
         read_aheads=reads.read_aheads,
         corrupt_entries=reads.corrupt_entries,
-        cache=cache.stats(),
-        open_files=files.open_files,
-        loaded_ledgers=ledgers.loaded_ledgers,
+        cache=parts.cache.stats(),
+        open_files=parts.ledger_files.open_files,
+        loaded_ledgers=parts.ledgers.loaded_ledgers,
         state="failed" if health.failed else "full" if health.full else "running",
     )
