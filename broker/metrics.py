@@ -5,7 +5,7 @@ and sizes are plain gauges per bucket, not cumulative, of the last stats period.
 arguments.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -94,21 +94,11 @@ class Sample(NamedTuple):
     value: Number
 
 
-class _Text:
-    """Collects the exposition text."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-
-    def add(self, name: str, samples: Iterable[Sample], kind: str = "gauge") -> None:
-        self._parts.append(f"# TYPE {name} {kind}\n")
-        self._parts += [f"{name}{{{labels}}} {value}\n" for labels, value in samples]
-
-    def raw(self, text: str) -> None:
-        self._parts.append(text)
-
-    def encoded(self) -> bytes:
-        return "".join(self._parts).encode()
+def _metric(name: str, samples: Iterable[Sample], kind: str = "gauge") -> str:
+    """One metric: its type and all its samples."""
+    lines = [f"# TYPE {name} {kind}\n"]
+    lines += [f"{name}{{{labels}}} {value}\n" for labels, value in samples]
+    return "".join(lines)
 
 
 def escape(value: str) -> str:
@@ -121,32 +111,30 @@ def render(
     broker: BrokerMetrics,
     topics: "Sequence[TopicStats]",
     effective: "Callable[[TopicName], TopicConfig]",
-) -> bytes:
-    """The whole page."""
-    text = _Text()
+) -> Iterator[str]:
+    """The page in parts of one metric each, so that a broker of many topics can do other things in between."""
     cluster = f'cluster="{escape(settings.cluster_name)}"'
     views = [TopicView(stats, QuotaView.of(effective(stats.name))) for stats in topics]
-    _broker_rows(text, cluster, broker, views)
+    yield from _broker_rows(cluster, broker, views)
     if settings.expose_topic_level_metrics_in_prometheus:
-        _topic_rows(text, settings, cluster, views)
+        yield from _topic_rows(settings, cluster, views)
     else:
-        _namespace_rows(text, cluster, views)
-    _topics_count(text, cluster, views)
-    text.raw(process_text())
-    return text.encoded()
+        yield from _namespace_rows(cluster, views)
+    yield _topics_count(cluster, views)
+    yield process_text()
 
 
 # --- the broker -------------------------------------------------------------------------------------------------
 
 
-def _broker_rows(text: _Text, cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]) -> None:
-    text.add("pulsar_version_info", [Sample(f'{cluster},version="{__version__}",commit=""', 1)])
+def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]) -> Iterator[str]:
+    yield _metric("pulsar_version_info", [Sample(f'{cluster},version="{__version__}",commit=""', 1)])
     for name, value in broker.values().items():
-        text.add(name, [Sample(cluster, value)])
+        yield _metric(name, [Sample(cluster, value)])
     for name, total in _broker_sums(views).items():
-        text.add(name, [Sample(cluster, total)])
+        yield _metric(name, [Sample(cluster, total)])
     evictions = {"size": "quota_evictions_size", "time": "quota_evictions_age"}
-    text.add(
+    yield _metric(
         "pulsar_broker_storage_backlog_quota_exceeded_evictions_total",
         [
             Sample(f'{cluster},quota_type="{kind}"', sum(getattr(view.stats, attribute) for view in views))
@@ -156,9 +144,9 @@ def _broker_rows(text: _Text, cluster: str, broker: BrokerMetrics, views: Sequen
     quantiles = [
         Sample(f'{cluster},quantile="{q}"', value) for q, value in sorted(broker.publish_latency_quantiles_ms.items())
     ]
-    text.add("pulsar_broker_publish_latency", quantiles, "summary")
-    text.raw(f"pulsar_broker_publish_latency_count{{{cluster}}} {broker.publish_latency_count}\n")
-    text.raw(f"pulsar_broker_publish_latency_sum{{{cluster}}} {broker.publish_latency_sum_ms}\n")
+    yield _metric("pulsar_broker_publish_latency", quantiles, "summary")
+    yield f"pulsar_broker_publish_latency_count{{{cluster}}} {broker.publish_latency_count}\n"
+    yield f"pulsar_broker_publish_latency_sum{{{cluster}}} {broker.publish_latency_sum_ms}\n"
     for name, counts, label in (
         ("pulsar_authentication_success_total", broker.authentication_successes, "auth_method"),
         ("pulsar_authentication_failures_total", broker.authentication_failures, "reason"),
@@ -167,7 +155,7 @@ def _broker_rows(text: _Text, cluster: str, broker: BrokerMetrics, views: Sequen
             Sample(f'{cluster},provider_name="{escape(provider)}",{label}="{escape(other)}"', count)
             for (provider, other), count in sorted(counts.items())
         ]
-        text.add(name, samples, "counter")
+        yield _metric(name, samples, "counter")
 
 
 def _broker_sums(views: Sequence[TopicView]) -> dict[str, Number]:
@@ -205,54 +193,54 @@ def _topic_labels(settings: "Settings", cluster: str, view: TopicView) -> str:
     return f'{head},topic="{escape(str(name.base))}",partition="{name.partition}"'
 
 
-def _topic_rows(text: _Text, settings: "Settings", cluster: str, views: Sequence[TopicView]) -> None:
+def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
     labelled = [(_topic_labels(settings, cluster, view), view) for view in views]
     for row in TOPIC_ROWS:
-        text.add(row.name, [Sample(labels, row.value(view)) for labels, view in labelled])
-    _bucket_rows(text, labelled)
+        yield _metric(row.name, [Sample(labels, row.value(view)) for labels, view in labelled])
+    yield from _bucket_rows(labelled)
     evictions = [
         Sample(f'{labels},quota_type="{kind}"', count)
         for labels, view in labelled
         for kind, count in (("size", view.stats.quota_evictions_size), ("time", view.stats.quota_evictions_age))
     ]
-    text.add("pulsar_storage_backlog_quota_exceeded_evictions_total", evictions)
+    yield _metric("pulsar_storage_backlog_quota_exceeded_evictions_total", evictions)
     subscriptions = [
         (f'{labels},subscription="{escape(name)}"', SubscriptionView(stats))
         for labels, view in labelled
         for name, stats in view.stats.subscriptions.items()
     ]
-    _rows(text, SUBSCRIPTION_ROWS, subscriptions)
+    yield from _rows(SUBSCRIPTION_ROWS, subscriptions)
     if settings.expose_consumer_level_metrics_in_prometheus:
         consumers = [
             (f'{labels},consumer_name="{escape(each.consumer_name)}",consumer_id="{each.consumer_id}"', each)
             for labels, view in subscriptions
             for each in view.stats.consumers
         ]
-        _rows(text, CONSUMER_ROWS, consumers)
+        yield from _rows(CONSUMER_ROWS, consumers)
     if settings.expose_producer_level_metrics_in_prometheus:
         producers = [
             (f'{labels},producer_name="{escape(each.producer_name)}",producer_id="{each.producer_id}"', each)
             for labels, view in labelled
             for each in view.stats.publishers
         ]
-        _rows(text, PRODUCER_ROWS, producers)
+        yield from _rows(PRODUCER_ROWS, producers)
 
 
-def _rows(text: _Text, rows: "Sequence[Row[T]]", labelled: "Sequence[tuple[str, T]]") -> None:
+def _rows(rows: "Sequence[Row[T]]", labelled: "Sequence[tuple[str, T]]") -> Iterator[str]:
     for row in rows:
-        text.add(row.name, [Sample(labels, row.value(thing)) for labels, thing in labelled])
+        yield _metric(row.name, [Sample(labels, row.value(thing)) for labels, thing in labelled])
 
 
-def _bucket_rows(text: _Text, labelled: Sequence[tuple[str, TopicView]]) -> None:
+def _bucket_rows(labelled: Sequence[tuple[str, TopicView]]) -> Iterator[str]:
     for family in BUCKETS:
         counts = [(labels, family.counts(view)) for labels, view in labelled]
         for i, suffix in enumerate(family.suffixes):
-            text.add(f"{family.name}{suffix}", [Sample(labels, c.buckets[i] if c else 0) for labels, c in counts])
-        text.add(f"{family.name}_count", [Sample(labels, c.count if c else 0) for labels, c in counts])
-        text.add(f"{family.name}_sum", [Sample(labels, c.sum if c else 0) for labels, c in counts])
+            yield _metric(f"{family.name}{suffix}", [Sample(labels, c.buckets[i] if c else 0) for labels, c in counts])
+        yield _metric(f"{family.name}_count", [Sample(labels, c.count if c else 0) for labels, c in counts])
+        yield _metric(f"{family.name}_sum", [Sample(labels, c.sum if c else 0) for labels, c in counts])
 
 
-def _namespace_rows(text: _Text, cluster: str, views: Sequence[TopicView]) -> None:
+def _namespace_rows(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
     """The same names summed up per namespace."""
     by_namespace: dict[str, list[TopicView]] = {}
     for view in views:
@@ -261,14 +249,14 @@ def _namespace_rows(text: _Text, cluster: str, views: Sequence[TopicView]) -> No
     for row in TOPIC_ROWS:
         extra = ',remote_cluster="local"' if row.name == "pulsar_msg_backlog" else ""
         samples = [Sample(labels + extra, row.combined([row.value(v) for v in group])) for labels, group in labelled]
-        text.add(row.name, samples)
+        yield _metric(row.name, samples)
 
 
-def _topics_count(text: _Text, cluster: str, views: Sequence[TopicView]) -> None:
+def _topics_count(cluster: str, views: Sequence[TopicView]) -> str:
     counts: dict[str, int] = {}
     for view in views:
         counts[view.stats.name.namespace] = counts.get(view.stats.name.namespace, 0) + 1
-    text.add(
+    return _metric(
         "pulsar_topics_count",
         [Sample(f'{cluster},namespace="{escape(name)}"', count) for name, count in sorted(counts.items())],
     )

@@ -129,6 +129,8 @@ class NamespaceStore:
         self.namespaces = Records(metadata, Policies, lambda name: f"{_POLICIES}/{name}")
         self.topics = Records(metadata, TopicPolicies, _topic_path)
         self._listeners: list[Callable[[PolicyChange], None]] = []
+        # What was merged last per namespace or topic: right as long as both records are the very same objects.
+        self._effective: dict[str, tuple[Policies, TopicPolicies, TopicConfig]] = {}
 
     @classmethod
     async def open(cls, metadata: "MetadataStore", settings: "Settings") -> "NamespaceStore":
@@ -197,7 +199,12 @@ class NamespaceStore:
         """What applies to the topic: its policy, else the namespace's, else the broker's setting."""
         namespace = self.namespaces.get(topic.namespace) or NO_POLICIES
         own = self.topic_policies(topic) if self._settings.topic_level_policies_enabled else NO_TOPIC_POLICIES
-        return effective_config(self._settings, namespace, own)
+        key = topic.namespace if own is NO_TOPIC_POLICIES else str(topic.base)
+        made = self._effective.get(key)
+        if made is None or made[0] is not namespace or made[1] is not own:
+            made = namespace, own, effective_config(self._settings, namespace, own)
+            self._effective[key] = made
+        return made[2]
 
     # --- changes -------------------------------------------------------------------------------------------------
 
@@ -227,6 +234,7 @@ class NamespaceStore:
 
     async def delete_namespace(self, name: str) -> None:
         """Forget the namespace and what is stored for its topics."""
+        self._effective.pop(name, None)
         for topic in self.topics.names():
             if topic.partition("://")[2].startswith(name + "/"):
                 await self.topics.delete(topic)
@@ -242,6 +250,7 @@ class NamespaceStore:
     async def delete_topic(self, topic: "TopicName") -> None:
         """Forget policies and grants of a deleted topic; one without any is fine."""
         name = str(topic.base)
+        self._effective.pop(name, None)
         if name in self.topics:
             await self.topics.delete(name)
             self._tell(_of_topic(topic))

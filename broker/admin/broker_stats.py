@@ -1,8 +1,10 @@
 """Figures of all topics at once: /metrics for Prometheus, /admin/v2/broker-stats for tools."""
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, json_response
@@ -13,6 +15,7 @@ from magnetar.broker.metrics import CONTENT_TYPE, render
 
 routes = RouteTable()
 STATS = ADMIN + "/broker-stats"
+_CHUNK: Final = 64 * 1024
 
 
 @routes.get("/metrics", OPEN)
@@ -21,8 +24,22 @@ async def metrics(call: Call) -> Response:
     api = call.api
     if api.settings.authenticate_metrics_endpoint and call.identity.role is None:
         raise RestError(401, "Authentication required")
-    body = render(api.settings, api.metrics(), api.admin_topics.loaded_stats(), api.namespaces.effective)
-    return Response(body, headers={"Content-Type": CONTENT_TYPE})
+    parts = render(api.settings, api.metrics(), api.admin_topics.loaded_stats(), api.namespaces.effective)
+    return StreamingResponse(_in_turns(parts), headers={"Content-Type": CONTENT_TYPE})
+
+
+async def _in_turns(parts: Iterator[str]) -> AsyncIterator[bytes]:
+    """The parts in chunks of a decent size; whoever waits for the loop gets it between two of them."""
+    waiting: list[str] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size >= _CHUNK:
+            yield "".join(waiting).encode()
+            waiting, size = [], 0
+            await asyncio.sleep(0)
+    yield "".join(waiting).encode()
 
 
 @routes.get("/metrics/", OPEN)

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from magnetar.broker.producer import ProducerStats
 
 Json = dict[str, Any]
+# Counted by Apache Pulsar's rate limiters.
+_THROTTLED = {
+    f"dispatchThrottled{what}EventsBy{where}Limit": 0
+    for where in ("Subscription", "Topic", "Broker")
+    for what in ("Msg", "Bytes")
+}
 
 
 def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Json:
@@ -143,6 +149,7 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str) -> 
         "filterAcceptedMsgCount": stats.filter_accepted,
         "filterRejectedMsgCount": stats.filter_rejected,
         "filterRescheduledMsgCount": stats.filter_rescheduled,
+        **_THROTTLED,
         "durable": durable,
         "replicated": stats.is_replicated,
     }

@@ -1,5 +1,6 @@
 """A broker for tests of the admin application: real policies, topics in memory; and a client that calls it."""
 
+import asyncio
 import json
 from urllib.parse import urlsplit
 
@@ -247,9 +248,12 @@ class Client:
             "client": ("127.0.0.1", 5),
             "server": ("127.0.0.1", 8080),
         }
-        sent = []
+        sent, asked = [], []
 
         async def receive():
+            asked.append(1)
+            if len(asked) > 1:
+                await asyncio.Event().wait()  # the client stays until it has its answer
             return {"type": "http.request", "body": data, "more_body": False}
 
         async def send(message):

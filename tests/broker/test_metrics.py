@@ -49,7 +49,7 @@ def samples(topics, settings=None, broker=None):
     """(name, labels without cluster) -> value; and the type of each name."""
     settings = settings or Settings()
     config = effective_config(settings, NO_POLICIES, NO_TOPIC_POLICIES)
-    text = render(settings, broker or BrokerMetrics(), topics, lambda _: config).decode()
+    text = "".join(render(settings, broker or BrokerMetrics(), topics, lambda _: config))
     values, kinds = {}, {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -233,4 +233,7 @@ async def test_topic_policies_are_not_looked_at_when_switched_off(metadata):
 
 
 async def test_equal_policies_give_equal_configurations(store):
-    assert store.effective(T) == store.effective(T)
+    assert store.effective(T) is store.effective(T.partition_name(1)), "merged once"
+    before = store.effective(T)
+    await store.update_namespace("public/default", lambda old: msgspec.structs.replace(old, properties={"a": "b"}))
+    assert store.effective(T) == before
