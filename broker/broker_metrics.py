@@ -23,4 +23,6 @@ def broker_metrics(broker: Broker) -> BrokerMetrics:
         cache_used_bytes=cache.held_bytes,
         cache_entries=cache.held_slabs,
         cache_evictions=cache.evictions,
+        authentication_successes=dict(broker.authenticator.successes),
+        authentication_failures=dict(broker.authenticator.failures),
     )

@@ -147,6 +147,8 @@ def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]
     yield _metric("pulsar_broker_publish_latency", quantiles, "summary")
     yield f"pulsar_broker_publish_latency_count{{{cluster}}} {broker.publish_latency_count}\n"
     yield f"pulsar_broker_publish_latency_sum{{{cluster}}} {broker.publish_latency_sum_ms}\n"
+    expired = sum(count for (_, kind), count in broker.authentication_failures.items() if kind == "EXPIRED")
+    yield _metric("pulsar_expired_token_total", [Sample(cluster, expired)], "counter")
     for name, counts, label in (
         ("pulsar_authentication_success_total", broker.authentication_successes, "auth_method"),
         ("pulsar_authentication_failures_total", broker.authentication_failures, "reason"),

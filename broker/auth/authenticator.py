@@ -8,6 +8,7 @@ is not.
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -21,7 +22,14 @@ _CLASS_PREFIX: Final = "AuthenticationProvider"
 
 
 class AuthenticationFailedError(Exception):
-    """The credentials prove nothing. The text is for the log; clients are not told which part was wrong."""
+    """The credentials prove nothing. The text is for the log; clients are not told which part was wrong.
+
+    kind: a word for the metrics: INVALID, EXPIRED or NO_PROVIDER.
+    """
+
+    def __init__(self, text: str, kind: str = "INVALID") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,8 @@ class Authenticator:
     def __init__(self, settings: "Settings", now_ms: Callable[[], int] | None = None) -> None:
         self.enabled = settings.authentication_enabled
         self.anonymous_role = settings.anonymous_user_role or None
+        self.successes: Counter[tuple[str, str]] = Counter()  # (provider, method)
+        self.failures: Counter[tuple[str, str]] = Counter()  # (provider, kind of failure)
         self._providers: dict[str, Provider] = {}
         if self.enabled:
             for name in settings.authentication_providers:
@@ -65,28 +75,38 @@ class Authenticator:
         """The role of a client of the binary protocol; raises AuthenticationFailedError."""
         provider = self._providers.get(method)
         if provider is None:
-            return self._anonymous(f"no provider for method {method!r}")
-        return provider.authenticate(credentials, certificate)
+            return self._anonymous(AuthenticationFailedError(f"no provider for method {method!r}", "NO_PROVIDER"))
+        return self._counted(provider, credentials, certificate)
+
+    def _counted(self, provider: Provider, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:
+        name = type(provider).__name__
+        try:
+            found = provider.authenticate(credentials, certificate)
+        except AuthenticationFailedError as e:
+            self.failures[name, e.kind] += 1
+            raise
+        self.successes[name, provider.method] += 1
+        return found
 
     def authenticate_http(self, authorization: str | None, certificate: PeerCertificate | None = None) -> Authenticated:
         """The role of an HTTP request; bad credentials count as none.
 
         authorization: the header of that name: `Bearer <token>` or `Basic <base64 of user:password>`.
         """
-        reasons = []
+        failed = AuthenticationFailedError("no credentials")
         for method, credentials in _http_credentials(authorization, certificate):
             provider = self._providers.get(method)
             if provider is None:
                 continue
             try:
-                return provider.authenticate(credentials, certificate)
+                return self._counted(provider, credentials, certificate)
             except AuthenticationFailedError as e:
-                reasons.append(str(e))
-        return self._anonymous("; ".join(reasons) or "no credentials")
+                failed = e
+        return self._anonymous(failed)
 
-    def _anonymous(self, reason: str) -> Authenticated:
+    def _anonymous(self, failed: AuthenticationFailedError) -> Authenticated:
         if self.anonymous_role is None:
-            raise AuthenticationFailedError(reason)
+            raise failed
         return Authenticated(self.anonymous_role, "anonymous")
 
 

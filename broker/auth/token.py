@@ -93,7 +93,7 @@ class TokenProvider:
         now_s = self._now_ms() / 1000
         expires_s, not_before_s = _number(claims, "exp"), _number(claims, "nbf")
         if expires_s is not None and now_s - self._skew_s > expires_s:
-            raise AuthenticationFailedError("token has expired")
+            raise AuthenticationFailedError("token has expired", "EXPIRED")
         if not_before_s is not None and now_s + self._skew_s < not_before_s:
             raise AuthenticationFailedError("token is not yet valid")
         return expires_s

@@ -265,3 +265,13 @@ def test_http_headers():
 def test_bad_http_credentials_count_as_none():
     authenticator = Authenticator(settings(anonymous_user_role="anybody"), lambda: NOW_MS)
     assert authenticator.authenticate_http("Bearer bad").role == "anybody"
+
+
+def test_successes_and_failures_are_counted():
+    authenticator = Authenticator(settings(), lambda: NOW_MS)
+    authenticator.authenticate("token", token({"sub": "a"}))
+    for credentials in (b"bad", token({"sub": "a", "exp": NOW_S - 1})):
+        with pytest.raises(AuthenticationFailedError):
+            authenticator.authenticate("token", credentials)
+    assert authenticator.successes == {("TokenProvider", "token"): 1}
+    assert authenticator.failures == {("TokenProvider", "INVALID"): 1, ("TokenProvider", "EXPIRED"): 1}

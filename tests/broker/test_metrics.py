@@ -90,6 +90,18 @@ def test_broker_figures():
     assert any(name == "pulsar_version_info" for name, _ in values)
 
 
+def test_authentication_is_counted():
+    broker = BrokerMetrics(
+        authentication_successes={("TokenProvider", "token"): 3},
+        authentication_failures={("TokenProvider", "EXPIRED"): 2},
+    )
+    values, kinds = samples([], broker=broker)
+    labels = (("auth_method", "token"), ("provider_name", "TokenProvider"))
+    assert values["pulsar_authentication_success_total", labels] == 3
+    assert kinds["pulsar_authentication_success_total"] == "counter"
+    assert values["pulsar_expired_token_total", ()] == 2
+
+
 def test_no_topics_still_print_the_broker():
     values, _ = samples([])
     assert values["pulsar_broker_topics_count", ()] == 0
