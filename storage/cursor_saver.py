@@ -120,18 +120,19 @@ class CursorSaver:
         """One save; False when it failed (the waiters know)."""
         waiters, self._waiters = self._waiters, []
         saving, self._unsaved = self._unsaved, 0
+        saved, failure = False, StorageError("the save was interrupted")
         try:
             await self._store.write(self._acks, self._properties())
+            saved = True
         except StorageError as error:
-            self._unsaved += saving
-            self._failed(waiters, error)
+            failure = error
+        finally:  # whatever ended it (a bug too): nobody may take it for a save
+            if not saved:
+                self._unsaved += saving
+                self._acks.needs_snapshot()
+                self._failed(waiters, failure)
+        if not saved:
             return False
-        except BaseException:
-            self._unsaved += saving
-            self._acks.needs_snapshot()
-            for waiter in waiters:
-                waiter.cancel()
-            raise
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -11,7 +11,11 @@ from pyroaring import BitMap
 from magnetar.storage.bitmaps import first_absent, runs_absent
 
 # dense near the border of two containers (65536), where windows meet
-IDS = st.sets(st.one_of(st.integers(0, 40), st.integers(65516, 65556)))
+NUMBERS = st.one_of(st.integers(0, 60), st.integers(65516, 65576))
+IDS = st.one_of(
+    st.sets(NUMBERS),
+    st.sets(NUMBERS, max_size=8).map(lambda few: {*range(61), *range(65516, 65577)} - few),
+)
 BOUND = st.one_of(st.integers(0, 45), st.integers(65510, 65560))
 
 

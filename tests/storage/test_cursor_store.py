@@ -6,18 +6,22 @@ import asyncio
 import dataclasses
 
 import pytest
+from structlog.testing import capture_logs
 
+from magnetar.storage.cursor_state import encode_entries, encode_increment
 from magnetar.storage.cursor_store import cursor_path
 from magnetar.storage.errors import (
     LedgerListError,
     ManagedLedgerFencedError,
     NoSuchCursorError,
     StorageClosedError,
+    StorageError,
     StorageFullError,
 )
 from magnetar.storage.managed_ledger_records_pb2 import ManagedCursorInfo
 from magnetar.storage.position import Position
 from tests.storage.managed_for_tests import KEEP, NAME, Ground, append, settle
+from tests.storage.records_for_tests import slab_of
 
 PATH = cursor_path(NAME, "s")
 
@@ -317,3 +321,75 @@ async def test_names_may_hold_anything():
     assert cursor.mark_delete == every[-1]
     _, ledger, _ = await after_crash(ground)
     assert set(ledger.cursors) == {"s", "a/b %ü"}
+
+
+async def test_increments_behind_a_damaged_one_do_not_count():
+    ground, _, cursor, every = await opened()
+    for k in range(5):
+        cursor.ack(every[2 * k])
+        await cursor.flush()
+    ledger_id = (await record(ground)).cursorsLedgerId
+    for damaged, left in ((2, 38), (4, 36)):
+        again = ground.after_crash()
+        again.ledgers.corrupt.add(Position(ledger_id, damaged))
+        ledger = await again.open()
+        assert ledger.cursors["s"].backlog_entries == left
+
+
+async def test_entries_that_are_no_state_are_passed_over():
+    ground, _, cursor, every = await opened()
+    for k in range(3):
+        cursor.ack(every[k])
+        await cursor.flush()
+    ledger_id = (await record(ground)).cursorsLedgerId
+    for body, entry_id, left in (
+        (b"garbage", 2, 38),
+        (encode_increment(b"\x01garbage", 0), 2, 38),
+        (encode_increment(b"\x01garbage", 7), 2, 38),
+        (encode_entries(b"\x01garbage", 0, 100)[0], 0, 39),
+        (encode_increment(b"\x01garbage", 0), 0, 39),
+    ):
+        again = ground.after_crash()
+        again.ledgers._ledgers[ledger_id].slabs[entry_id] = slab_of(ledger_id, entry_id, [body])
+        ledger = await again.open()
+        assert ledger.cursors["s"].backlog_entries == left
+
+
+async def test_a_bug_while_saving_is_never_taken_for_a_save():
+    ground, _, cursor, every = await opened()
+    write = cursor._saver._store.write
+
+    async def crash(_acks, _properties):
+        await asyncio.sleep(0)
+        raise RuntimeError("bug")
+
+    cursor._saver._store.write = crash
+    cursor.ack(every[0])
+    with capture_logs() as logs:
+        with pytest.raises(StorageError):
+            await cursor.flush()
+        await settle()
+    assert {"cursor.save_failed", "background.crashed"} <= {entry["event"] for entry in logs}
+    cursor._saver._store.write = write
+    await cursor.flush()
+    _, _, cursor = await after_crash(ground)
+    assert cursor.backlog_entries == 39
+
+
+async def test_who_stops_waiting_harms_nobody():
+    ground, _, cursor, every = await opened()
+    cursor.ack(every[0])
+    await cursor.flush()
+    ground.ledgers.hold()
+    waiting = []
+    for position in every[1:4]:
+        cursor.ack(position)
+        waiting.append(asyncio.ensure_future(cursor.flush()))
+        await settle(2)
+    waiting[0].cancel()
+    waiting[1].cancel()
+    await settle()
+    ground.ledgers.release()
+    await waiting[2]
+    assert cursor.deleted_in(every[0].ledger_id) is None
+    assert cursor.last_confirmed == every[-1]

@@ -15,6 +15,7 @@ from magnetar.storage.errors import (
     ManagedLedgerFencedError,
     ManagedLedgerTerminatedError,
     NoSuchEntryError,
+    NoSuchLedgerError,
     StorageFullError,
     WriteFailedError,
 )
@@ -620,3 +621,43 @@ async def test_close_on_a_full_disk_loses_nothing_confirmed():
     again = await ground.open()
     assert again.entries == 5
     assert again.cursors["c"].backlog_entries in (4, 5)
+
+
+async def test_an_empty_topic_can_be_given_its_first_ledger():
+    _, ledger = await opened()
+    assert await ledger.ensure_ledger() == Position(0, -1)
+    assert await ledger.ensure_ledger() == Position(0, -1)
+    await append(ledger, [b"x"])
+    assert await ledger.ensure_ledger() == ledger.position_at(0) == Position(0, 0)
+    await ledger.close()
+    _, ledger = await opened()
+    await ledger.terminate()
+    assert await ledger.ensure_ledger() == EARLIEST
+
+
+async def test_closing_with_a_ledger_ahead_or_an_empty_one_leaves_nothing_behind():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"] * 8)
+    await settle()
+    await ledger.close()
+    assert await ground.ledgers.list_ledgers() == [0]
+    ground, ledger = await opened()
+    await ledger.ensure_ledger()
+    await ledger.roll()
+    assert await ground.ledgers.list_ledgers() == []
+    await ledger.ensure_ledger()
+    await ledger.close()
+    assert await ground.ledgers.list_ledgers() == []
+
+
+async def test_a_failing_read_of_an_existing_entry_is_told():
+    ground, ledger = await opened(cached=False)
+    every = await append(ledger, [b"x"] * 3)
+    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    await ground.ledgers.delete(0)
+    with pytest.raises(NoSuchLedgerError):
+        await cursor.read(1, 1)
+    with pytest.raises(NoSuchLedgerError):
+        await cursor.read_positions(every)
+    with pytest.raises(NoSuchLedgerError):
+        await ledger.position_for_time(1)
