@@ -143,7 +143,8 @@ class Consumer:
         self.consumer_id = spec.consumer_id
         self.name = spec.consumer_name
         self.sub_type = spec.sub_type
-        self.priority_level = spec.priority_level
+        # below zero is zero where messages are shared out (Apache Pulsar 4.2.4)
+        self.priority_level = max(spec.priority_level, 0) if spec.sub_type == SHARED else spec.priority_level
         self.epoch = spec.consumer_epoch if spec.sub_type in (EXCLUSIVE, FAILOVER) else -1
         self.permits = Permits()
         self.pending_acks: PendingAcks | None = PendingAcks() if spec.sub_type in (SHARED, KEY_SHARED) else None

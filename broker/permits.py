@@ -57,7 +57,7 @@ class Permits:
         return False
 
     def given_back(self, messages: int) -> None:
-        """Messages go back to the subscription on the client's wish: releases below the limit, not only at half of it."""
+        """Messages go back to the subscription on the client's wish: releases anywhere below the limit."""
         self.unacked = max(self.unacked - messages, 0)
         if not 0 < self.max_unacked <= self.unacked:
             self._release()

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.protocol.runs import EntryRun
 from magnetar.storage.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
 from magnetar.storage.memory_ledgers import MemoryLedgerStore
@@ -96,7 +95,7 @@ class System:
         await self.bench.settle()
 
     async def publish(self, sizes) -> None:
-        run: EntryRun = run_of(*[entry(batch=n if n > 1 else 0) for n in sizes])
+        run = run_of(*[entry(batch=n if n > 1 else 0) for n in sizes])
         done = asyncio.get_running_loop().create_future()
         self.ledger.append(run, done.set_result)
         result = await done

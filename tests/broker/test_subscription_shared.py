@@ -44,6 +44,15 @@ async def test_priorities_are_served_first():
     assert len(got(low)) == 15
 
 
+async def test_a_priority_below_zero_is_zero():
+    bench = Bench()
+    a = await bench.join(permits=100, priority=-5)
+    b = await bench.join(permits=100)
+    for _ in range(4):
+        bench.publish(entry())
+    assert (len(got(a)), len(got(b))) == (2, 2)
+
+
 async def test_redelivery_of_named_messages_counts():
     bench = Bench()
     consumer = await bench.join(permits=10)
