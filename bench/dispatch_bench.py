@@ -89,7 +89,7 @@ async def backlog(entries, size, clock, loop):
         ledger.append(run_of(min(500, entries - first), size, first), lambda result, done=done: done.set_result(result))
         assert (await done).error is None
         first += 500
-    return ledger
+    return factory, ledger
 
 
 class Clock:
@@ -165,7 +165,7 @@ async def main():
     parser.add_argument("--consumers", type=int, default=4)
     options = parser.parse_args()
     loop = asyncio.get_running_loop()
-    ledger = await backlog(options.entries, options.bytes, Clock(), loop)
+    factory, ledger = await backlog(options.entries, options.bytes, Clock(), loop)
     print(f"{options.entries} entries of {options.bytes} bytes, compiled helper: {speed.COMPILED}")
     for sub_type, consumers, group in (
         (EXCLUSIVE, 1, 0),
@@ -177,6 +177,7 @@ async def main():
         seconds = await measure(ledger, sub_type, consumers, options.entries, group)
         acks = f", acks of {group}" if group else ""
         print(f"{TYPE_NAMES[sub_type]:>11} x {consumers}{acks}: {options.entries / seconds:,.0f}/s")
+    await factory.close()
 
 
 if __name__ == "__main__":
