@@ -124,8 +124,8 @@ class LedgerStore(Protocol):
     async def read(self, ledger_id: int, first: int, last: int, max_bytes: int) -> list[Slab]:
         """Consecutive slabs, the first of which holds ``first``: at least one, stops after ``last`` or ``max_bytes``.
 
-        Like ``read_cached`` whole slabs: cut them with ``slab.span(first, last)``. Of an open ledger only
-        confirmed entries are read. Entries are verified by checksum.
+        Like ``read_cached`` whole slabs: cut them with ``slab.span(first, last)``; they do not overlap. Of an open
+        ledger only confirmed entries are read. Entries are verified by checksum.
 
         Raises CorruptEntryError(position) when entry ``first`` itself is damaged (go on at ``position.next()``; damage
         further on ends the result early), NoSuchEntryError when ``first`` is beyond the last confirmed entry,

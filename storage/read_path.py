@@ -78,6 +78,8 @@ class ReadPath:
                 if found:
                     break  # what is at hand goes out at once
                 slab = await self._load(ledger, entry, max_bytes if last > entry else 0)
+            if found and slab.first_entry_id < entry:
+                slab = slab.part(entry - slab.first_entry_id, slab.count)  # pieces may overlap, the result does not
             found.append(slab)
             entry = slab.last_entry_id + 1
             size += slab.size_bytes

@@ -93,7 +93,15 @@ def journal_work(
             pending = []
         if scan.tail is not None:
             pending.append(scan.tail)
-    return work
+    return _last_tries(work)
+
+
+def _last_tries(work: list[FrameRef]) -> list[FrameRef]:
+    """A frame that found no space was tried again with the same sequence, perhaps in another segment: of several with
+    one sequence the last counts.
+    """
+    last = {frame.sequence: index for index, frame in enumerate(work)}
+    return [frame for index, frame in enumerate(work) if frame.sequence < 0 or last[frame.sequence] == index]
 
 
 def damaged_headers(scans: list[SegmentScan], last_whole: int) -> list[DamagedFileError]:

@@ -6,7 +6,8 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
-from magnetar.storage.managed_ledger import ManagedLedger, ManagedLedgerConfig
+from magnetar.storage.errors import StorageFullError
+from magnetar.storage.managed_ledger import AppendState, ManagedLedger, ManagedLedgerConfig
 from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
 from magnetar.storage.position import EARLIEST, Position
 from tests.storage.engine_for_tests import World, settle
@@ -51,6 +52,8 @@ class Work:
     def __init__(self, world: World, promise: Promise, seed: int) -> None:
         self.world, self.promise = world, promise
         self.chance = random.Random(seed)
+        self.may_fail = False
+        self.times_full = 0
         self.storage: EmbeddedStorage
         self.factory: ManagedLedgerFactory
         self.ledger: ManagedLedger
@@ -62,8 +65,19 @@ class Work:
                 self.promise.cursors.setdefault(name, CursorPromise())
                 await self.ledger.open_cursor(name, "earliest")
         for _ in range(steps):
-            await self.step()
+            try:
+                await self.step()
+            except StorageFullError:
+                self.times_full += 1
+            await self.resume()
         await self.close()
+
+    async def resume(self) -> None:
+        """What a topic does after a failed append."""
+        if self.ledger.state is AppendState.WRITE_FAILED:
+            while self.ledger.pending_appends:
+                await asyncio.sleep(0)
+            self.ledger.ready_to_create_new_ledger()
 
     async def open(self) -> None:
         self.storage = await self.world.open()
@@ -108,11 +122,12 @@ class Work:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(result: AppendResult) -> None:
-            assert result.error is None or self.ledger.state.name == "CLOSED"
+            assert result.error is None or self.ledger.state is not AppendState.OPEN or self.may_fail
             for piece in result.pieces:
                 for k in range(piece.start, piece.end):
                     position = Position(piece.ledger_id, piece.first_entry_id + k - piece.start)
                     self.promise.kept[position] = bodies[k]
+            self.times_full += isinstance(result.error, StorageFullError)
             future.set_result(None)
 
         self.ledger.append(run_of(bodies), done)

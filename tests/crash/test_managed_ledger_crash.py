@@ -66,3 +66,20 @@ def test_crash_in_recovery(seed: int) -> None:
     for crash_at in range(seed + 5, total, 41):
         for second_at in range(0, 60, 7):
             crash_and_check(seed, crash_at, "some", second_at)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_disk_full_at_any_write_then_a_crash(seed: int) -> None:
+    total = operations_of(seed)
+    times_full = 0
+    for full_at in range(seed, total, 11):
+        world, promise = World(), Promise()
+        world.disk.full_at = full_at
+        world.disk.crash_at = full_at + 40
+        work = Work(world, promise, seed)
+        work.may_fail = True
+        run_until_crash(world.disk, work.run(STEPS))
+        times_full += work.times_full
+        world = world.after_crash("nothing", seed)
+        assert run_until_crash(world.disk, check(world, promise)) is None
+    assert times_full

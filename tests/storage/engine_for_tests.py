@@ -111,6 +111,8 @@ async def append(writer: LedgerWriter, bodies: Sequence[bytes], confirmed: int =
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def done(error: BaseException | None) -> None:
+        if future.done():
+            return  # cancelled: the process is gone
         if error is None:
             future.set_result(None)
         else:
