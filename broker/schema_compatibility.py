@@ -2,8 +2,8 @@
 
 Strategies (SchemaCompatibilityStrategy): which direction is asked, and of the latest version or (TRANSITIVE) of all.
 BACKWARD: the new schema reads data written with the old. FORWARD: the old reads data written with the new. FULL: both.
-Avro, JSON and Protobuf schemas (all described by Avro records in Pulsar) are compared by the Apache Avro library; other
-types must be the same type.
+Avro, JSON and Protobuf schemas (all described by Avro records in Pulsar) are parsed by fastavro and
+compared by `avro_resolution`; other types must be the same type.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import enum
 import json
 from typing import Any
 
+from magnetar.broker.avro_resolution import can_read
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
 from magnetar.protocol import pulsar_api_pb2 as pb
 
@@ -104,9 +105,9 @@ def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strate
     if schema_type not in _AVRO_TYPES:
         return
     new, old = _parse(schema_type, data), _parse(schema_type, old_data)
-    if strategy.backward and (reason := _can_read(reader=new, writer=old)):
+    if strategy.backward and (reason := can_read(reader=new, writer=old)):
         raise IncompatibleSchemaError(f"the new schema cannot read what was written with the existing: {reason}")
-    if strategy.forward and (reason := _can_read(reader=old, writer=new)):
+    if strategy.forward and (reason := can_read(reader=old, writer=new)):
         raise IncompatibleSchemaError(f"the existing schema cannot read what is written with the new: {reason}")
 
 
@@ -141,27 +142,18 @@ def _parts(schema_type: int, data: bytes) -> list[tuple[int, bytes]]:
     return parts
 
 
-def _can_read(*, reader: Any, writer: Any) -> str | None:
-    """None when the reader's schema reads everything written with the writer's, else the reason."""
-    from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType  # noqa: PLC0415 - start-up
-
-    result = ReaderWriterCompatibilityChecker().get_compatibility(reader, writer)
-    if result.compatibility is SchemaCompatibilityType.compatible:
-        return None
-    return "; ".join(sorted(result.messages)) or "incompatible"
-
-
 def _parse(schema_type: int, data: bytes) -> Any:
-    """The Avro schema in `data`, None for a type that is not described by one; raises InvalidSchemaError."""
+    """The Avro schema in `data` as JSON values, None for a type not described by one; raises InvalidSchemaError."""
     if schema_type not in _AVRO_TYPES:
         return None
-    import avro.errors  # noqa: PLC0415 - start-up budget: only topics with schemas pay for it
-    import avro.schema  # noqa: PLC0415
+    import fastavro.schema  # noqa: PLC0415 - start-up budget: only topics with schemas pay for it
 
     try:
-        return avro.schema.parse(data.decode(), validate_enum_symbols=False)
-    except (avro.errors.AvroException, ValueError, RecursionError) as e:
+        schema = json.loads(data)
+        fastavro.schema.parse_schema(schema)
+    except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, ValueError, KeyError, TypeError, RecursionError) as e:
         raise InvalidSchemaError(f"Invalid schema definition data for {_type_name(schema_type)} schema: {e}") from e
+    return schema
 
 
 def _type_name(schema_type: int) -> str:

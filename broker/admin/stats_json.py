@@ -80,6 +80,22 @@ def _topic_figures(stats: "TopicStats") -> Json:
     }
 
 
+def _of_no_partition() -> Json:
+    """The figures of a partitioned topic before its first partition is used."""
+    return {
+        **dict.fromkeys(("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut"), 0.0),
+        **dict.fromkeys(("bytesInCounter", "msgInCounter", "bytesOutCounter", "msgOutCounter"), 0),
+        **dict.fromkeys(("storageSize", "backlogSize", "waitingPublishers", "publishRateLimitedTimes"), 0),
+        **dict.fromkeys(("ongoingTxnCount", "abortedTxnCount", "committedTxnCount", "offloadedStorageSize"), 0),
+        "msgChunkPublished": False,
+        "backlogQuotaLimitSize": -1,
+        "backlogQuotaLimitTime": -1,
+    }
+
+
+_NOTHING = _of_no_partition()
+
+
 def compaction(stats: "CompactionStats") -> Json:
     return {
         "lastCompactionRemovedEventCount": stats.removed_events,
@@ -205,7 +221,11 @@ def consumer(stats: "ConsumerStats") -> Json:
 def partitioned_stats(parts: "list[TopicStats]", count: int, *, per_partition: bool, owner: str) -> Json:
     """The sum over a partitioned topic; with `per_partition` each partition as well."""
     figures = [_topic_figures(part) for part in parts]
-    out: Json = _summed(figures)
+    out: Json = _NOTHING | _summed(figures)
+    earliest = [each["earliestMsgPublishTimeInBacklogs"] for each in figures]
+    out["earliestMsgPublishTimeInBacklogs"] = min((ms for ms in earliest if ms > 0), default=0)
+    ages = [each["oldestBacklogMessageAgeSeconds"] for each in figures]
+    out["oldestBacklogMessageAgeSeconds"] = max([0, *ages])
     messages = sum(part.msg_rate_in for part in parts)
     out["averageMsgSize"] = sum(part.msg_throughput_in for part in parts) / messages if messages else 0.0
     out["publishers"] = _summed_list([publisher(each) for part in parts for each in part.publishers])

@@ -47,7 +47,7 @@ async def create(call: Call) -> Response:
     name, subscription = call.topic(), call.param("subscription")
     start, properties = _start_of(await call.body(str | MessageIdBody))  # type: ignore[arg-type]
     if not name.persistent:
-        raise RestError(405, "Create subscription on non-persistent topic can only be done through client")
+        raise RestError(400, "Create subscription on non-persistent topic can only be done through client")
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         await _create_topic(call, name)
     for part in topic_parts(call):

@@ -1,5 +1,7 @@
 """Plain topics and single partitions: created, deleted, unloaded, terminated; their statistics and properties."""
 
+from typing import Final
+
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
@@ -12,6 +14,16 @@ from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_USE
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
+_NOTHING_STORED: Final = {
+    "entriesAddedCounter": 0,
+    "numberOfEntries": 0,
+    "totalSize": 0,
+    "currentLedgerEntries": 0,
+    "currentLedgerSize": 0,
+    "waitingCursorsCount": 0,
+    "pendingAddEntriesCount": 0,
+    "cursors": {},
+}
 
 
 @routes.get(TOPIC + "/stats", TOPIC_USE)
@@ -24,7 +36,8 @@ async def get_stats(call: Call) -> Response:
 
 @routes.get(TOPIC + "/internalStats", TOPIC_USE)
 async def get_internal_stats(call: Call) -> Response:
-    return json_response(await call.topics.internal_stats(_loadable(call)))
+    name = _loadable(call)
+    return json_response(await call.topics.internal_stats(name) if name.persistent else _NOTHING_STORED)
 
 
 @routes.get(TOPIC + "/internal-info", TOPIC_ADMIN)

@@ -56,6 +56,7 @@ async def on_partitioned_metadata(conn: Connection, command: pb.CommandPartition
     """How many partitions a topic has; creates a partitioned one when auto creation says so."""
     broker = conn.broker
     name = parse_topic(command.topic)
+    broker.topics.require_namespace(name)  # before the right is asked for: Apache Pulsar 4.2 answers so
     conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
     partitions = await broker.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
     conn.write(replies.partitioned_metadata(command.request_id, partitions))

@@ -1,0 +1,146 @@
+"""Avro schema resolution: can data written with one schema be read with another?
+
+A pure walk over two parsed JSON schemas, by the rules of the Java library that decides in Apache Pulsar (Avro's Resolver): the
+specification's, except that names of records do not matter and an enum whose symbols are missing is an error of the datum, not of
+the schema. The Python libraries decide otherwise in both (they compare record names), hence our own. Recursive records are
+handled by assuming, while a pair is under comparison, that it fits: a difference would show at the first level already.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PROMOTIONS = {
+    "int": {"int", "long", "float", "double"},
+    "long": {"long", "float", "double"},
+    "float": {"float", "double"},
+    "string": {"string", "bytes"},
+    "bytes": {"bytes", "string"},
+}
+_NAMED = {"record", "error", "enum", "fixed"}
+
+
+def can_read(*, reader: Any, writer: Any) -> str | None:
+    """None when `reader` reads everything written with `writer`, else the reason why not, with the place."""
+    return _Resolution(_Names(reader), _Names(writer)).check(reader, writer, "", "", "/")
+
+
+class _Names:
+    """The named types of a schema by full name."""
+
+    def __init__(self, schema: Any) -> None:
+        self.by_name: dict[str, Any] = {}
+        self._collect(schema, "")
+
+    def _collect(self, schema: Any, namespace: str) -> None:
+        if isinstance(schema, list):
+            for branch in schema:
+                self._collect(branch, namespace)
+        elif isinstance(schema, dict):
+            kind = schema.get("type")
+            if kind in _NAMED:
+                full, namespace = full_name(schema, namespace)
+                self.by_name[full] = schema
+                for field in schema.get("fields", ()):
+                    self._collect(field.get("type"), namespace)
+            elif isinstance(kind, dict | list):
+                self._collect(kind, namespace)
+            for part in ("items", "values"):
+                if part in schema:
+                    self._collect(schema[part], namespace)
+
+    def resolve(self, schema: Any, namespace: str) -> tuple[Any, str]:
+        """A schema with names looked up and `{"type": X}` wrappers taken off, and the namespace inside it."""
+        while True:
+            if isinstance(schema, str):
+                qualified = schema if "." in schema or not namespace else f"{namespace}.{schema}"
+                found = self.by_name.get(qualified, self.by_name.get(schema))
+                if found is None:
+                    return schema, namespace
+                schema = found
+            if not isinstance(schema, dict):
+                return schema, namespace
+            kind = schema.get("type")
+            if kind in _NAMED:
+                return schema, full_name(schema, namespace)[1]
+            if kind in ("array", "map"):
+                return schema, namespace
+            schema = kind
+
+
+def full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
+    """A named type's full name and the namespace for what it contains."""
+    name = str(schema.get("name", ""))
+    if "." in name:
+        return name, name.rpartition(".")[0]
+    namespace = str(schema.get("namespace") or namespace)
+    return (f"{namespace}.{name}" if namespace else name), namespace
+
+
+class _Resolution:
+    def __init__(self, reader_names: _Names, writer_names: _Names) -> None:
+        self._reader_names = reader_names
+        self._writer_names = writer_names
+        self._open: set[tuple[int, int]] = set()
+
+    def check(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
+        reader, reader_space = self._reader_names.resolve(reader, reader_space)
+        writer, writer_space = self._writer_names.resolve(writer, writer_space)
+        if isinstance(writer, list):
+            for branch in writer:
+                if reason := self.check(reader, branch, reader_space, writer_space, where):
+                    return reason
+            return None
+        if isinstance(reader, list):
+            if any(self.check(branch, writer, reader_space, writer_space, where) is None for branch in reader):
+                return None
+            return f"{where}: no branch of the reader's union takes {_kind(writer)}"
+        if _kind(reader) == _kind(writer):
+            return self._same_kind(reader, writer, reader_space, writer_space, where)
+        if isinstance(writer, str) and isinstance(reader, str) and reader in _PROMOTIONS.get(writer, ()):
+            return None
+        return f"{where}: the reader expects {_kind(reader)}, the writer wrote {_kind(writer)}"
+
+    def _same_kind(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
+        kind = _kind(reader)
+        if kind in ("array", "map"):
+            part = "items" if kind == "array" else "values"
+            return self.check(reader[part], writer[part], reader_space, writer_space, f"{where}{part}/")
+        if kind == "record":
+            return self._records(reader, writer, reader_space, writer_space, where)
+        if kind in _NAMED and full_name(reader, reader_space)[0] != full_name(writer, writer_space)[0]:
+            return f"{where}: the reader expects {reader.get('name')}, the writer wrote {writer.get('name')}"
+        if kind == "fixed" and reader.get("size") != writer.get("size"):
+            return f"{where}: fixed of different sizes"
+        return None
+
+    def _records(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
+        pair = (id(reader), id(writer))
+        if pair in self._open:
+            return None
+        self._open.add(pair)
+        try:
+            return self._fields(reader, writer, reader_space, writer_space, where)
+        finally:
+            self._open.discard(pair)
+
+    def _fields(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
+        written = {field["name"]: field for field in writer.get("fields", ())}
+        for field in reader.get("fields", ()):
+            names = [field["name"], *field.get("aliases", ())]
+            source = next((written[n] for n in names if n in written), None)
+            place = f"{where}{field['name']}/"
+            if source is None:
+                if "default" not in field:
+                    return f"{place}: the writer has no such field and the reader no default"
+                continue
+            if reason := self.check(field["type"], source["type"], reader_space, writer_space, place):
+                return reason
+        return None
+
+
+def _kind(schema: Any) -> str:
+    if isinstance(schema, list):
+        return "union"
+    kind = schema.get("type") if isinstance(schema, dict) else schema
+    return "record" if kind == "error" else str(kind)
