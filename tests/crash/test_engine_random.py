@@ -29,8 +29,18 @@ class History:
         self.storage = await self.world.open()
         for _ in range(steps):
             step = self.chance.choices(
-                [self.create, self.add, self.burst, self.read, self.seal, self.delete, self.checkpoint, self.pause,
-                self.fill_up], [2, 8, 4, 6, 1, 1, 2, 2, 1],
+                [
+                    self.create,
+                    self.add,
+                    self.burst,
+                    self.read,
+                    self.seal,
+                    self.delete,
+                    self.checkpoint,
+                    self.pause,
+                    self.fill_up,
+                ],
+                [2, 8, 4, 6, 1, 1, 2, 2, 1],
             )[0]
             await step()
         if self.chance.random() < 0.5:
@@ -164,8 +174,8 @@ def fix_ends(world: World, promise: Promise) -> None:
                 promise.deleted.add(ledger_id)
                 continue
             info = await storage.ledgers.open_recover(ledger_id)
-            assert await read_all(storage.ledgers, ledger_id, info.last_entry_id) == promise.pushed[ledger_id][:
-            info.entries] del promise.pushed[ledger_id][info.entries :]
+            del promise.pushed[ledger_id][info.entries :]
+            assert await read_all(storage.ledgers, ledger_id, info.last_entry_id) == promise.pushed[ledger_id]
             promise.acked[ledger_id] = info.entries
             promise.sealed.add(ledger_id)
         for ledger_id in present:
