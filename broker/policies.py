@@ -1,11 +1,10 @@
 """What applies to a topic: its own policy, else the namespace's, else the broker's setting."""
 
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 from magnetar.broker.policy_records import Policies, TopicPolicies
 from magnetar.broker.policy_values import (
-    AutoSubscriptionCreation,
     AutoTopicCreation,
     BacklogQuota,
     DelayedDeliveryPolicies,
@@ -63,14 +62,34 @@ class TopicConfig:
     allow_auto_subscription_creation: bool
 
 
+class _Limits(TypedDict):
+    max_producers: int
+    max_consumers: int
+    max_consumers_per_subscription: int
+    max_subscriptions: int
+    max_unacked_messages_per_consumer: int
+    max_unacked_messages_per_subscription: int
+    max_topics_per_namespace: int
+    max_message_size: int
+
+
+class _Rates(TypedDict):
+    dispatch_rate: DispatchRate
+    subscription_dispatch_rate: DispatchRate
+    replicator_dispatch_rate: DispatchRate
+    publish_rate: PublishRate
+    subscribe_rate: SubscribeRate
+
+
+class _Creation(TypedDict):
+    allow_auto_topic_creation: bool
+    auto_topic_creation_type: str
+    default_num_partitions: int
+    allow_auto_subscription_creation: bool
+
+
 def effective_config(settings: Settings, namespace: Policies, topic: TopicPolicies) -> TopicConfig:
     """The configuration of a topic."""
-    auto = namespace.auto_topic_creation_override or AutoTopicCreation(
-        allow_auto_topic_creation=settings.allow_auto_topic_creation,
-        topic_type="partitioned" if settings.allow_auto_topic_creation_type == "partitioned" else "non-partitioned",
-        default_num_partitions=settings.default_num_partitions,
-    )
-    cluster = settings.cluster_name
     return TopicConfig(
         retention=retention(settings, namespace, topic),
         message_ttl_seconds=first(
@@ -94,37 +113,6 @@ def effective_config(settings: Settings, namespace: Policies, topic: TopicPolici
             namespace.compaction_threshold,
             settings.broker_service_compaction_threshold_in_bytes,
         ),
-        max_producers=first(topic.max_producers, namespace.max_producers_per_topic, settings.max_producers_per_topic),
-        max_consumers=first(topic.max_consumers, namespace.max_consumers_per_topic, settings.max_consumers_per_topic),
-        max_consumers_per_subscription=first(
-            topic.max_consumers_per_subscription,
-            namespace.max_consumers_per_subscription,
-            settings.max_consumers_per_subscription,
-        ),
-        max_subscriptions=first(
-            topic.max_subscriptions, namespace.max_subscriptions_per_topic, settings.max_subscriptions_per_topic
-        ),
-        max_unacked_messages_per_consumer=first(
-            topic.max_unacked_messages_per_consumer,
-            namespace.max_unacked_messages_per_consumer,
-            settings.max_unacked_messages_per_consumer,
-        ),
-        max_unacked_messages_per_subscription=first(
-            topic.max_unacked_messages_per_subscription,
-            namespace.max_unacked_messages_per_subscription,
-            settings.max_unacked_messages_per_subscription,
-        ),
-        max_topics_per_namespace=first(namespace.max_topics_per_namespace, settings.max_topics_per_namespace),
-        max_message_size=first(topic.max_message_size, settings.max_message_size) or settings.max_message_size,
-        dispatch_rate=topic.dispatch_rate or namespace.topic_dispatch_rate.get(cluster) or _UNLIMITED,
-        subscription_dispatch_rate=topic.subscription_dispatch_rate
-        or namespace.subscription_dispatch_rate.get(cluster)
-        or _UNLIMITED,
-        replicator_dispatch_rate=topic.replicator_dispatch_rate
-        or namespace.replicator_dispatch_rate.get(cluster)
-        or _UNLIMITED,
-        publish_rate=topic.publish_rate or namespace.publish_max_message_rate.get(cluster) or PublishRate(),
-        subscribe_rate=topic.subscribe_rate or namespace.cluster_subscribe_rate.get(cluster) or SubscribeRate(),
         subscription_types_enabled=tuple(
             topic.subscription_types_enabled
             or namespace.subscription_types_enabled
@@ -142,15 +130,72 @@ def effective_config(settings: Settings, namespace: Policies, topic: TopicPolici
             namespace.schema_validation_enforced or settings.is_schema_validation_enforced,
         ),
         encryption_required=namespace.encryption_required or settings.encryption_require_on_producer,
-        allow_auto_topic_creation=auto.allow_auto_topic_creation,
-        auto_topic_creation_type=auto.topic_type or "non-partitioned",
-        default_num_partitions=auto.default_num_partitions or settings.default_num_partitions,
-        allow_auto_subscription_creation=first(
-            topic.auto_subscription_creation,
-            namespace.auto_subscription_creation_override,
-            AutoSubscriptionCreation(allow_auto_subscription_creation=settings.allow_auto_subscription_creation),
-        ).allow_auto_subscription_creation,
+        **_limits(settings, namespace, topic),
+        **_rates(settings.cluster_name, namespace, topic),
+        **_creation(settings, namespace, topic),
     )
+
+
+def _limits(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Limits:
+    return {
+        "max_producers": first(
+            topic.max_producers, namespace.max_producers_per_topic, settings.max_producers_per_topic
+        ),
+        "max_consumers": first(
+            topic.max_consumers, namespace.max_consumers_per_topic, settings.max_consumers_per_topic
+        ),
+        "max_consumers_per_subscription": first(
+            topic.max_consumers_per_subscription,
+            namespace.max_consumers_per_subscription,
+            settings.max_consumers_per_subscription,
+        ),
+        "max_subscriptions": first(
+            topic.max_subscriptions, namespace.max_subscriptions_per_topic, settings.max_subscriptions_per_topic
+        ),
+        "max_unacked_messages_per_consumer": first(
+            topic.max_unacked_messages_per_consumer,
+            namespace.max_unacked_messages_per_consumer,
+            settings.max_unacked_messages_per_consumer,
+        ),
+        "max_unacked_messages_per_subscription": first(
+            topic.max_unacked_messages_per_subscription,
+            namespace.max_unacked_messages_per_subscription,
+            settings.max_unacked_messages_per_subscription,
+        ),
+        "max_topics_per_namespace": first(namespace.max_topics_per_namespace, settings.max_topics_per_namespace),
+        "max_message_size": topic.max_message_size or settings.max_message_size,
+    }
+
+
+def _rates(cluster: str, namespace: Policies, topic: TopicPolicies) -> _Rates:
+    return {
+        "dispatch_rate": topic.dispatch_rate or namespace.topic_dispatch_rate.get(cluster) or _UNLIMITED,
+        "subscription_dispatch_rate": topic.subscription_dispatch_rate
+        or namespace.subscription_dispatch_rate.get(cluster)
+        or _UNLIMITED,
+        "replicator_dispatch_rate": topic.replicator_dispatch_rate
+        or namespace.replicator_dispatch_rate.get(cluster)
+        or _UNLIMITED,
+        "publish_rate": topic.publish_rate or namespace.publish_max_message_rate.get(cluster) or PublishRate(),
+        "subscribe_rate": topic.subscribe_rate or namespace.cluster_subscribe_rate.get(cluster) or SubscribeRate(),
+    }
+
+
+def _creation(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Creation:
+    topics = namespace.auto_topic_creation_override or AutoTopicCreation(
+        allow_auto_topic_creation=settings.allow_auto_topic_creation,
+        topic_type=settings.allow_auto_topic_creation_type,
+        default_num_partitions=settings.default_num_partitions,
+    )
+    subscriptions = topic.auto_subscription_creation or namespace.auto_subscription_creation_override
+    return {
+        "allow_auto_topic_creation": topics.allow_auto_topic_creation,
+        "auto_topic_creation_type": topics.topic_type or "non-partitioned",
+        "default_num_partitions": topics.default_num_partitions or settings.default_num_partitions,
+        "allow_auto_subscription_creation": settings.allow_auto_subscription_creation
+        if subscriptions is None
+        else subscriptions.allow_auto_subscription_creation,
+    }
 
 
 def first(*values: T | None) -> T:

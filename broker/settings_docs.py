@@ -13,14 +13,14 @@ DOCUMENTATION_FILE: Final = _ROOT / "docs" / "settings.md"
 _CONFIGURATION_HEAD = """\
 # Settings of `magnetar standalone`, all at their defaults. Names, units and meanings are Apache Pulsar's.
 # Stronger than this file: PULSAR_PREFIX_<key> in the environment, --set key=value on the command line.
-# Generated from the table in broker/settings: change that, not this file.
+# Generated from the table in broker/setting_areas: change that, not this file.
 """
 _DOCUMENTATION_HEAD = """\
 # Settings
 
-Generated from the table in `broker/settings`. Names, units and meanings are those of Apache Pulsar's `broker.conf`, so
-its files can be used as they are; only keys that do something are listed, a key that means nothing here is reported at
-start-up and ignored.
+Generated from the table in `broker/setting_areas`. Names, units and meanings are those of Apache Pulsar's
+`broker.conf`, so its files can be used as they are; only keys that do something are listed, a key that means nothing
+here is reported at start-up and ignored.
 
 A value comes from, strongest first: `--set key=value` on the command line, the environment variable
 `PULSAR_PREFIX_<key>`, the file given by `--config`, the default. A value outside its range stops the start with a

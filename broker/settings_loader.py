@@ -140,7 +140,7 @@ def _parse(row: Setting, text: str) -> Value:
 
 def unknown_key(key: str) -> str:
     """What to say about a key that is not in the table."""
-    from magnetar.broker.settings.ignored import is_ignored  # noqa: PLC0415 - a long list, needed by few starts
+    from magnetar.broker.setting_areas.ignored import is_ignored  # noqa: PLC0415 - a long list, needed by few starts
 
     if is_ignored(key):
         return f"{key} has no effect here and is ignored"

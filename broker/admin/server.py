@@ -7,11 +7,11 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar.broker.admin.app import build_app
+from magnetar.broker.tasks import TaskSet
 from magnetar.broker.tls import CertificateWatch, tls_context
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import BrokerApi
     from magnetar.broker.settings import Settings
 
-log = structlog.get_logger(__name__)
 _BACKLOG: Final = 1024
 _KEEP_ALIVE_S: Final = 30
 CERTIFICATE: Final = "magnetar.certificate"
@@ -33,20 +32,19 @@ class AdminServer:
         self.port: int | None = None
         self.port_tls: int | None = None
         self._servers: list[_Server] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = TaskSet()
+        self._serving: list[asyncio.Task[None]] = []
         self._certificates: CertificateWatch | None = None
 
     async def listen(self, app: "ASGIApp", settings: "Settings", port: int, context: ssl.SSLContext | None) -> int:
         """Bind and serve; the port it has. Raises OSError when it cannot be bound."""
         bound = _bind(settings.bind_address, port)
         server = _Server(_config(app, settings, context))
-        task = asyncio.get_running_loop().create_task(server.serve([bound]), name="admin.http")
-        task.add_done_callback(_report)
+        self._serving.append(self._tasks.spawn(server.serve([bound]), "admin.http"))
         if context is not None:
             self._certificates = CertificateWatch(context, settings)
             self._certificates.start(asyncio.get_running_loop())
         self._servers.append(server)
-        self._tasks.append(task)
         number: int = bound.getsockname()[1]
         return number
 
@@ -57,7 +55,8 @@ class AdminServer:
         for server in self._servers:
             server.should_exit = True
             server.force_exit = True
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        await self._tasks.close()
 
 
 class _Server(uvicorn.Server):
@@ -129,12 +128,6 @@ def _bind(host: str, port: int) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    """A listener that ends by itself is said and harms nothing else."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("admin.failed", exc_info=error)
 
 
 async def start_admin(api: "BrokerApi") -> AdminServer:

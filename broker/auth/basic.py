@@ -9,8 +9,8 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.auth.authenticator import Authenticated, AuthenticationFailedError, PeerCertificate
 from magnetar.broker.auth.key_text import read_bytes
+from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedError, PeerCertificate
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings

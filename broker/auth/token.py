@@ -20,8 +20,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from magnetar.broker.auth.authenticator import Authenticated, AuthenticationFailedError, PeerCertificate
 from magnetar.broker.auth.key_text import decode_base64, read_bytes
+from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedError, PeerCertificate
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings

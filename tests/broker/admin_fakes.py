@@ -12,7 +12,8 @@ from magnetar.broker.admin.api import (
     TopicStats,
 )
 from magnetar.broker.admin.app import build_app
-from magnetar.broker.auth import Authenticator, Authorizer
+from magnetar.broker.auth.authenticator import Authenticator
+from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.consumer_stats import SubscriptionStats
 from magnetar.broker.errors import ConsumerBusyError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.metrics import BrokerMetrics

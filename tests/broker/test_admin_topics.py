@@ -341,3 +341,27 @@ async def test_schema_deletion(call):
     }
     assert (await call("DELETE", S + "/schema?force=true")).json == {"version": -1}
     assert (await call("POST", S + "/schema", avro(record(INT)))).json == {"version": {"version": 0}}
+
+
+async def test_partitioned_topic_that_nobody_has_used(call):
+    call.topics.partitioned["non-persistent://public/default/p"] = 2
+    stats = (await call("GET", "non-persistent/public/default/p/partitioned-stats")).json
+    assert (stats["msgInCounter"], stats["oldestBacklogMessageAgeSeconds"], stats["subscriptions"]) == (0, 0, {})
+
+
+async def test_what_non_persistent_topics_have_and_refuse(call):
+    path = "non-persistent/public/default/n"
+    await call("PUT", path)
+    assert (await call("GET", path + "/internalStats")).json["numberOfEntries"] == 0
+    stats = (await call("GET", path + "/stats")).json
+    assert stats["msgDropRate"] == 0
+    assert "deduplicationStatus" not in stats
+    assert (await call("PUT", path + "/subscription/s")).status == 400
+    assert (await call("POST", path + "/terminate")).status == 406
+    for method, part in (
+        ("GET", "lastMessageId"),
+        ("PUT", "compaction"),
+        ("POST", "all_subscription/expireMessages/1"),
+    ):
+        assert (await call(method, f"{path}/{part}")).status == 405
+    assert (await call("DELETE", path + "/truncate")).status == 412

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from magnetar.broker.auth import AuthenticationFailedError, Authenticator
+from magnetar.broker.auth.authenticator import AuthenticationFailedError, Authenticator
 from magnetar.broker.auth.basic import apr1, matches, parse_users
 from magnetar.broker.settings import Settings
 

@@ -3,8 +3,8 @@
 import pytest
 
 from magnetar.broker.admin.app import all_routes
-from magnetar.broker.auth import Authorizer, Identity, table
-from magnetar.broker.auth.authorizer import Target
+from magnetar.broker.auth import table
+from magnetar.broker.auth.authorizer import Authorizer, Identity, Target
 from magnetar.broker.auth.table import (
     COMMANDS,
     NAMESPACE_ADMIN,

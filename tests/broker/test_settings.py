@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from magnetar.broker.setting_areas.ignored import IGNORED, is_ignored
+from magnetar.broker.setting_areas.setting import attribute_name
 from magnetar.broker.settings import AREAS, SETTINGS, Settings
-from magnetar.broker.settings.ignored import IGNORED, is_ignored
-from magnetar.broker.settings.setting import attribute_name
 from magnetar.broker.settings_docs import (
     CONFIGURATION_FILE,
     DOCUMENTATION_FILE,
@@ -82,7 +82,7 @@ AWAITED = {
 def test_every_setting_is_followed_somewhere():
     root = CONFIGURATION_FILE.parent.parent
     rooms = [root / room for room in ("broker", "storage", "delayed", "converters", "protocol")]
-    files = [file for room in rooms for file in room.rglob("*.py") if "settings" not in file.parts]
+    files = [file for room in rooms for file in room.rglob("*.py") if "setting_areas" not in file.parts]
     words = set(re.findall(r"\w+", "\n".join(file.read_text(encoding="utf-8") for file in files)))
     one_choice = {row.attribute for row in SETTINGS.values() if len(row.choices) == 1}  # the loader refuses the others
     assert {row.attribute for row in SETTINGS.values()} - words - AWAITED - one_choice == set()

@@ -1,27 +1,29 @@
 """The one table of settings: Apache Pulsar's own key names, units and defaults, as a frozen, typed object.
 
 Every field of `Settings` is a row of `SETTINGS`; `settings_loader` reads values, `settings_docs` writes
-conf/standalone.conf and docs/settings.md. A key is in the table only if it does something here; `ignored.IGNORED` lists
-what Apache Pulsar knows beyond that.
+conf/standalone.conf and docs/settings.md. A key is in the table only if it does something here;
+`setting_areas/ignored.py` lists what Apache Pulsar knows beyond that.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar.broker.settings.delivery import DeliverySettings
-from magnetar.broker.settings.network import NetworkSettings
-from magnetar.broker.settings.operation import OperationSettings
-from magnetar.broker.settings.security import SecuritySettings
-from magnetar.broker.settings.setting import Setting, Value, rows_of
-from magnetar.broker.settings.storage import StorageSettings
-from magnetar.broker.settings.topics import TopicSettings
+from magnetar.broker.setting_areas.delivery import DeliverySettings
+from magnetar.broker.setting_areas.network import NetworkSettings
+from magnetar.broker.setting_areas.operation import OperationSettings
+from magnetar.broker.setting_areas.security import SecuritySettings
+from magnetar.broker.setting_areas.setting import Setting, Value, rows_of
+from magnetar.broker.setting_areas.storage import StorageSettings
+from magnetar.broker.setting_areas.topics import TopicSettings
 
 __all__ = ["AREAS", "SETTINGS", "Setting", "Settings", "Value"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(NetworkSettings, TopicSettings, DeliverySettings, StorageSettings, SecuritySettings, OperationSettings):
-    """All settings of a broker. The attribute of a key is its snake_case form: maxMessageSize is `max_message_size`."""
+    """All settings of a broker. The attribute of a key is its snake_case form: maxMessageSize is
+    `max_message_size`.
+    """
 
 
 AREAS: Final[dict[str, type]] = {

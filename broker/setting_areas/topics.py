@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from magnetar.broker.settings.setting import setting
+from magnetar.broker.setting_areas.setting import setting
 
 _SCHEMA_STRATEGIES = (
     "ALWAYS_INCOMPATIBLE",

@@ -1,0 +1,38 @@
+"""What a provider of authentication gets and gives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+PeerCertificate = Mapping[str, Any]  # as ssl.SSLObject.getpeercert() gives it; empty when it was not verified
+
+
+class AuthenticationFailedError(Exception):
+    """The credentials prove nothing. The text is for the log; clients are not told which part was wrong.
+
+    kind: a word for the metrics: INVALID, EXPIRED or NO_PROVIDER.
+    """
+
+    def __init__(self, text: str, kind: str = "INVALID") -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """A proven role. `expires_ms`: wall clock time from which the proof no longer holds; None: never."""
+
+    role: str
+    method: str
+    expires_ms: int | None = None
+
+
+class Provider(Protocol):
+    """One way to prove a role. `method` is what clients call it on the wire."""
+
+    @property
+    def method(self) -> str: ...
+
+    def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:
+        """The role; raises AuthenticationFailedError. Pure computation, never waits."""
+        ...
