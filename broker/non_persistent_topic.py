@@ -142,6 +142,8 @@ class NonPersistentTopic:
         self.closed = False
         self.max_message_bytes = 0
         self.encryption_required = False
+        self.max_delay_ms = 0
+        self.publish_throttle = None
         self.deduplication = NoDeduplication()
         self.delay_index: Any = None
         self.producers = TopicProducers(None, _keep_in_memory)

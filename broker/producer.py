@@ -16,6 +16,7 @@ from magnetar.broker.errors import ConnectionFatalError
 from magnetar.broker.rates import RateMeter
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies, speed
+from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ class Producer:
             return
         if not self.topic.takes_publishes(self, run):
             return
-        if run.any_flags & _NEEDS_A_LOOK or run.size_bytes > self.topic.max_message_bytes or self.topic.encryption_required:
+        if self.topic.publish_throttle is not None:
+            self.topic.publish_throttle.published(self.connection, run.total_messages, run.size_bytes)
+        if run.any_flags & self._looked_at or run.size_bytes > self.topic.max_message_bytes or self.topic.encryption_required:
             for part, refusal in self._examined(run):
                 if refusal is None:
                     self._deduplicated(part)
@@ -115,15 +118,20 @@ class Producer:
     def _examined(self, run: EntryRun) -> Iterator[tuple[EntryRun, tuple[int, str] | None]]:
         """Split a run into parts that may be stored and parts that are refused, in order."""
         flags, offsets = run.flag_view(), run.offset_view()
-        start, verdict = 0, self._refusal(flags[0], offsets[1] - offsets[0])
+        start, verdict = 0, self._refusal(run, 0, flags[0], offsets[1] - offsets[0])
         for i in range(1, run.count):
-            following = self._refusal(flags[i], offsets[i + 1] - offsets[i])
+            following = self._refusal(run, i, flags[i], offsets[i + 1] - offsets[i])
             if following != verdict:
                 yield run.slice(start, i), verdict
                 start, verdict = i, following
         yield run.slice(start, run.count), verdict
 
-    def _refusal(self, flags: int, size: int) -> tuple[int, str] | None:
+    @property
+    def _looked_at(self) -> int:
+        """Flags of entries that are looked at one by one."""
+        return _NEEDS_A_LOOK | EntryFlag.HAS_DELIVER_AT if self.topic.max_delay_ms else _NEEDS_A_LOOK
+
+    def _refusal(self, run: EntryRun, i: int, flags: int, size: int) -> tuple[int, str] | None:
         if flags & EntryFlag.NO_ENTRY:
             raise ConnectionFatalError("SEND without an entry")
         if flags & EntryFlag.BAD_CHECKSUM:
@@ -136,6 +144,10 @@ class Producer:
             return pb.NotAllowedError, "Transactions are not enabled"
         if flags & EntryFlag.SHADOW:
             return pb.NotAllowedError, "Only shadow topics take messages with ids of their own"
+        if self.topic.max_delay_ms and flags & EntryFlag.HAS_DELIVER_AT:
+            metadata = parse_metadata(run.entry(i))
+            if metadata is not None and metadata.deliver_at_time - metadata.publish_time > self.topic.max_delay_ms:
+                return pb.NotAllowedError, f"Exceeds max allowed delivery delay of {self.topic.max_delay_ms} milliseconds"
         return None
 
     def _deduplicated(self, run: EntryRun) -> None:

@@ -20,6 +20,7 @@ from magnetar.broker.errors import (
     TopicTerminatedError,
 )
 from magnetar.broker.producer import Producer
+from magnetar.broker.rate_limits import Limits, PublishThrottle
 from magnetar.broker.rates import RateMeter
 from magnetar.broker.topic_producers import TopicProducers
 from magnetar.broker.topic_subscriptions import TopicSubscriptions
@@ -81,6 +82,9 @@ class Topic:
         self.chunks_in = 0
         self.max_message_bytes = 0
         self.encryption_required = False
+        self.max_delay_ms = 0
+        self.publish_throttle: PublishThrottle | None = None
+        self._publish_limits = Limits()
         epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
         self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.now_ms)
@@ -227,9 +231,21 @@ class Topic:
             self.delay_index.set_policy(delay_policy(self.context.settings, self.config))
 
     def _apply_config(self) -> None:
+        self._set_publish_rate()
+        self.max_delay_ms = self.config.delayed_delivery.max_delivery_delay_in_millis
         self.max_message_bytes = max_entry_bytes(self.context, self.config)
         self.encryption_required = self.config.encryption_required
         self.ledger.set_config(self.context.ledger_config(self.config))
+
+    def _set_publish_rate(self) -> None:
+        rate = self.config.publish_rate
+        limits = Limits(rate.publish_throttling_rate_in_msg, rate.publish_throttling_rate_in_byte)
+        if limits != self._publish_limits:
+            self._publish_limits = limits
+            context = self.context
+            self.publish_throttle = (
+                PublishThrottle(limits, context.monotonic, context.call_later) if limits.is_set else None
+            )
 
     # --- end of its life -----------------------------------------------------------------------------------------
 

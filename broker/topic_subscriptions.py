@@ -16,6 +16,7 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
 )
 from magnetar.broker.consumer import TYPE_NAMES
+from magnetar.broker.rate_limits import Limits, SubscribeThrottle, Throttle, Throttles
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.subscription_settings import SubscriptionSettings
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -23,6 +24,7 @@ from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
     from magnetar.broker.consumer import Consumer
+    from magnetar.broker.policy_values import DispatchRate, SubscribeRate
     from magnetar.broker.topic import Topic
     from magnetar.storage.cursor import ManagedCursor
 
@@ -53,6 +55,9 @@ class TopicSubscriptions:
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
         self.by_name: dict[str, Subscription] = {}
+        self._dispatch: Throttle | None = None
+        self._subscribe: SubscribeThrottle | None = None
+        self._subscribe_rate: SubscribeRate | None = None
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -63,6 +68,7 @@ class TopicSubscriptions:
 
     async def open_existing(self) -> None:
         """Bring up every durable subscription the ledger has a cursor for."""
+        self._set_rates()
         for name in list(self._topic.ledger.cursors):
             if name not in INTERNAL_CURSORS:
                 cursor = await self._topic.ledger.open_cursor(name, "latest")
@@ -83,6 +89,7 @@ class TopicSubscriptions:
             delay=delay,
             on_empty=self._on_empty,
         )
+        subscription.context.throttle = self._throttle()
         self.by_name[name] = subscription
         if topic.ledger.terminated:
             subscription.on_terminated()
@@ -94,8 +101,31 @@ class TopicSubscriptions:
 
     def config_changed(self) -> None:
         settings = self.settings()
+        self._set_rates()
         for subscription in self.by_name.values():
             subscription.set_settings(settings)
+            subscription.context.throttle = self._throttle()
+
+    def _set_rates(self) -> None:
+        """Rates of the topic's policies; one that is unchanged keeps its bucket."""
+        context, config = self._topic.context, self._topic.config
+        limits = dispatch_limits(config.dispatch_rate)
+        if self._dispatch is None or self._dispatch.limits != limits:
+            self._dispatch = Throttle(limits, context.monotonic)
+        rate = config.subscribe_rate
+        if rate != self._subscribe_rate:
+            self._subscribe_rate = rate
+            self._subscribe = SubscribeThrottle(
+                rate.subscribe_throttling_rate_per_consumer, rate.rate_period_in_second, context.monotonic
+            )
+
+    def _throttle(self) -> Throttles | None:
+        """What the subscription's dispatch has to keep: the topic's rate and its own."""
+        own = dispatch_limits(self._topic.config.subscription_dispatch_rate)
+        throttles = [self._dispatch] if self._dispatch is not None and self._dispatch.limits.is_set else []
+        if own.is_set:
+            throttles.append(Throttle(own, self._topic.context.monotonic))
+        return Throttles(*throttles) if throttles else None
 
     # --- a consumer comes ----------------------------------------------------------------------------------------
 
@@ -110,6 +140,7 @@ class TopicSubscriptions:
             raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
         if TYPE_NAMES[consumer.sub_type] not in config.subscription_types_enabled:
             raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
+        self._check_rate(consumer)
         subscription = self.by_name.get(request.subscription)
         if subscription is None:
             subscription = await self.create(request)
@@ -129,6 +160,12 @@ class TopicSubscriptions:
         if topic.ledger.terminated:
             subscription.on_terminated()
         return subscription
+
+    def _check_rate(self, consumer: Consumer) -> None:
+        if self._subscribe is not None:
+            identity = (consumer.outbox.address.rpartition(":")[0], consumer.name, consumer.consumer_id)
+            if not self._subscribe.try_subscribe(identity):
+                raise NotAllowedError("Subscribe limited by subscribe rate limit per consumer.")
 
     async def create(self, request: SubscribeRequest) -> Subscription:
         """Create a subscription by the rules of names and limits."""
@@ -244,6 +281,13 @@ class TopicSubscriptions:
             if save and subscription.durable:
                 await subscription.cursor.flush()
         self.by_name.clear()
+
+
+def dispatch_limits(rate: DispatchRate) -> Limits:
+    """A policy's dispatch rate with plain values."""
+    return Limits(
+        rate.dispatch_throttling_rate_in_msg, rate.dispatch_throttling_rate_in_byte, rate.rate_period_in_second or 1
+    )
 
 
 def check_name(name: str) -> None:

@@ -151,6 +151,8 @@ class Dispatcher(ABC):
     def _turn(self) -> None:
         budget, queued = TURN_BYTES, 0
         while budget > 0:
+            if self._throttled():
+                return
             read = self._next_read()
             if read is None:
                 return
@@ -167,13 +169,31 @@ class Dispatcher(ABC):
                 self._recovered()
             if not result and read.positions is None:
                 return
-            sent = self._dispatch(result, read)
+            sent = self._dispatch_counted(result, read)
             queued += sent
             budget -= max(sent, _READ_COST_BYTES)
         if queued:
             self.wake()
         else:  # long stretches that go to nobody must not keep the loop busy
             self.context.call_later(_IDLE_TURN_S, self.wake)
+
+    def _throttled(self) -> bool:
+        """Whether a dispatch rate is used up; the next turn comes when it is not."""
+        throttle = self.context.throttle
+        if throttle is None or throttle.room() > 0:
+            return False
+        self.context.call_later(throttle.wait_s(), self.wake)
+        return True
+
+    def _dispatch_counted(self, spans: list[Span], read: Read) -> int:
+        throttle = self.context.throttle
+        if throttle is None:
+            return self._dispatch(spans, read)
+        before = sum(c.out.total_messages for c in self.consumers), sum(c.out.total_bytes for c in self.consumers)
+        sent = self._dispatch(spans, read)
+        after = sum(c.out.total_messages for c in self.consumers), sum(c.out.total_bytes for c in self.consumers)
+        throttle.take(after[0] - before[0], after[1] - before[1])
+        return sent
 
     def _start(self, read: Read) -> list[Span] | Awaitable[list[Span]]:
         context = self.context
@@ -182,7 +202,10 @@ class Dispatcher(ABC):
             result: list[Span] | Awaitable[list[Span]] = context.reader.read_positions(read.positions)
         else:
             skip = None if context.delay is None else context.delay.pending
-            result = context.reader.read(min(read.max_entries, self._read_entries), max_bytes, None, skip)
+            wanted = min(read.max_entries, self._read_entries)
+            if context.throttle is not None:
+                wanted = min(wanted, max(context.throttle.room(), 1))
+            result = context.reader.read(wanted, max_bytes, None, skip)
         if context.transform is None:
             return result
         return self._converted(result) if isinstance(result, list) else self._converted_later(result)
@@ -229,7 +252,7 @@ class Dispatcher(ABC):
         try:
             if generation == self._generation:
                 if spans or read.positions is not None:
-                    self._dispatch(spans, read)
+                    self._dispatch_counted(spans, read)
                     self.wake()
             else:
                 self.wake()

@@ -91,6 +91,19 @@ EntryFilter = Callable[["Slab", int], FilterResult]
 EntryTransformer = Callable[["Span"], "Span | Awaitable[Span]"]
 
 
+class DispatchThrottle(Protocol):
+    """Dispatch rates of policies (rate_limits.Throttles)."""
+
+    def take(self, messages: int, size: int) -> None: ...
+    def room(self) -> int:
+        """Messages that may be sent now."""
+        ...
+
+    def wait_s(self) -> float:
+        """Seconds until there is room."""
+        ...
+
+
 @dataclass(slots=True)
 class DispatchContext:
     """What all dispatchers of one subscription share; settings may be replaced at any time."""
@@ -110,5 +123,7 @@ class DispatchContext:
     filtered: dict[FilterResult, int] = field(default_factory=lambda: dict.fromkeys(FilterResult, 0))
     skipped: Callable[[list[Position]], None] = field(default=lambda _positions: None)
     """Entries that are nobody's (markers, unreadable, rejected) are given here to be acknowledged."""
+    throttle: DispatchThrottle | None = None
+    """None while no rate is set."""
     freed: Callable[[], None] = field(default=lambda: None)
     """The subscription may be told that its books changed without an ack (REACHED_END_OF_TOPIC)."""

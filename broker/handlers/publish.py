@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.errors import (
     BrokerError,
@@ -19,6 +19,8 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from magnetar.broker.connection import Connection
     from magnetar.broker.topics import AnyTopic
     from magnetar.protocol.topic_name import TopicName
@@ -135,12 +137,19 @@ async def _initial_subscription(topic: AnyTopic, name: str) -> None:
     await topic.subscriptions.create(SubscribeRequest(subscription=name, from_earliest=True))
 
 
-async def on_close_producer(conn: Connection, command: pb.CommandCloseProducer) -> None:
+def on_close_producer(conn: Connection, command: pb.CommandCloseProducer) -> Coroutine[Any, Any, None]:
     """Close after the receipts of all that was sent; an id nobody knows is closed already."""
     entry = conn.producers.get(command.producer_id)
     if isinstance(entry, asyncio.Future):
         entry.cancel()
         conn.producers.pop(command.producer_id, None)
+        entry = None
     elif entry is not None:
-        await entry.close()
-    conn.write(replies.success(command.request_id))
+        entry.closing = True  # from here on, not from when the task begins: the next SEND may be in the same read
+    return _close(conn, command.request_id, entry)
+
+
+async def _close(conn: Connection, request_id: int, producer: Producer | None) -> None:
+    if producer is not None:
+        await producer.close()
+    conn.write(replies.success(request_id))

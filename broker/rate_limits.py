@@ -1,0 +1,164 @@
+"""Rate limits of policies: publish, dispatch, subscribe (reference I; Apache Pulsar's token buckets).
+
+A bucket holds what a period allows and refills steadily. Taking may overdraw it, so that one batch or one burst passes whole;
+who comes then waits until the debt is paid. Pure: the clock is an argument.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNLIMITED = 1 << 62
+
+
+class TokenBucket:
+    """`limit` tokens per `period_s`; 0 and less is unlimited."""
+
+    __slots__ = ("_at_s", "_limit", "_rate", "_tokens")
+
+    def __init__(self, limit: int, period_s: float, now_s: float) -> None:
+        self._limit = limit
+        self._rate = limit / period_s if period_s > 0 else float(limit)
+        self._tokens = float(limit)
+        self._at_s = now_s
+
+    def _refill(self, now_s: float) -> None:
+        self._tokens = min(self._limit, self._tokens + (now_s - self._at_s) * self._rate)
+        self._at_s = now_s
+
+    def take(self, count: int, now_s: float) -> None:
+        """Use so many; the bucket may be in debt afterwards."""
+        if self._limit > 0:
+            self._refill(now_s)
+            self._tokens -= count
+
+    def room(self, now_s: float) -> int:
+        """How many may be taken now; 0 when the bucket is empty or in debt."""
+        if self._limit <= 0:
+            return UNLIMITED
+        self._refill(now_s)
+        return max(int(self._tokens), 0)
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until one may be taken."""
+        if self._limit <= 0:
+            return 0.0
+        self._refill(now_s)
+        return max(0.0, (1.0 - self._tokens) / self._rate)
+
+
+class Limits(NamedTuple):
+    """Messages and bytes per period; 0 and less is unlimited."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    period_s: float = 1.0
+
+    @property
+    def is_set(self) -> bool:
+        return self.messages > 0 or self.size_bytes > 0
+
+
+class Throttle:
+    """Messages and bytes together."""
+
+    def __init__(self, limits: Limits, monotonic: Callable[[], float]) -> None:
+        self.limits = limits
+        self._monotonic = monotonic
+        now_s = monotonic()
+        self._messages = TokenBucket(limits.messages, limits.period_s, now_s)
+        self._bytes = TokenBucket(limits.size_bytes, limits.period_s, now_s)
+
+    def take(self, messages: int, size: int) -> None:
+        now_s = self._monotonic()
+        self._messages.take(messages, now_s)
+        self._bytes.take(size, now_s)
+
+    def room(self) -> int:
+        """Messages that may go now; 0 when either bucket is used up."""
+        now_s = self._monotonic()
+        return self._messages.room(now_s) if self._bytes.room(now_s) > 0 else 0
+
+    def wait_s(self) -> float:
+        """Seconds until `room` is no longer 0."""
+        now_s = self._monotonic()
+        return max(self._messages.wait_s(now_s), self._bytes.wait_s(now_s))
+
+
+class Throttles:
+    """Several throttles that all have to be kept: the topic's and the subscription's dispatch rate."""
+
+    def __init__(self, *throttles: Throttle) -> None:
+        self._throttles = throttles
+
+    def take(self, messages: int, size: int) -> None:
+        for throttle in self._throttles:
+            throttle.take(messages, size)
+
+    def room(self) -> int:
+        return min(throttle.room() for throttle in self._throttles)
+
+    def wait_s(self) -> float:
+        return max(throttle.wait_s() for throttle in self._throttles)
+
+
+class Holdable(Protocol):
+    """A connection that can stop reading for a while."""
+
+    def hold_reading(self, reason: str) -> None: ...
+    def release_reading(self, reason: str) -> None: ...
+
+
+class PublishThrottle:
+    """The publish rate of a topic: connections that are over it are read again when the debt is paid."""
+
+    def __init__(
+        self, limits: Limits, monotonic: Callable[[], float], call_later: Callable[[float, Callable[[], None]], object]
+    ) -> None:
+        self._throttle = Throttle(limits, monotonic)
+        self._call_later = call_later
+        self._held: dict[Holdable, None] = {}
+        self.times_limited = 0
+
+    def published(self, connection: Holdable, messages: int, size: int) -> None:
+        self._throttle.take(messages, size)
+        if self._throttle.room() > 0 or connection in self._held:
+            return
+        self.times_limited += 1
+        connection.hold_reading("publish-rate")
+        if not self._held:
+            self._call_later(self._throttle.wait_s(), self._release)
+        self._held[connection] = None
+
+    def _release(self) -> None:
+        held, self._held = self._held, {}
+        for connection in held:
+            connection.release_reading("publish-rate")
+
+
+class SubscribeThrottle:
+    """How often a consumer, by address, name and id, may subscribe."""
+
+    def __init__(self, limit: int, period_s: float, monotonic: Callable[[], float]) -> None:
+        self._limit = limit
+        self._period_s = period_s
+        self._monotonic = monotonic
+        self._buckets: dict[tuple[str, str, int], TokenBucket] = {}
+        self._swept_s = monotonic()
+
+    def try_subscribe(self, identity: tuple[str, str, int]) -> bool:
+        """Count one more SUBSCRIBE; False when it is one too many."""
+        if self._limit <= 0:
+            return True
+        now_s = self._monotonic()
+        if now_s - self._swept_s > self._period_s:  # a bucket that has refilled need not be remembered
+            self._buckets = {k: b for k, b in self._buckets.items() if b.room(now_s) < self._limit}
+            self._swept_s = now_s
+        bucket = self._buckets.setdefault(identity, TokenBucket(self._limit, self._period_s, now_s))
+        if bucket.room(now_s) <= 0:
+            return False
+        bucket.take(1, now_s)
+        return True
