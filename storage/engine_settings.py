@@ -18,7 +18,7 @@ class EngineSettings:
     journal_first_segment_bytes: int = 1 * _MIB
     journal_max_frame_bytes: int = 8 * _MIB
     """One group commit writes at most about this much before it syncs."""
-    checkpoint_bytes: int = 256 * _MIB
+    checkpoint_bytes: int = 128 * _MIB
     """Checkpoint after this much was journalled."""
     checkpoint_interval_s: float = 30.0
     """Checkpoint at the latest so long after a write."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from functools import partial
 
 import pytest
 
@@ -82,10 +83,8 @@ class History:
             bodies = [self.body()]
             pushed = self.promise.pushed[writer.ledger_id]
             pushed += bodies
-            writer.append(
-                slab_of(writer.ledger_id, writer.last_add_pushed + 1, bodies),
-                lambda error, ledger_id=writer.ledger_id, count=len(pushed): self.answered(ledger_id, count, error),
-            )
+            slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, bodies)
+            writer.append(slab, partial(self.answered, writer.ledger_id, len(pushed)))
         await settle(self.chance.randint(0, 10))
 
     def answered(self, ledger_id: int, count: int, error: object) -> None:

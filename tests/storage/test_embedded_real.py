@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,4 +131,62 @@ async def test_many_writers_share_their_syncs(tmp_path):
             writer.append(slab_of(writer.ledger_id, number, [b"e"]), done)
     await answered
     assert storage.stats().journal_frames < 200
+    await storage.close()
+
+
+async def test_entries_larger_than_a_segment_survive_a_crash(tmp_path):
+    storage = await open_embedded(str(tmp_path / "a"))
+    writer = await storage.ledgers.create()
+    bodies = [b"small", os.urandom(5 << 20), b"", os.urandom(9 << 20), b"last"]
+    for body in bodies:
+        await append(writer, [body])
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    await storage.close()
+    for name in "ab":
+        storage = await open_embedded(str(tmp_path / name))
+        assert (await storage.ledgers.open_recover(writer.ledger_id)).last_entry_id == 4
+        assert await read_all(storage.ledgers, writer.ledger_id, 4) == bodies
+        await storage.close()
+
+
+async def test_appends_wait_while_too_much_is_unwritten_and_then_go_on(tmp_path):
+    settings = EngineSettings(max_unwritten_bytes=4096, write_behind_bytes=1)
+    storage = await open_embedded(str(tmp_path), settings)
+    writer = await storage.ledgers.create()
+    answers: list[object] = []
+    answered = asyncio.get_running_loop().create_future()
+
+    def done(error: object) -> None:
+        answers.append(error)
+        if len(answers) == 50:
+            answered.set_result(None)
+
+    for number in range(50):
+        writer.append(slab_of(writer.ledger_id, number, [b"x" * 3000]), done)
+    await answered
+    assert answers == [None] * 50
+    await storage.close()
+
+
+async def test_backlog_is_read_in_pieces_with_read_ahead(tmp_path):
+    settings = EngineSettings(cache_bytes=1 << 20, read_piece_bytes=64 << 10)
+    storage = await open_embedded(str(tmp_path), settings)
+    writer = await storage.ledgers.create()
+    bodies = [b"%06d" % number * 100 for number in range(3000)]
+    for start in range(0, 3000, 100):
+        await append(writer, bodies[start : start + 100])
+    await writer.close()
+    await storage.checkpoint()
+    found: list[bytes] = []
+    while len(found) < 3000:
+        slab = storage.ledgers.read_cached(writer.ledger_id, len(found), 2999, 64 << 10)
+        slabs = [slab] if slab else await storage.ledgers.read(writer.ledger_id, len(found), 2999, 64 << 10)
+        first = len(found)
+        for item in slabs:
+            span = item.span(max(first, item.first_entry_id), 2999)
+            found += [bytes(span.body(k)) for k in range(span.entries)]
+    assert found == bodies
+    stats = storage.stats()
+    assert stats.read_aheads > 5
+    assert stats.cache.held_bytes <= 1 << 20
     await storage.close()
