@@ -20,6 +20,7 @@ Source: Pulsar ManagedLedgerImpl / OpAddEntry, as described in docs/adr/0002-man
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -52,6 +53,7 @@ __all__ = ["AppendState", "Appender", "OpenLedger"]
 
 log = structlog.get_logger(__name__)
 
+_SIGN_BYTE = 7 if sys.byteorder == "little" else 0
 _PREFIX_BYTES = 32
 """More than magic, size and both fields of a broker entry metadata take."""
 
@@ -170,10 +172,7 @@ class Appender:
             self._index if config.entry_index else -2,
         )
         if config.entry_index:
-            if end - start == run.count:
-                self._index += run.total_messages
-            else:
-                self._index += sum(memoryview(run.num_messages).cast("q")[start:end])
+            self._index += _messages(run, start, end)
         slab = Slab(ledger_id, first, data, offsets)
         op.pieces.append(AppendPiece(ledger_id, first, start, end))
         op.next = end
@@ -347,3 +346,10 @@ class Appender:
             if self.pending:
                 raise AssertionError("appends are still pending")
             self.state = AppendState.OPEN
+
+
+def _messages(run: EntryRun, start: int, end: int) -> int:
+    """How far ``speed.stamp`` moves the index: a peer may claim a negative count, which gets no index."""
+    if end - start == run.count and not any(run.num_messages[_SIGN_BYTE::8]):
+        return run.total_messages
+    return sum(count for count in memoryview(run.num_messages).cast("q")[start:end] if count > 0)

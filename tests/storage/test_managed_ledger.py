@@ -122,6 +122,14 @@ async def test_the_index_counts_messages_over_ledgers_and_restarts():
     assert ledger.stats().last_index == 29
 
 
+async def test_counts_a_peer_made_up_do_not_disturb_the_index():
+    ground, ledger = await opened(dataclasses.replace(KEEP, max_entries_per_ledger=100))
+    await append(ledger, [b"x"] * 4, [5, -2, 0, 1])
+    await append(ledger, [b"x"] * 2)
+    assert indexes(await everything(ledger)) == [4, -1, -1, 5, 6, 7]
+    assert (await ground.after_crash().open()).stats().last_index == 7
+
+
 async def test_entries_of_the_broker_itself():
     _, ledger = await opened()
     results = []
