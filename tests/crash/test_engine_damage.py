@@ -186,3 +186,32 @@ def test_ledger_file_cut_at_every_byte_after_its_checkpoint():
         whole = [entry for entry, body in enumerate(found[0]) if body is not None]
         assert whole == list(range(len(whole)))
         assert found[0][: len(whole)] == SEALED[: len(whole)]
+
+
+def test_an_entry_damaged_in_the_journal_is_taken_from_its_ledger_file():
+    """Write-behind had already brought it there: nothing is lost, the damage is reported all the same."""
+    world = World()
+    run_until_crash(world.disk, _fill(world, ONE_SEGMENT, checkpoint=False))
+    after = world.after_crash("everything")
+    path = f"{ROOT}/journal/00000000.journal"
+    for body in (SEALED[1], OPEN[4]):
+        after.disk.flip_bit(path, after.disk.content(path).index(body) * 8 + 1)
+    found, noticed = outcome(after)
+    assert found == {0: SEALED, 1: OPEN}
+    assert noticed
+
+
+def test_a_lost_checkpoint_costs_nothing():
+    """Both copies damaged, or the file gone: the journal is replayed as far back as it goes, the files tell the rest."""
+    for checkpoint in (False, True):
+        for data in (None, b"", b"garbage" * 50):
+            world = small_store(checkpoint=checkpoint)
+            path = f"{ROOT}/journal/checkpoint"
+            if data is None:
+                world.disk.remove(path)
+                world.disk.sync_dir(f"{ROOT}/journal")
+            else:
+                world.disk.put(path, data)
+            found, noticed = outcome(world)
+            assert found == {0: SEALED, 1: OPEN}
+            assert noticed
