@@ -98,7 +98,10 @@ async def open_embedded(
         if metadata is None:
             metadata = own_metadata = await SqliteMetadataStore.open(layout.metadata, environment.threads)
         base = await _recover(layout, settings, environment, metadata)
-        return EmbeddedStorage(build_parts(base), metadata, own_metadata, base.recovered.report, release_lock)
+        parts = build_parts(base)
+        if own_metadata is not None:
+            own_metadata.on_failure = parts.health.fail
+        return EmbeddedStorage(parts, metadata, own_metadata, base.recovered.report, release_lock)
     except BaseException:
         if own_metadata is not None:
             await own_metadata.close()

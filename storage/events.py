@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-__all__ = ["DAMAGE_FOUND", "ENTRY_LOST", "FILE_SET_ASIDE", "FRAMES_MISSING", "STORE_CLOSED", "STORE_OPENED"]
+__all__ = [
+    "APPEND_FAILED",
+    "BACKGROUND_CRASHED",
+    "BACKGROUND_FAILED",
+    "CURSOR_CLAMPED",
+    "CURSOR_LEDGER_NOT_DELETED",
+    "CURSOR_SAVE_FAILED",
+    "CURSOR_STATE_DAMAGED",
+    "CURSOR_STATE_LOST",
+    "DAMAGE_FOUND",
+    "ENTRY_DAMAGED",
+    "ENTRY_LOST",
+    "FILE_SET_ASIDE",
+    "FRAMES_MISSING",
+    "LEDGERS_RECOVERED",
+    "LEDGERS_TRIMMED",
+    "LEDGER_CLOSED",
+    "LEDGER_CREATION_FAILED",
+    "LEDGER_NOT_DELETED",
+    "MANAGED_LEDGER_NOT_SAVED",
+    "STORE_CLOSED",
+    "STORE_OPENED",
+]
 
 STORE_OPENED = "store.opened"
 STORE_CLOSED = "store.closed"
@@ -10,3 +32,20 @@ DAMAGE_FOUND = "damage.found"
 ENTRY_LOST = "entry.lost"
 FRAMES_MISSING = "frames.missed"
 FILE_SET_ASIDE = "file.set_aside"
+
+# managed ledgers and cursors
+APPEND_FAILED = "append.failed"
+BACKGROUND_CRASHED = "background.crashed"
+BACKGROUND_FAILED = "background.failed"
+CURSOR_CLAMPED = "cursor.clamped"
+CURSOR_LEDGER_NOT_DELETED = "cursor_ledger.not_deleted"
+CURSOR_SAVE_FAILED = "cursor.save_failed"
+CURSOR_STATE_DAMAGED = "cursor.state_damaged"
+CURSOR_STATE_LOST = "cursor.state_lost"
+ENTRY_DAMAGED = "entry.damaged"
+LEDGERS_RECOVERED = "ledgers.recovered"
+LEDGERS_TRIMMED = "ledgers.trimmed"
+LEDGER_CLOSED = "ledger.closed"
+LEDGER_CREATION_FAILED = "ledger.creation_failed"
+LEDGER_NOT_DELETED = "ledger.not_deleted"
+MANAGED_LEDGER_NOT_SAVED = "managed_ledger.not_saved"

@@ -57,6 +57,8 @@ class SqliteMetadataStore:
         self._lane = threads.lane("metadata", self._work, self._done)
         self._watches = Watches()
         self._closed = False
+        self.on_failure: Callable[[StorageFailedError], None] = lambda _error: None
+        """Called when the disk under the database fails."""
         self.transactions = 0
         self.operations = 0
 
@@ -134,6 +136,8 @@ class SqliteMetadataStore:
     def _done(self, batch: list[_Operation], results: list[object] | None, error: BaseException | None) -> None:
         self.transactions += 1
         self.operations += len(batch)
+        if isinstance(error, StorageFailedError):
+            self.on_failure(error)
         for index, operation in enumerate(batch):
             result = error if results is None else results[index]
             if isinstance(result, BaseException):
@@ -158,4 +162,6 @@ def _translate(path: str, error: sqlite3.Error) -> StorageError:
         return StorageFullError(f"{path}: {error}")
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return DamagedFileError(path, 0, str(error))
-    return StorageFailedError(f"{path}: {error}")
+    if code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
+        return StorageFailedError(f"{path}: {error}")
+    return StorageError(f"{path}: {error}")

@@ -202,7 +202,7 @@ def test_an_entry_damaged_in_the_journal_is_taken_from_its_ledger_file():
 
 
 def test_a_lost_checkpoint_costs_nothing():
-    """Both copies damaged, or the file gone: the journal is replayed as far back as it goes, the files tell the rest."""
+    """Both copies damaged, or the file gone: the journal is replayed as far as it goes, the files tell the rest."""
     for checkpoint in (False, True):
         for data in (None, b"", b"garbage" * 50):
             world = small_store(checkpoint=checkpoint)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.storage.embedded import EngineSettings, open_embedded
+from magnetar.storage.errors import DamagedFileError, StorageError, StorageFailedError, StorageFullError
 from magnetar.storage.verify import verify_store
 from tests.storage.engine_for_tests import append, read_all
 from tests.storage.records_for_tests import slab_of
@@ -189,4 +191,34 @@ async def test_backlog_is_read_in_pieces_with_read_ahead(tmp_path):
     stats = storage.stats()
     assert stats.read_aheads > 5
     assert stats.cache.held_bytes <= 1 << 20
+    await storage.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "failed"),
+    [
+        (sqlite3.SQLITE_IOERR, StorageFailedError, True),
+        (sqlite3.SQLITE_FULL, StorageFullError, False),
+        (sqlite3.SQLITE_CORRUPT, DamagedFileError, False),
+        (sqlite3.SQLITE_BUSY, StorageError, False),
+    ],
+)
+async def test_errors_of_the_database_are_typed_and_a_failing_disk_fails_the_store(tmp_path, code, expected, failed):
+    storage = await open_embedded(str(tmp_path))
+    await storage.metadata.put("/a", b"1")
+    nodes = storage.metadata._nodes
+    commit = nodes.commit
+
+    def broken() -> None:
+        error = sqlite3.OperationalError("simulated")
+        error.sqlite_errorcode = code
+        raise error
+
+    nodes.commit = broken
+    with pytest.raises(StorageError) as caught:
+        await storage.metadata.put("/a", b"2")
+    assert type(caught.value) is expected
+    nodes.commit = commit
+    assert await storage.metadata.get("/a") == (b"1", 0)
+    assert (storage.health.failed is not None) == failed
     await storage.close()
