@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.protocol import speed
+from magnetar.storage import events
 from magnetar.storage.appending import AppendPiece, AppendResult, PendingAppend
 from magnetar.storage.errors import (
     EntryTooLargeError,
@@ -252,7 +253,7 @@ class Appender:
         if current is not None:
             current.pending -= 1
         if self.state is AppendState.OPEN:
-            log.warning("append.failed", managed_ledger=self.name, error=str(error))
+            log.warning(events.APPEND_FAILED, managed_ledger=self.name, error=str(error))
             self.state = AppendState.WRITE_FAILED
         self.fail_waiting(error)
         self._report()

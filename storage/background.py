@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.storage import events
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -41,6 +42,6 @@ class Background:
             return
         error = task.exception()
         if isinstance(error, StorageError):
-            log.warning("background.failed", task=task.get_name(), error=str(error))
+            log.warning(events.BACKGROUND_FAILED, task=task.get_name(), error=str(error))
         elif error is not None:
-            log.error("background.crashed", task=task.get_name(), exc_info=error)
+            log.error(events.BACKGROUND_CRASHED, task=task.get_name(), exc_info=error)

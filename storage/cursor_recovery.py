@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.storage import events
 from magnetar.storage.cursor_state import CursorState, StateEntry, decode_state, parse_entry
 from magnetar.storage.errors import CorruptEntryError, CursorStateError
 
@@ -45,7 +46,7 @@ async def _entry(ledgers: LedgerStore, ledger_id: int, entry_id: int) -> StateEn
         slab = (await ledgers.read(ledger_id, entry_id, entry_id, 1))[0]
         return parse_entry(slab.body(entry_id - slab.first_entry_id))
     except (CorruptEntryError, CursorStateError) as error:
-        log.warning("cursor.state_damaged", ledger_id=ledger_id, entry_id=entry_id, error=str(error))
+        log.warning(events.CURSOR_STATE_DAMAGED, ledger_id=ledger_id, entry_id=entry_id, error=str(error))
         return None
 
 
@@ -67,7 +68,7 @@ async def _state_at(ledgers: LedgerStore, ledger_id: int, base: int, end: int) -
     try:
         state = decode_state(bytes(chunks))
     except CursorStateError as error:
-        log.warning("cursor.state_damaged", ledger_id=ledger_id, entry_id=base, error=str(error))
+        log.warning(events.CURSOR_STATE_DAMAGED, ledger_id=ledger_id, entry_id=base, error=str(error))
         return None
     for entry in entries[at:]:
         if not entry.is_increment or entry.base != base:
@@ -75,7 +76,7 @@ async def _state_at(ledgers: LedgerStore, ledger_id: int, base: int, end: int) -
         try:
             state.add(decode_state(entry.payload))
         except CursorStateError as error:
-            log.warning("cursor.state_damaged", ledger_id=ledger_id, entry_id=base, error=str(error))
+            log.warning(events.CURSOR_STATE_DAMAGED, ledger_id=ledger_id, entry_id=base, error=str(error))
             break
     return state
 
@@ -92,6 +93,6 @@ async def _entries(ledgers: LedgerStore, ledger_id: int, first: int, last: int) 
                 found += [parse_entry(span.body(k)) for k in range(span.entries)]
                 entry_id += span.entries
         except (CorruptEntryError, CursorStateError) as error:
-            log.warning("cursor.state_damaged", ledger_id=ledger_id, entry_id=entry_id, error=str(error))
+            log.warning(events.CURSOR_STATE_DAMAGED, ledger_id=ledger_id, entry_id=entry_id, error=str(error))
             break
     return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.storage import events
 from magnetar.storage.errors import StorageClosedError, StorageError
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class CursorSaver:
             self._arm()
 
     def _failed(self, waiters: list[asyncio.Future[None]], error: StorageError) -> None:
-        log.warning("cursor.save_failed", error=str(error))
+        log.warning(events.CURSOR_SAVE_FAILED, error=str(error))
         waiters, self._waiters = waiters + self._waiters, []
         for waiter in waiters:
             if not waiter.done():

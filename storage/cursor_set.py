@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.storage import events
 from magnetar.storage.ack_state import AckState
 from magnetar.storage.cursor import ManagedCursor
 from magnetar.storage.cursor_saver import CursorSaver
@@ -69,7 +70,7 @@ class CursorSet:
         acks = AckState(self._ledgers, EARLIEST)
         if acks.load(state):
             log.warning(
-                "cursor.clamped",
+                events.CURSOR_CLAMPED,
                 managed_ledger=self._name,
                 cursor=name,
                 stored=str(state.mark_delete),

@@ -1,8 +1,9 @@
 """Where a durable cursor is kept: its record in the metadata store and its cursor ledger.
 
 Record ``/managed-ledgers/<name>/<url-encoded cursor>``: ``ManagedCursorInfo`` (``managed_ledger_records.proto``).
-Either ``cursorsLedgerId`` is -1 and ``state`` is the whole state, or it names the cursor ledger, whose newest complete state
-counts (``cursor_state.py``); mark-delete is in the record in both cases, as the fallback should that ledger be lost.
+Either ``cursorsLedgerId`` is -1 and ``state`` is the whole state, or it names the cursor ledger, whose newest complete
+state counts (``cursor_state.py``); mark-delete is in the record in both cases, as the fallback should that ledger be
+lost.
 
 Order of writes: a new cursor ledger holds a complete state on disk before the record names it; the record no longer
 names a ledger before that is deleted. So at any crash the record leads to a state that was complete, and to every
@@ -21,6 +22,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from magnetar.protocol.speed import stamp
+from magnetar.storage import events
 from magnetar.storage.cursor_recovery import read_newest_state
 from magnetar.storage.cursor_state import CursorState, decode_state, encode_entries, encode_increment, encode_state
 from magnetar.storage.errors import (
@@ -236,7 +238,7 @@ class CursorStore:
                 await writer.close()
             await self._env.ledgers.delete(ledger_id)
         except StorageError as error:
-            log.warning("cursor_ledger.not_deleted", ledger_id=ledger_id, error=str(error))
+            log.warning(events.CURSOR_LEDGER_NOT_DELETED, ledger_id=ledger_id, error=str(error))
 
     async def _load_from_ledger(self) -> CursorState:
         try:
@@ -251,7 +253,7 @@ class CursorStore:
         return state
 
     def _report_lost(self, error: StorageError) -> None:
-        log.error("cursor.state_lost", cursor=self._path, fallback=str(self._mark_delete), error=str(error))
+        log.error(events.CURSOR_STATE_LOST, cursor=self._path, fallback=str(self._mark_delete), error=str(error))
 
     # -- record ---
 

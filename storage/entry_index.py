@@ -8,6 +8,7 @@ import structlog
 
 from magnetar.protocol.pulsar_api_pb2 import BrokerEntryMetadata
 from magnetar.protocol.speed import after_prefix
+from magnetar.storage import events
 from magnetar.storage.errors import CorruptEntryError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ async def index_of_last_entry(ledgers: LedgerStore, ledger_id: int, last_entry_i
         try:
             slabs = await ledgers.read(ledger_id, entry_id, entry_id, 1)
         except CorruptEntryError:
-            log.warning("entry.damaged", ledger_id=ledger_id, entry_id=entry_id)
+            log.warning(events.ENTRY_DAMAGED, ledger_id=ledger_id, entry_id=entry_id)
             continue
         index = broker_index(slabs[0].body(entry_id - slabs[0].first_entry_id))
         return index + last_entry_id - entry_id if index >= 0 else -1

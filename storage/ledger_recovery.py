@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.storage import events
 from magnetar.storage.entry_index import index_of_last_entry
 from magnetar.storage.ledger_list import INDEX_PROPERTY
 from magnetar.storage.ledger_map import LedgerMap
@@ -41,7 +42,7 @@ async def recover_ledgers(env: StorageEnv, ledger_list: LedgerList) -> int:
         index = max(index, await index_of_last_entry(env.ledgers, last.ledger_id, last.entry_id))
     ledger_list.index_floor = lambda: index
     if recovered:
-        log.info("ledgers.recovered", managed_ledger=ledger_list.name, ledgers=len(recovered), last=str(last))
+        log.info(events.LEDGERS_RECOVERED, managed_ledger=ledger_list.name, ledgers=len(recovered), last=str(last))
         await ledger_list.save()
         for ledger_id in empty:
             await env.ledgers.delete(ledger_id)

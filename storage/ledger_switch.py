@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.storage import events
 from magnetar.storage.appender import AppendState
 from magnetar.storage.entry_index import index_of_last_entry
 from magnetar.storage.errors import ManagedLedgerFencedError, NoSuchLedgerError, StorageError
@@ -210,7 +211,7 @@ class LedgerSwitch:
 
     def _creation_failed(self, error: StorageError) -> None:
         appender = self._appender
-        log.warning("ledger.creation_failed", managed_ledger=appender.name, error=str(error))
+        log.warning(events.LEDGER_CREATION_FAILED, managed_ledger=appender.name, error=str(error))
         self._retry_ahead_s = self.env.clock.now_s() + _AHEAD_RETRY_S
         if appender.state is not AppendState.OPEN:
             return
@@ -246,7 +247,10 @@ class LedgerSwitch:
             self._appender.fence()
             raise
         log.info(
-            "ledger.closed", managed_ledger=self._appender.name, ledger_id=old.slot.ledger_id, entries=old.slot.entries
+            events.LEDGER_CLOSED,
+            managed_ledger=self._appender.name,
+            ledger_id=old.slot.ledger_id,
+            entries=old.slot.entries,
         )
         for ledger_id in dropped:
             await self.env.ledgers.delete(ledger_id)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import structlog
 
 from magnetar.protocol.runs import EntryRun
+from magnetar.storage import events
 from magnetar.storage.appender import Appender, AppendState
 from magnetar.storage.appending import AppendPiece, AppendResult
 from magnetar.storage.background import Background
@@ -357,7 +358,7 @@ class ManagedLedger:
         try:
             await part
         except StorageError as error:
-            log.warning("managed_ledger.not_saved", managed_ledger=self.name, error=str(error))
+            log.warning(events.MANAGED_LEDGER_NOT_SAVED, managed_ledger=self.name, error=str(error))
 
     async def delete(self) -> None:
         """Delete cursors, list and ledgers, in this order: what is left after a crash is found by the next attempt."""

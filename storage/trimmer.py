@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.storage import events
 from magnetar.storage.errors import StorageError
 from magnetar.storage.position import Position
 from magnetar.storage.retention import ledgers_to_drop
@@ -102,11 +103,11 @@ class Trimmer:
         for cursor in list(self._cursors.values()):
             cursor.entries_gone(last)
         await self._delete(dropped)
-        log.info("ledgers.trimmed", managed_ledger=self._list.name, ledgers=len(dropped), up_to=str(last))
+        log.info(events.LEDGERS_TRIMMED, managed_ledger=self._list.name, ledgers=len(dropped), up_to=str(last))
 
     async def _delete(self, dropped: list[LedgerSlot]) -> None:
         for slot in dropped:
             try:
                 await self._env.ledgers.delete(slot.ledger_id)
             except StorageError as error:
-                log.warning("ledger.not_deleted", ledger_id=slot.ledger_id, error=str(error))
+                log.warning(events.LEDGER_NOT_DELETED, ledger_id=slot.ledger_id, error=str(error))
