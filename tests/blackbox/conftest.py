@@ -6,8 +6,11 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
+
+from tests.blackbox.clients import quiet_client
 
 READY = re.compile(r"magnetar ready (\S+) (\S+)")
 
@@ -23,6 +26,7 @@ class BrokerProcess:
         self.url = self.http = None
 
     def start(self):
+        self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(self.data_dir)]
         for key, value in self.settings.items():
             arguments += ["--set", f"{key}={value}"]
@@ -56,6 +60,35 @@ class BrokerProcess:
         code = self.process.wait(30)
         self._close()
         return code
+
+    def wait_exit(self, timeout=20):
+        """The exit code of a broker that ends by itself."""
+        code = self.process.wait(timeout)
+        self._close()
+        return code
+
+    def admin(self, method, path, body=None):
+        """A call of the admin REST API; the body of the answer. Raises urllib.error.HTTPError."""
+        request = urllib.request.Request(f"{self.http}{path}", method=method, data=body)
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.read().decode()
+
+    def unload(self, topic):
+        self.admin("PUT", "/admin/v2/" + topic.replace("://", "/", 1) + "/unload")
+
+    def metrics(self, name):
+        """The sum of all samples of a metric; None when it is not there."""
+        found = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)", self.admin("GET", "/metrics"), re.MULTILINE)
+        return sum(map(float, found)) if found else None
+
+    @property
+    def open_files(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    @property
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
 
     def _close(self):
         if self.process is not None and self.process.stdout:
@@ -95,9 +128,7 @@ def broker(tmp_path_factory):
 
 @pytest.fixture
 def client(broker):
-    import pulsar
-
-    client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    client = quiet_client(broker.url)
     yield client
     client.close()
 

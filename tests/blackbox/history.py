@@ -1,0 +1,200 @@
+"""What clients did and saw, in the order it happened to them, and the promises checked on it.
+
+Clients of a test record into one `History` (from any thread); `problems()` then says what no broker may do:
+
+lost        a message with a receipt was never delivered
+invented    a message was delivered that nobody sent
+reordered   the first deliveries of a key are not in the order of sending, or a session saw a key go backwards
+duplicated  a message came a second time without a cause: its session ended, it was given back (nack, redeliver), the
+            subscription was moved (seek), or its broker or topic went away in between
+stored twice  one message has two ids though nothing made its producer send it again
+ack lost    an acknowledged message came again, though its acknowledgement was confirmed by a receipt, or is older than the
+            documented window (a kill may cost the acknowledgements of the last `ack_window_s` seconds, no others)
+
+A session is one life of a consumer: it ends when the consumer closes or its connection is gone.
+"""
+
+import math
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+
+ACK_WINDOW_S = 1.0
+_ENDS = ("restarted", "moved")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened. `number` counts the messages of a key, in the order of sending."""
+
+    what: str
+    at: float
+    session: str = ""
+    key: str = ""
+    number: int = -1
+    message_id: tuple = ()
+
+
+class History:
+    """Append-only; every recorder may be called from any thread."""
+
+    def __init__(self, ordered=True, ack_window_s=ACK_WINDOW_S, clock=time.monotonic):
+        self.ordered, self.ack_window_s, self._clock = ordered, ack_window_s, clock
+        self.events = []
+        self._lock = threading.Lock()
+
+    def _add(self, what, session="", key="", number=-1, message_id=()):
+        with self._lock:
+            self.events.append(Event(what, self._clock(), session, key, number, message_id))
+
+    # what producers record
+    def sent(self, key, number):
+        self._add("sent", key=key, number=number)
+
+    def receipted(self, key, number):
+        self._add("receipted", key=key, number=number)
+
+    # what consumers record
+    def delivered(self, session, key, number, message_id):
+        self._add("delivered", session, key, number, message_id)
+
+    def acknowledged(self, session, key, number):
+        """The acknowledgement was handed to the client library."""
+        self._add("acknowledged", session, key, number)
+
+    def ack_confirmed(self, session, key, number):
+        """Its receipt was seen."""
+        self._add("ack confirmed", session, key, number)
+
+    def gave_back(self, session, key="", number=-1):
+        """Negative acknowledgement of one message, or (without key) of all that the session holds."""
+        self._add("gave back", session, key, number)
+
+    def ended(self, session):
+        self._add("ended", session)
+
+    # what the test itself records
+    def restarted(self):
+        """The broker went away or the topic was unloaded: every session starts again."""
+        self._add("restarted")
+
+    def moved(self):
+        """The subscription was moved by a seek."""
+        self._add("moved")
+
+    # the check
+    def problems(self, complete=True, limit=10):
+        """What was wrong, as text; with `complete` everything receipted must have been delivered by now."""
+        with self._lock:
+            events = list(self.events)
+        found = _Checker(self, events).run(complete)
+        return found[:limit] + ([f"... and {len(found) - limit} more"] if len(found) > limit else [])
+
+    def count(self, what):
+        with self._lock:
+            return sum(1 for event in self.events if event.what == what)
+
+    def missing(self):
+        """Messages with a receipt that nobody got yet."""
+        with self._lock:
+            receipted = {(e.key, e.number) for e in self.events if e.what == "receipted"}
+            return receipted - {(e.key, e.number) for e in self.events if e.what == "delivered"}
+
+
+class _Checker:
+    def __init__(self, history, events):
+        self.history, self.events, self.found = history, events, []
+        self.highest_first = {}  # by key: the highest number delivered for the first time
+        self.highest_seen = {}  # by (session, key): the highest number since it last gave something back
+        self.last = {}  # by (key, number): index of its last delivery
+        self.ids = defaultdict(set)  # by (key, number)
+        self.acks = {}  # by (key, number): (time, confirmed)
+        self.session_ended = {}  # by session: index
+        self.gave_back = {}  # by (session, key, number) and (session, "", -1): index
+        self.last_end = -1  # index of the last restart or seek
+        self.last_restart = (-1, -math.inf)
+        self.sent_at = {}
+
+    def run(self, complete):
+        receipted, handlers = {}, {
+            "delivered": self._delivered,
+            "acknowledged": lambda _, e: self.acks.__setitem__((e.key, e.number), (e.at, False)),
+            "ack confirmed": lambda _, e: self.acks.__setitem__((e.key, e.number), (e.at, True)),
+            "gave back": self._gave_back,
+            "ended": lambda i, e: self.session_ended.__setitem__(e.session, (i, e.at)),
+            "restarted": self._restarted,
+            "moved": self._moved,
+            "sent": lambda i, e: self.sent_at.setdefault((e.key, e.number), i),
+            "receipted": lambda _, e: receipted.setdefault((e.key, e.number), e.at),
+        }
+        for index, event in enumerate(self.events):
+            handlers[event.what](index, event)
+        if complete:
+            self.found += [f"lost: {each} has a receipt and was never delivered" for each in receipted if each not in self.last]
+        return self.found
+
+    def _gave_back(self, index, event):
+        self.gave_back[event.session, event.key, event.number] = index
+        for session, key in list(self.highest_seen):
+            if session == event.session and event.key in ("", key):
+                del self.highest_seen[session, key]
+
+    def _restarted(self, index, event):
+        self.last_end, self.last_restart = index, (index, event.at)
+        self.highest_seen.clear()
+
+    def _moved(self, index, _event):
+        self.last_end = index
+        self.highest_seen.clear()
+        self.acks.clear()
+
+    def _delivered(self, index, event):
+        message = (event.key, event.number)
+        if message not in self.sent_at:
+            self.found.append(f"invented: {message} was never sent")
+        if self.history.ordered:
+            self._check_order(event, message)
+        self._check_stored_once(event, message)
+        if message in self.last:
+            self._check_cause(index, event, message)
+        self.last[message] = index
+
+    def _check_order(self, event, message):
+        if message not in self.last:
+            highest = self.highest_first.get(event.key, -1)
+            if event.number < highest:
+                self.found.append(f"reordered: {message} came first to {event.session} after {highest} of its key")
+            self.highest_first[event.key] = max(highest, event.number)
+        seen = self.highest_seen.get((event.session, event.key), -1)
+        if event.number < seen:
+            self.found.append(f"reordered: {event.session} saw {message} after {seen}")
+        self.highest_seen[event.session, event.key] = max(seen, event.number)
+
+    def _check_stored_once(self, event, message):
+        self.ids[message].add(event.message_id)
+        if len(self.ids[message]) > 1 and self.last_restart[0] < self.sent_at.get(message, -1):
+            self.found.append(f"stored twice: {message} has the ids {sorted(self.ids[message])}")
+
+    def _check_cause(self, index, event, message):
+        before = self.events[self.last[message]]
+        causes = (
+            self.session_ended.get(before.session, (-1, -math.inf))[0],
+            self.gave_back.get((before.session, *message), -1),
+            self.gave_back.get((before.session, "", -1), -1),
+            self.last_end,
+        )
+        copy = len(self.ids[message]) > 1  # sent again by its producer, judged in _check_stored_once
+        if max(causes) < self.last[message] and not copy:
+            self.found.append(f"duplicated: {message} came to {before.session} and again to {event.session} without a cause")
+        self._check_ack(event, message, before, copy)
+
+    def _check_ack(self, event, message, before, copy):
+        ack = self.acks.get(message)
+        if ack is None or copy:
+            return
+        at, confirmed = ack
+        lost_at = max(self.last_restart[1], self.session_ended.get(before.session, (-1, -math.inf))[1])
+        if confirmed or lost_at < at or lost_at - at > self.history.ack_window_s:
+            how = "with a receipt" if confirmed else f"{lost_at - at:.2f} s before the interruption (-inf: there was none)"
+            self.found.append(f"ack lost: {message}, acknowledged {how}, came again to {event.session}")
