@@ -45,9 +45,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
         backlog_bytes=topic.backlog_bytes(),
         subscription_backlog_bytes={name: s.cursor.backlog_bytes for name, s in subscriptions.items()},
         oldest_backlog_age_seconds=topic.oldest_backlog_age_s() or -1,
-        non_contiguous_deleted_ranges={
-            name: len(deleted_ranges(topic, s.cursor)) for name, s in subscriptions.items()
-        },
+        non_contiguous_deleted_ranges={name: len(deleted_ranges(topic, s.cursor)) for name, s in subscriptions.items()},
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
         compaction=topic.compaction.stats(),
         quota_evictions_size=topic.quota_evictions_size,

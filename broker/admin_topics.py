@@ -14,6 +14,7 @@ from magnetar.broker.admin.api import (
     TopicStats,
 )
 from magnetar.broker.admin_stats import internal_stats, topic_stats
+from magnetar.broker.compaction import COMPACTION_CURSOR
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_catalog import PartitionedTopic
@@ -46,9 +47,7 @@ class AdminTopics:
     def names(self, namespace: str, domain: Domain) -> list[str]:
         if domain == "persistent":
             return self._catalog.names(namespace)
-        return [
-            str(t.name) for t in self._topics.loaded.values() if not t.persistent and t.name.namespace == namespace
-        ]
+        return [str(t.name) for t in self._topics.loaded.values() if not t.persistent and t.name.namespace == namespace]
 
     def partitioned_names(self, namespace: str, domain: Domain) -> list[str]:
         return self._catalog.partitioned_names(namespace, domain)
@@ -218,7 +217,10 @@ class AdminTopics:
 
     async def subscriptions(self, name: TopicName) -> list[str]:
         topic = await self._topics.get(name, create=False)
-        return list(topic.subscriptions.by_name)
+        names = list(topic.subscriptions.by_name)
+        if isinstance(topic, Topic) and topic.compaction.has_cursor and COMPACTION_CURSOR not in names:
+            names.append(COMPACTION_CURSOR)  # listed by Apache Pulsar too
+        return names
 
     async def _subscription(self, name: TopicName, subscription: str) -> tuple[Topic, Subscription]:
         topic = await self._topic(name)
@@ -285,9 +287,7 @@ class AdminTopics:
 
     async def analyze_backlog(self, name: TopicName, subscription: str) -> dict[str, object]:
         topic, found = await self._subscription(name, subscription)
-        cursor = topic.ledger.new_non_durable_cursor(
-            f"__analyze-{subscription}", found.cursor.mark_delete.next()
-        )
+        cursor = topic.ledger.new_non_durable_cursor(f"__analyze-{subscription}", found.cursor.mark_delete.next())
         entries = messages = markers = 0
         first = last = None
         try:

@@ -1,7 +1,9 @@
 """The broker: everything built and wired in one place, started and stopped in order.
 
-Start: data directory (locked), storage recovery, metadata, binary listener, then the HTTP listener (its libraries are imported
-only then: the time from process start to the first durable receipt is a promise). Stop: no new connections, every producer
+Start: data directory (locked), storage recovery, metadata, binary listener, then the HTTP listener (its libraries are
+imported
+only then: the time from process start to the first durable receipt is a promise). Stop: no new connections, every
+producer
 and consumer is told, everything is on the disk, then the storage closes.
 """
 
@@ -17,8 +19,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar import __version__
-from magnetar.broker.admin_topics import AdminTopics
 from magnetar.broker.admin.api import BrokerUrls
+from magnetar.broker.admin_topics import AdminTopics
 from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
@@ -44,11 +46,9 @@ from magnetar.storage.embedded import open_embedded
 from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
 
 if TYPE_CHECKING:
-    from magnetar.broker.connection import Connection
     from magnetar.broker.metrics import BrokerMetrics
     from magnetar.broker.namespaces import PolicyChange
     from magnetar.broker.settings import Settings
-    from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.embedded import EmbeddedStorage
 
 log = structlog.get_logger(__name__)
@@ -96,7 +96,9 @@ class Broker:
     # --- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Return when the broker takes clients. Raises StorageError (data directory in use, of a newer version, damaged)."""
+        """Return when the broker takes clients. Raises StorageError (data directory in use, of a newer version,
+        damaged).
+        """
         loop = asyncio.get_running_loop()
         settings = self.settings
         self.storage = await open_embedded(settings.data_dir, engine_settings(settings))
@@ -251,6 +253,8 @@ async def run(settings: Settings) -> int:
     await broker.start()
     urls = broker.advertised()
     assert urls is not None
-    sys.stdout.write(f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n")
+    sys.stdout.write(
+        f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"
+    )
     sys.stdout.flush()
     return await broker.wait_stopped()

@@ -1,13 +1,19 @@
 """One client connection: bytes in, commands to handlers, bytes out, and the life of the socket.
 
-Theory of operation. `buffer_updated` cuts what arrived into items and hands each to its handler in order. SENDs come as whole
-runs and are published in plain calls; every other command is looked up in the protocol's command table and handled by the
-function of that name in `broker.handlers`. A handler that has to wait is a coroutine and becomes a task of this connection; all
-others run here and now. Nothing a peer sends can raise through this file: a broken frame or a command out of place closes this
-connection (as Apache Pulsar does), a failed request is answered with its typed error, anything else is logged as a bug and
+Theory of operation. `buffer_updated` cuts what arrived into items and hands each to its handler in order. SENDs come
+as whole
+runs and are published in plain calls; every other command is looked up in the protocol's command table and handled by
+the
+function of that name in `broker.handlers`. A handler that has to wait is a coroutine and becomes a task of this
+connection; all
+others run here and now. Nothing a peer sends can raise through this file: a broken frame or a command out of place
+closes this
+connection (as Apache Pulsar does), a failed request is answered with its typed error, anything else is logged as a
+bug and
 answered with UnknownError without details.
 
-Back-pressure: reading is held while any reason for it stands (publishes in flight, output the peer does not read); consumers
+Back-pressure: reading is held while any reason for it stands (publishes in flight, output the peer does not read);
+consumers
 ask `is_writable` before they are sent more.
 """
 
@@ -43,7 +49,9 @@ log = structlog.get_logger(__name__)
 
 WRITE_HIGH_BYTES = 1 << 20
 PROTOCOL_VERSION = 21
-_BEFORE_HANDSHAKE = frozenset({pb.BaseCommand.CONNECT, pb.BaseCommand.AUTH_RESPONSE, pb.BaseCommand.PING, pb.BaseCommand.PONG})
+_BEFORE_HANDSHAKE = frozenset(
+    {pb.BaseCommand.CONNECT, pb.BaseCommand.AUTH_RESPONSE, pb.BaseCommand.PING, pb.BaseCommand.PONG}
+)
 _connection_ids = itertools.count(1)
 
 
@@ -56,7 +64,9 @@ class Connection(asyncio.BufferedProtocol):
         self.connection_id = next(_connection_ids)
         self.loop = asyncio.get_running_loop()
         self.tasks = TaskSet()
-        self.gate = PublishGate(self, broker.publish_budget, broker.settings.max_pending_publish_requests_per_connection)
+        self.gate = PublishGate(
+            self, broker.publish_budget, broker.settings.max_pending_publish_requests_per_connection
+        )
         self.producers: dict[int, Producer | asyncio.Future[Producer]] = {}
         self.consumers: dict[int, Consumer | asyncio.Future[Consumer]] = {}
         self.recently_closed_producers: dict[int, float] = {}
@@ -94,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._arm_keep_alive()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
         self.closed = True
         if self._keep_alive is not None:
             self._keep_alive.cancel()
@@ -133,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- bytes in ------------------------------------------------------------------------------------------------
 
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio calls it so
         return self._buffer.room()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -184,7 +194,9 @@ class Connection(asyncio.BufferedProtocol):
             base = pb.BaseCommand.FromString(data)
         except Exception as e:
             raise ConnectionFatalError(f"command {command_type} does not parse") from e
-        if not base.HasField(cast("Any", row.field)) or not base.IsInitialized():  # the runtime parses without a look at required fields
+        if (
+            not base.HasField(cast("Any", row.field)) or not base.IsInitialized()
+        ):  # the runtime parses without a look at required fields
             raise ConnectionFatalError(f"command {command_type} lacks a required field")
         command = getattr(base, row.field)
         try:
@@ -300,7 +312,9 @@ class Connection(asyncio.BufferedProtocol):
                 waiter.set_result(True)
 
     async def check_alive(self) -> bool:
-        """PING the peer; False (and the connection closed) when nothing answers in connectionLivenessCheckTimeoutMillis."""
+        """PING the peer; False (and the connection closed) when nothing answers in
+        connectionLivenessCheckTimeoutMillis.
+        """
         timeout_ms = self.broker.settings.connection_liveness_check_timeout_millis
         if self.closed:
             return False

@@ -1,9 +1,13 @@
 """Broker side deduplication of a topic (reference C; Apache Pulsar MessageDeduplication).
 
-Two maps per producer name: the highest sequence id *pushed* (accepted for appending) and *persisted* (on the disk). A SEND at or
-below `pushed` is a duplicate when it is at or below `persisted` too; between the two nobody can tell yet, and the client has to
-send it again. The lowest id of a batch is compared, the highest is kept. Chunks are judged by the last one alone. The maps are
-saved with the durable cursor `pulsar.dedup`: its mark-delete position and the map in one write, so that loading them and
+Two maps per producer name: the highest sequence id *pushed* (accepted for appending) and *persisted* (on the disk). A
+SEND at or
+below `pushed` is a duplicate when it is at or below `persisted` too; between the two nobody can tell yet, and the
+client has to
+send it again. The lowest id of a batch is compared, the highest is kept. Chunks are judged by the last one alone. The
+maps are
+saved with the durable cursor `pulsar.dedup`: its mark-delete position and the map in one write, so that loading them
+and
 replaying what follows gives the state at the crash.
 """
 
@@ -42,7 +46,12 @@ class SequenceTable:
     def judge(self, name: str, run: EntryRun) -> Iterator[tuple[int, int, Verdict]]:
         """Split a run into consecutive parts of one verdict; what is NEW is recorded as pushed."""
         pushed = self.pushed.get(name)
-        if run.ascending and not run.any_flags & _NOT_JUDGED and (pushed is None or run.sequence(0) > pushed) and _no_overlap(run):
+        if (
+            run.ascending
+            and not run.any_flags & _NOT_JUDGED
+            and (pushed is None or run.sequence(0) > pushed)
+            and _no_overlap(run)
+        ):
             self.pushed[name] = run.high(run.count - 1)
             yield 0, run.count, Verdict.NEW
             return

@@ -1,7 +1,9 @@
 """The durable half of deduplication: snapshots in the cursor `pulsar.dedup`, recovery by replay (reference C.3, C.4).
 
-A snapshot is the map of persisted sequence ids and the cursor's mark-delete position in one write. Recovery loads it and reads
-the metadata of every entry behind it; the topic takes no publish before that is done, so `last_sequence_id` is right in the
+A snapshot is the map of persisted sequence ids and the cursor's mark-delete position in one write. Recovery loads it
+and reads
+the metadata of every entry behind it; the topic takes no publish before that is done, so `last_sequence_id` is right
+in the
 first PRODUCER_SUCCESS after a restart.
 """
 
@@ -43,7 +45,9 @@ class DeduplicationSettings:
 class TopicDeduplication:
     """Deduplication of one topic: off, or on with its table and cursor."""
 
-    def __init__(self, ledger: ManagedLedger, settings: DeduplicationSettings, tasks: TaskSet, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, ledger: ManagedLedger, settings: DeduplicationSettings, tasks: TaskSet, now_ms: Callable[[], int]
+    ) -> None:
         self.enabled = False
         self.table = SequenceTable()
         self._ledger = ledger
@@ -62,7 +66,9 @@ class TopicDeduplication:
         return "Enabled" if self.enabled else "Disabled"
 
     async def switch(self, *, on: bool) -> None:
-        """Turn on (recovering what the cursor knows; a new one starts at the end of the topic) or off (forgetting all)."""
+        """Turn on (recovering what the cursor knows; a new one starts at the end of the topic) or off (forgetting
+        all).
+        """
         if on and not self.enabled:
             known = CURSOR_NAME in self._ledger.cursors
             self._cursor = await self._ledger.open_cursor(CURSOR_NAME, "latest")
@@ -91,7 +97,9 @@ class TopicDeduplication:
                 for i in range(span.start, span.end):
                     metadata = parse_metadata(span.slab.body(i))
                     if metadata is not None:
-                        self.table.replayed(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
+                        self.table.replayed(
+                            metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id)
+                        )
                         self.table.inactive_since_ms[metadata.producer_name] = now_ms
                 replayed += span.count
                 self._last_position = span.last_position

@@ -31,7 +31,9 @@ async def expire_older_than(topic: Topic, subscription: Subscription, seconds: i
 
 async def expire_up_to(topic: Topic, subscription: Subscription, position: Position) -> bool:
     """Skip up to and including that message; False when there was nothing."""
-    return await _expire_before(topic, subscription, topic.ledger.next_valid(position) or topic.ledger.last_confirmed.next())
+    return await _expire_before(
+        topic, subscription, topic.ledger.next_valid(position) or topic.ledger.last_confirmed.next()
+    )
 
 
 async def _expire_before(topic: Topic, subscription: Subscription, position: Position) -> bool:

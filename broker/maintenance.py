@@ -1,6 +1,7 @@
 """Periodic work: one table of jobs, each with the setting that says how often (0 = never).
 
-A job that is still running when its time comes again is not started twice; one that fails is logged and tried again next time.
+A job that is still running when its time comes again is not started twice; one that fails is logged and tried again
+next time.
 Jobs over many topics give the loop a turn after each.
 """
 
@@ -44,15 +45,23 @@ class Maintenance:
             Job("stats", settings.stats_update_frequency_in_secs, self._roll_stats),
             Job("retention", settings.retention_check_interval_in_seconds, self._trim),
             Job("expiry", settings.message_expiry_check_interval_in_minutes * 60, self._expire),
-            Job("quotas", settings.backlog_quota_check_interval_in_seconds if settings.backlog_quota_check_enabled else 0, self._quotas),
+            Job(
+                "quotas",
+                settings.backlog_quota_check_interval_in_seconds if settings.backlog_quota_check_enabled else 0,
+                self._quotas,
+            ),
             Job("dedup_snapshot", settings.broker_deduplication_snapshot_frequency_in_seconds, self._dedup_snapshots),
             Job("dedup_inactive", inactivity_s, self._dedup_purge),
             Job(
                 "inactive_topics",
-                settings.broker_delete_inactive_topics_frequency_seconds if settings.broker_delete_inactive_topics_enabled else 0,
+                settings.broker_delete_inactive_topics_frequency_seconds
+                if settings.broker_delete_inactive_topics_enabled
+                else 0,
                 self._inactive_topics,
             ),
-            Job("subscription_expiry", settings.subscription_expiry_check_interval_in_minutes * 60, self._subscriptions),
+            Job(
+                "subscription_expiry", settings.subscription_expiry_check_interval_in_minutes * 60, self._subscriptions
+            ),
             Job("compaction", settings.broker_service_compaction_monitor_interval_in_seconds, self._compact),
         ]
 
@@ -116,4 +125,4 @@ class Maintenance:
     async def _compact(self) -> None:
         async for topic in self._topics():
             if topic.compaction is not None:
-                topic.compaction.start_if_needed()
+                topic.compaction.start_if_needed(topic.config.compaction_threshold_bytes)

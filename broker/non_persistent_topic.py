@@ -1,7 +1,8 @@
 """A non-persistent topic: producers and subscriptions, no log. A message is sent at once or dropped (reference F.4).
 
 Receipts name the message (0, 0). Publishes are handed on within the call, so none is ever in flight and the limit
-maxConcurrentNonPersistentMessagePerConnection cannot be reached; a consumer that does not read loses messages, as promised.
+maxConcurrentNonPersistentMessagePerConnection cannot be reached; a consumer that does not read loses messages, as
+promised.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """A producer as the broker sees it: checks what it sends, hands runs to its topic, answers in order.
 
-Receipts leave in the order of the SENDs, also those that need no append (a duplicate, a refused entry): such an answer waits
-behind the appends that were under way when its SEND came. A client matches receipts against the head of its queue, and one
+Receipts leave in the order of the SENDs, also those that need no append (a duplicate, a refused entry): such an
+answer waits
+behind the appends that were under way when its SEND came. A client matches receipts against the head of its queue,
+and one
 that overtakes is lost (reference B.5).
 """
 
@@ -105,7 +107,11 @@ class Producer:
             return
         if self.topic.publish_throttle is not None:
             self.topic.publish_throttle.published(self.connection, run.total_messages, run.size_bytes)
-        if run.any_flags & self._looked_at or run.size_bytes > self.topic.max_message_bytes or self.topic.encryption_required:
+        if (
+            run.any_flags & self._looked_at
+            or run.size_bytes > self.topic.max_message_bytes
+            or self.topic.encryption_required
+        ):
             for part, refusal in self._examined(run):
                 if refusal is None:
                     self._deduplicated(part)
@@ -147,7 +153,10 @@ class Producer:
         if self.topic.max_delay_ms and flags & EntryFlag.HAS_DELIVER_AT:
             metadata = parse_metadata(run.entry(i))
             if metadata is not None and metadata.deliver_at_time - metadata.publish_time > self.topic.max_delay_ms:
-                return pb.NotAllowedError, f"Exceeds max allowed delivery delay of {self.topic.max_delay_ms} milliseconds"
+                return (
+                    pb.NotAllowedError,
+                    f"Exceeds max allowed delivery delay of {self.topic.max_delay_ms} milliseconds",
+                )
         return None
 
     def _deduplicated(self, run: EntryRun) -> None:
@@ -160,7 +169,11 @@ class Producer:
             if verdict is Verdict.NEW:
                 self._append(part)
             elif verdict is Verdict.DUPLICATE:
-                self.answer(speed.encode_receipts(self.producer_id, part.sequence_ids, part.highest_sequence_ids, 0, part.count, _NO_ID, _NO_ID, 0))
+                self.answer(
+                    speed.encode_receipts(
+                        self.producer_id, part.sequence_ids, part.highest_sequence_ids, 0, part.count, _NO_ID, _NO_ID, 0
+                    )
+                )
             else:
                 text = "Cannot determine whether the message is a duplicate at this time"
                 for i in range(part.count):
@@ -186,7 +199,9 @@ class Producer:
         step = self.topic.receipt_step
         for ledger_id, first_entry_id, i, j in result.pieces:
             self.connection.write(
-                speed.encode_receipts(self.producer_id, run.sequence_ids, run.highest_sequence_ids, i, j, ledger_id, first_entry_id, step)
+                speed.encode_receipts(
+                    self.producer_id, run.sequence_ids, run.highest_sequence_ids, i, j, ledger_id, first_entry_id, step
+                )
             )
         stored = run.count if result.error is None else sum(j - i for _, _, i, j in result.pieces)
         if stored:
@@ -238,7 +253,9 @@ class Producer:
         self.connection.close_notice(replies.close_producer(self.producer_id), since_version=5)
 
     def displace(self) -> None:
-        """A fencing producer takes over: the client is not told, its next SEND closes its connection (reference B.4)."""
+        """A fencing producer takes over: the client is not told, its next SEND closes its connection (reference
+        B.4).
+        """
         if not self.closed:
             self.closed = True
             self.topic.remove_producer(self)
@@ -255,11 +272,7 @@ class Producer:
 
     def is_successor_of(self, old: Producer) -> bool:
         """The same client producer again, after a reconnect the broker has not noticed yet (reference B.4)."""
-        return (
-            old.connection is self.connection
-            and old.producer_id == self.producer_id
-            and self.epoch > old.epoch
-        )
+        return old.connection is self.connection and old.producer_id == self.producer_id and self.epoch > old.epoch
 
     def stats(self) -> ProducerStats:
         rate = self.rate_in.rates()

@@ -1,9 +1,13 @@
 """Where a connection's bytes are received and cut into frames.
 
-Receiving is synchronous on the event loop: it asks for room, fills it and reports the count before anything else runs. So all
-connections share one large buffer (a big socket read is one large cut, DESIGN §3, and ten thousand idle connections cost no
-buffers), and a connection keeps only its incomplete last frame, put in front of the next read. A frame that is large for the
-shared buffer grows in a buffer of its own, only as fast as its bytes arrive: a peer that announces 5 MiB and sends nothing
+Receiving is synchronous on the event loop: it asks for room, fills it and reports the count before anything else
+runs. So all
+connections share one large buffer (a big socket read is one large cut, DESIGN §3, and ten thousand idle connections
+cost no
+buffers), and a connection keeps only its incomplete last frame, put in front of the next read. A frame that is large
+for the
+shared buffer grows in a buffer of its own, only as fast as its bytes arrive: a peer that announces 5 MiB and sends
+nothing
 costs nothing.
 """
 
@@ -29,7 +33,9 @@ class SharedReadBuffer:
 
 
 class ReadBuffer:
-    """A connection's end of the shared buffer: `room` and `received` alternate, never interleaved with another connection."""
+    """A connection's end of the shared buffer: `room` and `received` alternate, never interleaved with another
+    connection.
+    """
 
     __slots__ = ("_in_private", "_left", "_max_frame", "_private", "_shared")
 
@@ -57,7 +63,9 @@ class ReadBuffer:
         return memoryview(self._private)[self._in_private :]
 
     def received(self, count: int) -> tuple[list[Any], str | None]:
-        """Take `count` new bytes; return the items of all complete frames (see `speed.cut`) and what is wrong with the next."""
+        """Take `count` new bytes; return the items of all complete frames (see `speed.cut`) and what is wrong with
+        the next.
+        """
         if self._private is None:
             source: bytearray = self._shared.bytes
             end = len(self._left) + count

@@ -124,7 +124,8 @@ def same_definition(schema_type: int, one: bytes, other: bytes) -> bool:
 def _parts(schema_type: int, data: bytes) -> list[tuple[int, bytes]]:
     """The schemas a schema is made of: key and value of a KeyValue, itself otherwise.
 
-    A KeyValue's data is ``u32 size | key schema | u32 size | value schema`` (size -1: empty). The types of the parts stand in
+    A KeyValue's data is ``u32 size | key schema | u32 size | value schema`` (size -1: empty). The types of the parts
+    stand in
     properties; a part that is a JSON record is compared as one.
     """
     if schema_type != pb.Schema.KeyValue:
@@ -151,7 +152,14 @@ def _parse(schema_type: int, data: bytes) -> Any:
     try:
         schema = json.loads(data)
         fastavro.schema.parse_schema(schema)
-    except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, ValueError, KeyError, TypeError, RecursionError) as e:
+    except (
+        fastavro.schema.SchemaParseException,
+        fastavro.schema.UnknownType,
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+    ) as e:
         raise InvalidSchemaError(f"Invalid schema definition data for {_type_name(schema_type)} schema: {e}") from e
     return schema
 

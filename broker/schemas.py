@@ -1,9 +1,12 @@
 """The schemas of topics: stored, versioned, checked (reference B.15; Apache Pulsar SchemaRegistryService).
 
-A topic's schemas belong to its base name (all partitions share them). Versions count from 0. A schema that is there already,
-under whatever version, keeps that version. Deleting adds a tombstone version; what comes next is checked against nothing.
+A topic's schemas belong to its base name (all partitions share them). Versions count from 0. A schema that is there
+already,
+under whatever version, keeps that version. Deleting adds a tombstone version; what comes next is checked against
+nothing.
 
-Stored under ``/schemas/<tenant>/<namespace>/<encoded topic>`` as JSON, one record per topic, replaced by compare-and-set.
+Stored under ``/schemas/<tenant>/<namespace>/<encoded topic>`` as JSON, one record per topic, replaced by
+compare-and-set.
 """
 
 from __future__ import annotations
@@ -146,7 +149,9 @@ class SchemaRegistry:
     # --- for clients ---------------------------------------------------------------------------------------------
 
     async def for_producer(self, topic: AnyTopic, schema: pb.Schema) -> bytes:
-        """The version a producer publishes with: found, or added when the topic allows; raises IncompatibleSchemaError."""
+        """The version a producer publishes with: found, or added when the topic allows; raises
+        IncompatibleSchemaError.
+        """
         properties = {p.key: p.value for p in schema.properties}
         if not topic.config.is_allow_auto_update_schema:
             known = await self.find(topic.name, schema.type, schema.schema_data)
@@ -154,7 +159,11 @@ class SchemaRegistry:
                 raise IncompatibleSchemaError("Schema not found and schema auto updating is disabled.")
             return known.version_bytes
         stored = await self.put(
-            topic.name, schema.type, schema.schema_data, properties, Strategy(topic.config.schema_compatibility_strategy)
+            topic.name,
+            schema.type,
+            schema.schema_data,
+            properties,
+            Strategy(topic.config.schema_compatibility_strategy),
         )
         return stored.version_bytes
 

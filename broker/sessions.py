@@ -1,7 +1,10 @@
-"""Who a connection speaks for: authentication at CONNECT, refreshed while it lasts, asked for every right (reference B.0, J).
+"""Who a connection speaks for: authentication at CONNECT, refreshed while it lasts, asked for every right (reference
+B.0, J).
 
-With authentication off everybody is nobody in particular and may do everything. A proof that expires is asked for again by
-AUTH_CHALLENGE when the client can answer (supports_auth_refresh); the answer has one tick of authenticationRefreshCheckSeconds
+With authentication off everybody is nobody in particular and may do everything. A proof that expires is asked for
+again by
+AUTH_CHALLENGE when the client can answer (supports_auth_refresh); the answer has one tick of
+authenticationRefreshCheckSeconds
 to come and must prove the same role.
 """
 
@@ -40,7 +43,9 @@ _DENIED = {
 class AuthSession:
     """The identity of one connection."""
 
-    def __init__(self, conn: Any, authenticator: Authenticator, authorizer: Authorizer, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, conn: Any, authenticator: Authenticator, authorizer: Authorizer, now_ms: Callable[[], int]
+    ) -> None:
         self.enabled = authenticator.enabled
         self.identity = Identity(None)
         self._conn = conn
@@ -73,7 +78,13 @@ class AuthSession:
         try:
             return self._authenticator.authenticate(method, data, self._conn.peer_certificate())
         except AuthenticationFailedError as e:
-            log.info("authentication.failed", conn=self._conn.connection_id, address=self._conn.address, method=method, reason=str(e))
+            log.info(
+                "authentication.failed",
+                conn=self._conn.connection_id,
+                address=self._conn.address,
+                method=method,
+                reason=str(e),
+            )
             raise AuthenticationError("Failed to authenticate") from e
 
     def _original(self, command: pb.CommandConnect) -> str | None:
@@ -106,10 +117,14 @@ class AuthSession:
                 return
             self._challenged = True
             version = self._conn.negotiated_version
-            self._conn.write(replies.auth_challenge(self._conn.broker.server_version, version, self._method, REFRESH_DATA))
+            self._conn.write(
+                replies.auth_challenge(self._conn.broker.server_version, version, self._method, REFRESH_DATA)
+            )
 
     def answer(self, command: pb.CommandAuthResponse) -> None:
-        """The answer to a challenge; one nobody asked for is checked the same way. Another role closes the connection."""
+        """The answer to a challenge; one nobody asked for is checked the same way. Another role closes the
+        connection.
+        """
         method = command.response.auth_method_name or self._method
         proof = self._prove(method, command.response.auth_data)
         if self._proof is not None and proof.role != self._proof.role:

@@ -1,8 +1,11 @@
 """Which topics exist: persistent topics by namespace and the partition counts of partitioned ones.
 
-Backed by the metadata store, mirrored in memory so that lookups are plain reads; listeners hear of every creation and deletion
-(topic list watchers). A persistent topic exists when its managed ledger does; a partitioned topic is a record of its own under
-``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<encoded name>`` (Pulsar's path), value ``{"partitions": n, ...}``.
+Backed by the metadata store, mirrored in memory so that lookups are plain reads; listeners hear of every creation and
+deletion
+(topic list watchers). A persistent topic exists when its managed ledger does; a partitioned topic is a record of its
+own under
+``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<encoded name>`` (Pulsar's path), value ``{"partitions": n,
+...}``.
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ class TopicCatalog:
         for tenant in await self._metadata.children(_ROOT):
             for namespace in await self._metadata.children(f"{_ROOT}/{tenant}"):
                 for domain in await self._metadata.children(f"{_ROOT}/{tenant}/{namespace}"):
-                    await self._load_partitioned(f"{_ROOT}/{tenant}/{namespace}/{domain}", f"{domain}://{tenant}/{namespace}")
+                    await self._load_partitioned(
+                        f"{_ROOT}/{tenant}/{namespace}/{domain}", f"{domain}://{tenant}/{namespace}"
+                    )
 
     async def _load_partitioned(self, path: str, prefix: str) -> None:
         for encoded in await self._metadata.children(path):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from magnetar.broker.topic import Topic
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed_ledger import ManagedLedgerConfig
+
+COMPACTIONS_AT_ONCE = 2
+"""Of all topics of a broker; others wait, so that their memory is bounded too."""
 
 
 @dataclass(slots=True)
@@ -27,3 +31,4 @@ class TopicContext:
     ledger_config: Callable[[TopicConfig], ManagedLedgerConfig]
     check_backlog_quota: Callable[[Topic], None]
     transform: Callable[..., Any] | None = None
+    compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))

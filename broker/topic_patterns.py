@@ -1,6 +1,7 @@
 """Patterns over topic names as clients send them: a regular expression over "tenant/namespace/topic" (reference B.15).
 
-The scheme in a pattern is dropped and does not filter, the whole name must match, and names are compared without scheme and
+The scheme in a pattern is dropped and does not filter, the whole name must match, and names are compared without
+scheme and
 without partition suffix. Clients write Java (or RE2) expressions; Python's `re` reads what they commonly use.
 """
 

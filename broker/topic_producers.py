@@ -1,7 +1,9 @@
 """Who may produce to a topic: names, access modes, topic epochs, the queue for exclusive access (reference B.4).
 
-The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive one is there or waited
-for; Exclusive wants an empty topic; WaitForExclusive queues and is told so; ExclusiveWithFencing throws everybody out. An
+The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive one is there or
+waited
+for; Exclusive wants an empty topic; WaitForExclusive queues and is told so; ExclusiveWithFencing throws everybody
+out. An
 exclusive grant carries a topic epoch that only grows and is durable before it is told.
 """
 
@@ -44,7 +46,8 @@ class TopicProducers:
     async def admit(self, producer: Producer, max_producers: int, on_queued: Callable[[], None]) -> None:
         """Attach the producer or raise.
 
-        Returns when the producer is attached; for WaitForExclusive that may take for ever: `on_queued` tells that it waits.
+        Returns when the producer is attached; for WaitForExclusive that may take for ever: `on_queued` tells that it
+        waits.
         Raises: ProducerBusyError, ProducerFencedError; TopicTerminatedError when the topic ends meanwhile.
         """
         mode = producer.access_mode
@@ -58,7 +61,8 @@ class TopicProducers:
         try:
             await self._claim_name(producer)
             if mode == pb.Shared:
-                self._check_shared()  # a claim for exclusive access may have come while the old holder of the name was asked
+                # a claim for exclusive access may have come while the old holder of the name was asked
+                self._check_shared()
         except BaseException:
             if self.exclusive is producer:
                 self._release_exclusive(producer)

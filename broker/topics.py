@@ -76,7 +76,9 @@ class Topics:
             await asyncio.shield(busy)
 
     async def create(self, name: TopicName) -> AnyTopic:
-        """Create the topic whatever the rules of auto creation say (the admin API's door), or find it; loaded on return."""
+        """Create the topic whatever the rules of auto creation say (the admin API's door), or find it; loaded on
+        return.
+        """
         while True:
             topic = self.loaded.get(str(name))
             if topic is not None and str(name) not in self._busy:

@@ -12,7 +12,9 @@ class DelayPolicy:
     active: bool = True
     """delayedDeliveryEnabled; off: everything is delivered at once."""
     tick_ms: int = 1000
-    """delayedDeliveryTickTimeMillis: how much early delivery may be when it is not strict, and how often due entries are looked for."""
+    """delayedDeliveryTickTimeMillis: how much early delivery may be when it is not strict, and how often due entries
+    are looked for.
+    """
     strict: bool = False
     """isDelayedDeliveryDeliverAtTimeStrict: never early."""
     max_delay_ms: int = 0

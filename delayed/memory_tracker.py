@@ -1,7 +1,10 @@
-"""The in-memory tracker: one heap per subscription, filled by what its reads meet (Pulsar InMemoryDelayedDeliveryTracker).
+"""The in-memory tracker: one heap per subscription, filled by what its reads meet (Pulsar
+InMemoryDelayedDeliveryTracker).
 
-Simple and exact; memory grows with the number of delayed entries each subscription has read, and after a restart everything is
-read again. Selected by `delayedDeliveryTrackerFactoryClassName`; also the twin that the bucket tracker is tested against.
+Simple and exact; memory grows with the number of delayed entries each subscription has read, and after a restart
+everything is
+read again. Selected by `delayedDeliveryTrackerFactoryClassName`; also the twin that the bucket tracker is tested
+against.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ import heapq
 from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.delayed.delivery_time import DelayPolicy, is_due
-from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyroaring import BitMap
+
+    from magnetar.storage.position import Position
 
 _ENTRY_BYTES = 24
 """What Pulsar counts for an index entry: time, ledger, entry."""

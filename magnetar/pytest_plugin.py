@@ -1,9 +1,11 @@
-"""Pytest fixtures for whoever tests against Pulsar: a real broker process in a temporary directory, up in half a second.
+"""Pytest fixtures for whoever tests against Pulsar: a real broker process in a temporary directory, up in half a
+second.
 
     def test_orders(magnetar_broker):
         client = pulsar.Client(magnetar_broker.url)
 
-`magnetar_broker` serves the whole test session; `magnetar_broker_factory` starts further ones with settings of their own:
+`magnetar_broker` serves the whole test session; `magnetar_broker_factory` starts further ones with settings of their
+own:
 
     def test_small_messages(magnetar_broker_factory):
         broker = magnetar_broker_factory(maxMessageSize=1000)
@@ -11,7 +13,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    import pathlib
     from collections.abc import Callable, Iterator
 
 _READY = "magnetar ready "

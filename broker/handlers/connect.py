@@ -61,5 +61,3 @@ def on_ping(conn: Connection, _command: pb.CommandPing) -> None:
 
 def on_pong(conn: Connection, _command: pb.CommandPong) -> None:
     conn.on_pong()
-
-

@@ -1,4 +1,6 @@
-"""Consumers: SUBSCRIBE, FLOW, ACK, redelivery, SEEK, UNSUBSCRIBE, CLOSE_CONSUMER and questions (reference B.6 - B.14)."""
+"""Consumers: SUBSCRIBE, FLOW, ACK, redelivery, SEEK, UNSUBSCRIBE, CLOSE_CONSUMER and questions (reference B.6 -
+B.14).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ async def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> None:
     conn.write(replies.success(command.request_id))
 
 
-async def _create(conn: Connection, command: pb.CommandSubscribe, name: TopicName, metadata: dict[str, str]) -> Consumer:
+async def _create(
+    conn: Connection, command: pb.CommandSubscribe, name: TopicName, metadata: dict[str, str]
+) -> Consumer:
     broker = conn.broker
     topic = await broker.topics.get(name, create=command.force_topic_creation)
     request = subscribe_request(command)

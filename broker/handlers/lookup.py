@@ -1,4 +1,6 @@
-"""Finding topics: LOOKUP, PARTITIONED_METADATA, GET_TOPICS_OF_NAMESPACE and the topic list watcher (reference B.2, B.3, B.15)."""
+"""Finding topics: LOOKUP, PARTITIONED_METADATA, GET_TOPICS_OF_NAMESPACE and the topic list watcher (reference B.2,
+B.3, B.15).
+"""
 
 from __future__ import annotations
 

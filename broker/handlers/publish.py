@@ -1,4 +1,6 @@
-"""Producers: PRODUCER and CLOSE_PRODUCER. SENDs never come here: `connection` hands their runs to the producer (reference B.4)."""
+"""Producers: PRODUCER and CLOSE_PRODUCER. SENDs never come here: `connection` hands their runs to the producer
+(reference B.4).
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,9 @@ async def _schema_version(conn: Connection, command: pb.CommandProducer, topic: 
     if command.HasField("schema"):
         return await schemas.for_producer(topic, command.schema)
     if topic.config.schema_validation_enforced and await schemas.get(topic.name) is not None:
-        raise IncompatibleSchemaError("Producers cannot connect or send message without a schema to topics with a schema")
+        raise IncompatibleSchemaError(
+            "Producers cannot connect or send message without a schema to topics with a schema"
+        )
     return b""
 
 
@@ -133,7 +137,9 @@ async def _initial_subscription(topic: AnyTopic, name: str) -> None:
     if not topic.persistent or name in topic.subscriptions.by_name:
         return
     if not topic.config.allow_auto_subscription_creation:
-        raise NotAllowedError("Could not create the initial subscription due to the auto subscription creation is not allowed.")
+        raise NotAllowedError(
+            "Could not create the initial subscription due to the auto subscription creation is not allowed."
+        )
     await topic.subscriptions.create(SubscribeRequest(subscription=name, from_earliest=True))
 
 

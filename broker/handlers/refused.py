@@ -1,4 +1,6 @@
-"""Commands of features that are off: each gets the answer Apache Pulsar 4.2 gives when its feature is off (reference B.16)."""
+"""Commands of features that are off: each gets the answer Apache Pulsar 4.2 gives when its feature is off (reference
+B.16).
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.errors import ConnectionFatalError, IncompatibleSchemaError, InvalidTopicNameError, TopicNotFoundError
+from magnetar.broker.errors import (
+    ConnectionFatalError,
+    IncompatibleSchemaError,
+    InvalidTopicNameError,
+    TopicNotFoundError,
+)
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
@@ -31,7 +36,9 @@ async def on_get_schema(conn: Connection, command: pb.CommandGetSchema) -> None:
         raise TopicNotFoundError("Topic not found or no-schema")
     conn.write(
         replies.get_schema_response(
-            command.request_id, found.to_proto(name.schema_name), version.to_bytes(8, "big") if version is not None else found.version_bytes
+            command.request_id,
+            found.to_proto(name.schema_name),
+            version.to_bytes(8, "big") if version is not None else found.version_bytes,
         )
     )
 

@@ -1,7 +1,9 @@
 """THE table of commands: what a broker does with each command of the protocol.
 
-A command is handled (`HANDLERS`), sent by brokers only (`FROM_BROKER`: from a client it closes the connection), or unknown to
-the protocol version we speak (`NOT_SPOKEN`, with the reason: the connection closes, as with any type nobody knows). A test
+A command is handled (`HANDLERS`), sent by brokers only (`FROM_BROKER`: from a client it closes the connection), or
+unknown to
+the protocol version we speak (`NOT_SPOKEN`, with the reason: the connection closes, as with any type nobody knows). A
+test
 proves that every command of the API stands in exactly one of the three.
 """
 
@@ -47,7 +49,11 @@ def _partitions(command: Any, code: int, text: str) -> bytes:
 
 
 def _ack(command: Any, code: int, text: str) -> bytes:
-    return replies.ack_response(command.consumer_id, command.request_id, code, text) if command.HasField("request_id") else b""
+    return (
+        replies.ack_response(command.consumer_id, command.request_id, code, text)
+        if command.HasField("request_id")
+        else b""
+    )
 
 
 def _get_schema(command: Any, code: int, text: str) -> bytes:

@@ -23,7 +23,9 @@ def nothing_more(consumer):
         consumer.receive(NOTHING_MS)
 
 
-@pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover, ConsumerType.KeyShared])
+@pytest.mark.parametrize(
+    "kind", [ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover, ConsumerType.KeyShared]
+)
 def test_produce_and_consume(client, topic, kind):
     consumer = client.subscribe(topic, "sub", consumer_type=kind)
     producer = client.create_producer(topic, batching_enabled=False)
@@ -31,7 +33,9 @@ def test_produce_and_consume(client, topic, kind):
     got = receive_all(consumer, 100)
     assert [m.data() for m in got] == [b"m%d" % i for i in range(100)]
     assert [m.properties()["i"] for m in got] == [str(i) for i in range(100)]
-    assert [(m.message_id().ledger_id(), m.message_id().entry_id()) for m in got] == [(i.ledger_id(), i.entry_id()) for i in ids]
+    assert [(m.message_id().ledger_id(), m.message_id().entry_id()) for m in got] == [
+        (i.ledger_id(), i.entry_id()) for i in ids
+    ]
     nothing_more(consumer)
 
 
@@ -49,7 +53,11 @@ def test_batches_of_every_codec(client, topic, compression):
     topic += f"-{compression.name}"
     consumer = client.subscribe(topic, "sub")
     producer = client.create_producer(
-        topic, batching_enabled=True, batching_max_messages=10, batching_max_publish_delay_ms=20, compression_type=compression
+        topic,
+        batching_enabled=True,
+        batching_max_messages=10,
+        batching_max_publish_delay_ms=20,
+        compression_type=compression,
     )
     for i in range(95):
         producer.send_async(b"payload %d " % i * 20, None)
@@ -142,7 +150,10 @@ def test_seek_by_id_and_by_time(client, topic):
     ids = [producer.send(b"m%d" % i) for i in range(10)]
     receive_all(consumer, 10)
     consumer.seek(ids[3])
-    assert consumer.receive(RECEIVE_MS).data() in (b"m3", b"m4")  # whether the named one is included is the client's setting
+    assert consumer.receive(RECEIVE_MS).data() in (
+        b"m3",
+        b"m4",
+    )  # whether the named one is included is the client's setting
     consumer.seek(MessageId.earliest)
     assert consumer.receive(RECEIVE_MS).data() == b"m0"
     consumer.seek(1)  # the first millisecond of 1970: everything is later
