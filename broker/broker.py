@@ -210,13 +210,20 @@ class Broker:
     @property
     def urls(self) -> BrokerUrls:
         """What the admin API tells of this broker."""
-        own = self.addresses.own
+        return self._as_broker_urls(self.addresses.own)
+
+    def listener_urls(self, listener: str) -> BrokerUrls | None:
+        """The addresses of a named advertised listener."""
+        found = self.addresses.of(listener)
+        return None if found is None else self._as_broker_urls(found)
+
+    def _as_broker_urls(self, urls: AdvertisedUrls) -> BrokerUrls:
         return BrokerUrls(
             broker_id=f"{self.addresses.host}:{self.http_port}",
-            service_url=own.service_url or "",
-            service_url_tls=own.service_url_tls or "",
-            web_url=own.http_url or "",
-            web_url_tls=own.http_url_tls or "",
+            service_url=urls.service_url or "",
+            service_url_tls=urls.service_url_tls or "",
+            web_url=urls.http_url or "",
+            web_url_tls=urls.http_url_tls or "",
         )
 
     def is_ready(self) -> bool:

@@ -66,6 +66,10 @@ class Outbox(Protocol):
         """Consumers of the connection by id; one that the broker closes takes itself out."""
         ...
 
+    def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
+        """Whether a right that was used still stands."""
+        ...
+
     def close_notice(self, frame: bytes, since_version: int) -> None:
         """Write CLOSE_CONSUMER, or close the connection of a peer too old to know it."""
         ...

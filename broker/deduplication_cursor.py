@@ -101,7 +101,7 @@ class TopicDeduplication:
                             metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id)
                         )
                         self.table.inactive_since_ms[metadata.producer_name] = now_ms
-                replayed += span.count
+                replayed += span.entries
                 self._last_position = span.last_position
         if replayed:
             log.info("deduplication.recovered", ledger=self._ledger.name, entries=replayed)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from magnetar.broker.consumer import TYPE_NAMES
-from magnetar.broker.deduplication import SequenceTable
+from magnetar.broker.deduplication import SequenceTable, Verdict
 from magnetar.broker.errors import (
     ConsumerBusyError,
     MetadataError,
@@ -31,7 +31,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.appending import AppendPiece, AppendResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from magnetar.broker.connection import Connection
     from magnetar.broker.consumer import Consumer
@@ -50,6 +50,10 @@ class NoDeduplication:
     enabled = False
     status = "Disabled"
     table = SequenceTable()
+
+    def judge(self, _name: str, run: EntryRun) -> Iterable[tuple[int, int, Verdict]]:
+        """Everything is new."""
+        return ((0, run.count, Verdict.NEW),)
 
 
 class NonPersistentSubscriptions:

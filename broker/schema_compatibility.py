@@ -138,7 +138,7 @@ def _parts(schema_type: int, data: bytes) -> list[tuple[int, bytes]]:
         if len(data) < at + 4 or len(data) < end:
             raise InvalidSchemaError("Invalid schema definition data for KEY_VALUE schema")
         part = data[at + 4 : end]
-        parts.append((pb.Schema.Avro if part[:1] in (b"{", b"[") else pb.Schema.Bytes, part))
+        parts.append((pb.Schema.Avro if part[:1] in (b"{", b"[") else pb.Schema.String, part))
         at = end
     return parts
 
@@ -165,4 +165,4 @@ def _parse(schema_type: int, data: bytes) -> Any:
 
 
 def _type_name(schema_type: int) -> str:
-    return pb.Schema.Type.Name(schema_type).upper()  # type: ignore[arg-type]
+    return pb.Schema.Type.Name(schema_type).upper()

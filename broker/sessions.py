@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 REFRESH_DATA = b"PulsarAuthRefresh"
-_DENIED = {
+_DENIED: dict[int, str] = {
     pb.BaseCommand.LOOKUP: "Client is not authorized to Lookup",
     pb.BaseCommand.PARTITIONED_METADATA: "Client is not authorized to Get Partition Metadata",
     pb.BaseCommand.PRODUCER: "Client is not authorized to Produce",

@@ -18,6 +18,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.publish import unique_metadata
+from magnetar.broker.topic import Topic
 from magnetar.broker.topic_subscriptions import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
@@ -26,6 +27,7 @@ from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
     from magnetar.broker.connection import Connection
+    from magnetar.broker.non_persistent_subscription import NonPersistentSubscription
     from magnetar.broker.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
 
@@ -103,7 +105,7 @@ def _consumer(conn: Connection, consumer_id: int) -> Consumer | None:
     return None if isinstance(entry, asyncio.Future) else entry
 
 
-def _required(conn: Connection, consumer_id: int) -> tuple[Consumer, Subscription]:
+def _required(conn: Connection, consumer_id: int) -> tuple[Consumer, Subscription | NonPersistentSubscription]:
     consumer = _consumer(conn, consumer_id)
     if consumer is None:
         raise MetadataError("Consumer not found")
@@ -169,7 +171,7 @@ async def on_seek(conn: Connection, command: pb.CommandSeek) -> None:
     topic = conn.broker.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
-    if not topic.persistent:
+    if not isinstance(topic, Topic):
         conn.write(replies.success(command.request_id))
         return
     if command.HasField("message_id"):
@@ -198,7 +200,7 @@ async def on_get_last_message_id(conn: Connection, command: pb.CommandGetLastMes
     topic = conn.broker.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
-    if not topic.persistent:
+    if not isinstance(topic, Topic):
         raise UnsupportedOnTopicError("The topic is not persistent")
     last, batch_index = await topic.last_message_id(read_compacted=consumer.read_compacted)
     mark_delete = subscription.mark_delete_for_client()
