@@ -215,11 +215,11 @@ class AdminTopics:
 
     # --- subscriptions -------------------------------------------------------------------------------------------
 
-    async def subscriptions(self, name: TopicName) -> list[str]:
+    async def subscriptions(self, name: TopicName, *, internal: bool = False) -> list[str]:
         topic = await self._topics.get(name, create=False)
         names = list(topic.subscriptions.by_name)
-        if isinstance(topic, Topic) and topic.compaction.has_cursor and COMPACTION_CURSOR not in names:
-            names.append(COMPACTION_CURSOR)  # listed by Apache Pulsar too
+        if internal and isinstance(topic, Topic) and topic.compaction.has_cursor and COMPACTION_CURSOR not in names:
+            names.append(COMPACTION_CURSOR)
         return names
 
     async def _subscription(self, name: TopicName, subscription: str) -> tuple[Topic, Subscription]:

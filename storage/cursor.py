@@ -9,7 +9,7 @@ After a crash acknowledgements not yet saved come again; nothing unacknowledged 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.storage.ack_words import bits_to_words, words_to_bits
 from magnetar.storage.entry_reader import ReadLimits
@@ -26,7 +26,23 @@ if TYPE_CHECKING:
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
-__all__ = ["ManagedCursor"]
+__all__ = ["EarlierEntries", "ManagedCursor"]
+
+
+class EarlierEntries(Protocol):
+    """Books on entries the managed ledger has dropped, which are still read from elsewhere (a compacted topic)."""
+
+    def ack(self, position: Position) -> bool:
+        """Whether it was such an entry."""
+        ...
+
+    def ack_up_to(self, position: Position) -> bool:
+        """Whether it was such an entry."""
+        ...
+
+    def reset(self, position: Position) -> None:
+        """The cursor was moved: this entry is read next."""
+        ...
 
 
 class ManagedCursor:
@@ -39,7 +55,9 @@ class ManagedCursor:
         self.cursor_properties: dict[str, str] = {}
         """What the owner of the subscription keeps with it; change it with ``set_cursor_properties``."""
         self.position_properties: dict[str, int] = {}
-        """What belongs to the mark-delete position; changed by ``mark_delete_with`` only."""
+        """What belongs to the mark-delete position; changed by ``mark_delete_with`` and ``note_properties`` only."""
+        self.earlier: EarlierEntries | None = None
+        """Asked first about acknowledgements, told of ``reset``."""
         self.entries_read = 0
         self.is_closed = False
         self._ledgers = ledgers
@@ -136,6 +154,8 @@ class ManagedCursor:
 
         Returns whether it changed anything; entries already acknowledged or not existing are ignored.
         """
+        if self.earlier is not None and not ack_set and self.earlier.ack(position):
+            return True
         before = self._acks.mark_delete
         acks = self._acks
         changed = acks.ack_partly(position, words_to_bits(ack_set)) if ack_set else acks.ack(position)
@@ -145,6 +165,8 @@ class ManagedCursor:
 
     def ack_many(self, positions: Iterable[Position]) -> int:
         """Acknowledge whole entries; returns how many were not acknowledged before."""
+        if self.earlier is not None:
+            positions = [position for position in positions if not self.earlier.ack(position)]
         before = self._acks.mark_delete
         ack = self._acks.ack
         changed = 0
@@ -159,6 +181,8 @@ class ManagedCursor:
 
         A position beyond the last confirmed entry means that entry. Returns whether it changed anything.
         """
+        if self.earlier is not None and self.earlier.ack_up_to(position.previous() if ack_set else position):
+            return True
         before = self._acks.mark_delete
         if ack_set:
             changed = self._acks.ack_up_to(self._ledgers.previous(position))
@@ -243,6 +267,8 @@ class ManagedCursor:
         self._acks.reset(mark_delete, partial)
         self._generation += 1
         self._read_position = target
+        if self.earlier is not None:
+            self.earlier.reset(position)
         self._advanced()
         if self._saver is not None:
             self._saver.changed()
@@ -263,6 +289,11 @@ class ManagedCursor:
         self.position_properties = dict(position_properties)
         self._changed(before, 1)
         await self.flush()
+
+    def note_properties(self, position_properties: dict[str, int]) -> None:
+        """Replace the position's properties, the position stays; durable with the next save (``flush``)."""
+        self.position_properties = dict(position_properties)
+        self._changed(self._acks.mark_delete, 1)
 
     async def set_cursor_properties(self, cursor_properties: dict[str, str]) -> None:
         """Durable on return."""

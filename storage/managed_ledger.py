@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.interfaces import LedgerStore
     from magnetar.storage.ledger_list import LedgerList
     from magnetar.storage.ledger_map import LedgerSlot
     from magnetar.storage.slab import Span
@@ -112,6 +113,11 @@ class ManagedLedger:
     @property
     def created_ms(self) -> int:
         return self._list.created_ms
+
+    @property
+    def store(self) -> LedgerStore:
+        """Where its ledgers are, for what its owner keeps beside it."""
+        return self._env.ledgers
 
     @property
     def last_confirmed(self) -> Position:

@@ -37,8 +37,8 @@ class MessageIdBody(msgspec.Struct, rename="camel"):
 async def list_subscriptions(call: Call) -> Response:
     names: set[str] = set()
     for part in existing_parts(call):
-        names.update(await call.topics.subscriptions(part))
-    return json_response(sorted(names))
+        names.update(await call.topics.subscriptions(part, internal=True))
+    return json_response(sorted(names, key=lambda name: (name.startswith("__"), name)))
 
 
 @routes.put(SUBSCRIPTION, TOPIC_CONSUME)

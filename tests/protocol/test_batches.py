@@ -5,6 +5,7 @@ from magnetar.protocol.batches import encode_batch, encode_entry, keep_messages,
 from magnetar.protocol.compression import compress
 from magnetar.protocol.errors import MalformedEntryError
 from magnetar.protocol.metadata import split_entry
+from magnetar.protocol.speed import entry_prefix
 
 PAYLOADS = [b"one", b"", b"three"]
 
@@ -30,6 +31,17 @@ def test_kept_messages_keep_their_index(codec):
     found = [(m.metadata.compacted_out, bytes(m.payload)) for m in walk_batch(metadata, payload)]
     assert found == [(True, b""), (True, b""), (False, b"three")]
     assert metadata.num_messages_in_batch == 3
+    assert list(metadata.compacted_batch_indexes) == [2]
+
+
+def test_messages_are_taken_out_in_several_rounds():
+    prefix = entry_prefix(1_700_000_000_000, 7)
+    once = keep_messages(prefix + batch(pb.LZ4), {0, 2})
+    twice = keep_messages(once, {0})
+    assert twice[: len(prefix)] == prefix
+    metadata, payload = split_entry(twice)
+    assert list(metadata.compacted_batch_indexes) == [0]
+    assert [bytes(m.payload) for m in walk_batch(metadata, payload)] == [b"one", b"", b""]
 
 
 def test_a_batch_without_messages_left_is_none():

@@ -1,0 +1,31 @@
+"""Topic compaction: the newest message of each key, kept beside the log (docs/features/compaction.md).
+
+::
+
+    TopicCompaction    one per topic: status, start, crash-safe replacement     (topic_compaction.py, record.py)
+    Compactor          one run, two phases                                      (compactor.py)
+      examine          keys and tombstones of an entry                          (examine.py)
+      Findings         which messages survive                                   (survivors.py, key_table.py)
+    CompactedLedger    the entries that survived                                (compacted_ledger.py)
+    CompactedReader    what read_compacted consumers read                       (compacted_reader.py, earlier_part.py)
+"""
+
+from magnetar.broker.compaction.compacted_ledger import last_batch_index
+from magnetar.broker.compaction.compacted_reader import CompactedReader
+from magnetar.broker.compaction.key_table import KEYS_IN_MEMORY
+from magnetar.broker.compaction.topic_compaction import (
+    COMPACTION_CURSOR,
+    CompactedTopic,
+    CompactionSettings,
+    TopicCompaction,
+)
+
+__all__ = [
+    "COMPACTION_CURSOR",
+    "KEYS_IN_MEMORY",
+    "CompactedReader",
+    "CompactedTopic",
+    "CompactionSettings",
+    "TopicCompaction",
+    "last_batch_index",
+]

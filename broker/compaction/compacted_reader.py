@@ -1,0 +1,194 @@
+"""What a read_compacted subscription reads: the compacted ledger up to the horizon, the log behind it.
+
+Stands in for the cursor in a dispatcher (`dispatchers.ports.Reader`). The cursor keeps the books as ever: entries have
+their original positions, so acknowledgements, mark-delete and seek need no translation. Where entries exist in the
+compacted ledger only, `EarlierPart` keeps the books.
+
+A compaction may end at any time: the next read finds the new horizon and ledger. A read that was in the old ledger when
+that was deleted is repeated in the new one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Protocol
+
+from magnetar.broker.compaction.earlier_part import EarlierPart
+from magnetar.storage.errors import NoSuchLedgerError
+from magnetar.storage.position import EARLIEST, Position
+from magnetar.storage.slab import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from pyroaring import BitMap
+
+    from magnetar.broker.compaction.compacted_ledger import CompactedLedger
+    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.managed_ledger import ManagedLedger
+
+__all__ = ["CompactedReader"]
+
+
+class Compacted(Protocol):
+    """A compacted topic: `ledger` stands for every entry up to `horizon`."""
+
+    @property
+    def ledger(self) -> CompactedLedger: ...
+    @property
+    def horizon(self) -> Position: ...
+
+
+class CompactedReader:
+    """Of one subscription. `current()` is the compacted topic there is now, None before the first compaction."""
+
+    def __init__(self, cursor: ManagedCursor, log: ManagedLedger, current: Callable[[], Compacted | None]) -> None:
+        self._cursor = cursor
+        self._log = log
+        self._current = current
+        self._generation = 0
+        self._at: Position | None = None
+        """Next to read; None: where the cursor is."""
+        self.earlier = EarlierPart(cursor)
+        cursor.earlier = self
+        self._resume()
+
+    def begin(self, start: Position) -> None:
+        """A new place to read from (a new subscription, a seek): entries the log has dropped may be among those."""
+        current = self._current()
+        end = self._first_ledger_id()
+        self.earlier.end()
+        self._generation += 1
+        self._at = None
+        if current is not None and start.ledger_id < end and start <= current.horizon:
+            self.earlier.begin(max(start, EARLIEST), end)
+            self._resume()
+
+    # --- Reader --------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        max_entries: int,
+        max_bytes: int,
+        upto: Position | None = None,
+        skip: Callable[[int], BitMap | None] | None = None,
+    ) -> list[Span] | Awaitable[list[Span]]:
+        """See `Reader.read`. Compacted entries are never held back, whatever `skip` says: order counts there."""
+        current = self._current()
+        if current is not None and self._place() <= current.horizon:
+            return self._read_compacted(max_entries, max_bytes, upto, skip)
+        return self._read_log(max_entries, max_bytes, upto, skip)
+
+    def read_positions(self, positions: Sequence[Position]) -> list[Span] | Awaitable[list[Span]]:
+        """Only types that redeliver single entries ask for them; they do not read compacted topics."""
+        return self._cursor.read_positions(positions)
+
+    def rewind(self) -> None:
+        self._generation += 1
+        self._cursor.rewind()
+        self.earlier.rewind()
+        self._at = None
+        self._resume()
+
+    # --- acknowledgements the cursor passes on -------------------------------------------------------------------
+
+    def ack(self, position: Position) -> bool:
+        return self.earlier.ack(position)
+
+    def ack_up_to(self, position: Position) -> bool:
+        return self.earlier.ack_up_to(position)
+
+    def reset(self, position: Position) -> None:
+        self.begin(position)
+
+    # --- inside --------------------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        if self.earlier.is_active:
+            self._at = self.earlier.done.next()
+
+    def _first_ledger_id(self) -> int:
+        first = self._log.first_position
+        return first.ledger_id if first is not None else self._log.last_confirmed.ledger_id + 1
+
+    def _place(self) -> Position:
+        """Where to read next. A durable cursor's mark-delete may have overtaken reading (skip, expiry); that of others
+        also moves when the log drops ledgers, which takes nothing from the compacted topic.
+        """
+        cursor = self._cursor
+        acknowledged = cursor.mark_delete.next()
+        if self._at is None:
+            return max(cursor.read_position, acknowledged)
+        if not cursor.durable or self.earlier.covers(self._at):
+            return self._at
+        return max(self._at, acknowledged)
+
+    def _read_log(
+        self,
+        max_entries: int,
+        max_bytes: int,
+        upto: Position | None,
+        skip: Callable[[int], BitMap | None] | None,
+    ) -> list[Span] | Awaitable[list[Span]]:
+        if self.earlier.is_active:
+            self.earlier.all_read()
+        place = self._place()
+        if self._cursor.read_position < place:
+            self._cursor.move_to(place)
+        spans = self._cursor.read(max_entries, max_bytes, upto, skip)
+        if not isinstance(spans, list):
+            return self._note(spans, self._generation)
+        if spans:
+            self._at = spans[-1].last_position.next()
+        return spans
+
+    async def _note(self, reading: Awaitable[list[Span]], generation: int) -> list[Span]:
+        spans = await reading
+        if spans and generation == self._generation:
+            self._at = spans[-1].last_position.next()
+        return spans
+
+    async def _read_compacted(
+        self,
+        max_entries: int,
+        max_bytes: int,
+        upto: Position | None,
+        skip: Callable[[int], BitMap | None] | None,
+    ) -> list[Span]:
+        generation = self._generation
+        while (current := self._current()) is not None and (place := self._place()) <= current.horizon:
+            ledger = current.ledger
+            try:
+                first = await ledger.find(place)
+                if first < ledger.entries:
+                    spans, _ = await ledger.read(first, max_entries, max_bytes)
+                else:
+                    spans = []
+            except NoSuchLedgerError:
+                if self._current() is current:
+                    raise
+                continue  # replaced meanwhile
+            if generation != self._generation:
+                return []
+            if not spans:
+                self._at = current.horizon.next()
+                break
+            self._at = spans[-1].last_position.next()
+            wanted = [part for span in spans for part in self._unacknowledged(span)]
+            if wanted:
+                return wanted
+        rest = self._read_log(max_entries, max_bytes, upto, skip)
+        return await rest if inspect.isawaitable(rest) else rest
+
+    def _unacknowledged(self, span: Span) -> list[Span]:
+        slab, start, end = span
+        earlier = self.earlier.covers(span.first_position)
+        if earlier:
+            gone = [k for k in range(start, end) if self.earlier.is_acknowledged(slab.position(k))]
+        else:
+            deleted = self._cursor.deleted_in(slab.ledger_id)
+            gone = [] if deleted is None else [k for k in range(start, end) if slab.position(k).entry_id in deleted]
+        parts = [Span(slab, a + 1, b) for a, b in zip([start - 1, *gone], [*gone, end], strict=True) if a + 1 < b]
+        if earlier:
+            self.earlier.delivered(part.slab.position(k) for part in parts for k in range(part.start, part.end))
+        return parts

@@ -1,0 +1,201 @@
+"""One compaction: read everything twice, write what survives.
+
+Phase one reads the old compacted ledger and the log behind its horizon, and finds the newest message of each key. Phase
+two reads the same again and writes the survivors to a new ledger. Nothing is changed but that new ledger; the caller
+puts it in the place of the old one.
+
+On the event loop a stretch of work lasts a millisecond or two; large batches and everything that compresses go to a
+thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyroaring import BitMap
+
+from magnetar.broker.compaction.examine import examine
+from magnetar.protocol.batches import keep_messages
+from magnetar.protocol.metadata import parse_metadata
+from magnetar.protocol.runs import EntryFlag
+from magnetar.storage.errors import CorruptEntryError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from magnetar.broker.compaction.compacted_ledger import CompactedLedger, CompactedLedgerWriter
+    from magnetar.broker.compaction.survivors import Findings, SourceFindings
+    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.position import Position
+    from magnetar.storage.slab import Slab, Span
+
+__all__ = ["CompactionError", "Compactor", "CompactorStats"]
+
+_READ_ENTRIES = 500
+_READ_BYTES = 256 << 10
+_TURN = 300
+"""Messages looked at, or KiB moved, before others have their turn."""
+_LARGE_BYTES = 32 << 10
+_MESSAGE_WEIGHT_BYTES = 64
+_BATCHED = int(EntryFlag.BATCHED)
+_ONE_PLACE = int(EntryFlag.MARKER | EntryFlag.UNREADABLE)
+
+
+class CompactionError(StorageError):
+    """The log changed under the compaction; the next one will do."""
+
+
+@dataclass(slots=True)
+class CompactorStats:
+    """What one compaction moved."""
+
+    read_bytes: int = 0
+    entries_read: int = 0
+    rewritten_batches: int = 0
+    damaged_entries: int = 0
+
+
+class Compactor:
+    """Made for one run. `new_cursor()` gives a cursor on the log at the first entry behind the old horizon."""
+
+    def __init__(
+        self,
+        old: CompactedLedger | None,
+        new_cursor: Callable[[], ManagedCursor],
+        horizon: Position,
+        findings: Findings,
+        *,
+        skip_damaged: bool = False,
+    ) -> None:
+        self.stats = CompactorStats()
+        self._old = old
+        self._new_cursor = new_cursor
+        self._horizon = horizon
+        self._findings = findings
+        self._skip_damaged = skip_damaged
+        self._damaged: set[Position] = set()
+        self._turn = 0
+
+    async def find_survivors(self) -> None:
+        """Phase one. Raises StorageError, OSError."""
+        findings = self._findings
+        async with aclosing(self._scan(first_time=True)) as scan:
+            async for ledger_id, slab, start, end in scan:
+                sizes = memoryview(slab.facts().batch_sizes).cast("q")
+                for k in range(start, end):
+                    body = slab.body(k)
+                    weight = max(len(body), sizes[k] * _MESSAGE_WEIGHT_BYTES)
+                    findings.add(ledger_id, await _aside(weight, examine, body))
+                    if findings.table.is_full:
+                        await asyncio.to_thread(findings.table.spill)
+                    await self._pause(1 + weight // 1024)
+        await asyncio.to_thread(findings.settle)
+
+    async def write_survivors(self, writer: CompactedLedgerWriter) -> None:
+        """Phase two. Raises CompactionError when it did not find what phase one has seen, StorageError."""
+        numbers: dict[int, int] = {}
+        async with aclosing(self._scan(first_time=False)) as scan:
+            async for ledger_id, slab, start, end in scan:
+                source = self._findings.by_ledger.get(ledger_id)
+                if source is None:
+                    raise CompactionError(f"ledger {ledger_id} was not there before")
+                write = self._write_batches if slab.facts().any_flags & _BATCHED else self._write_singles
+                number = numbers.get(ledger_id, 0)
+                numbers[ledger_id] = await write(writer, source, slab, (start, end), number)
+        for ledger_id, number in numbers.items():
+            if number != self._findings.by_ledger[ledger_id].messages:
+                raise CompactionError(f"ledger {ledger_id} had {number} messages the second time")
+
+    async def _write_singles(
+        self, writer: CompactedLedgerWriter, source: SourceFindings, slab: Slab, stretch: tuple[int, int], number: int
+    ) -> int:
+        start, end = stretch
+        following = number + end - start
+        chosen = source.survivors & BitMap(range(number, following))
+        for k in chosen:
+            body = slab.body(start + k - number)
+            await writer.add(slab.position(start + k - number), body)
+            await self._pause(1 + len(body) // 1024)
+        await self._pause(1 + (end - start) // 16)
+        return following
+
+    async def _write_batches(
+        self, writer: CompactedLedgerWriter, source: SourceFindings, slab: Slab, stretch: tuple[int, int], number: int
+    ) -> int:
+        facts = slab.facts()
+        flags, sizes = memoryview(facts.flags).cast("I"), memoryview(facts.batch_sizes).cast("q")
+        for k in range(*stretch):
+            is_batch = flags[k] & _BATCHED and not flags[k] & _ONE_PLACE and number not in source.opaque
+            count = sizes[k] if is_batch else 1
+            left = source.survivors.range_cardinality(number, number + count)
+            body: bytes | memoryview = slab.body(k)
+            if left:
+                if left < count:
+                    keep = [n - number for n in source.survivors & BitMap(range(number, number + count))]
+                    body = await self._rewritten(body, keep)
+                await writer.add(slab.position(k), body)
+                await self._pause(1 + len(body) // 1024)
+            number += count
+            await self._pause(1)
+        return number
+
+    async def _rewritten(self, body: bytes | memoryview, keep: list[int]) -> bytes | memoryview:
+        metadata = parse_metadata(body)
+        if metadata is not None and list(metadata.compacted_batch_indexes) == keep:
+            return body  # an earlier compaction has left just these
+        self.stats.rewritten_batches += 1
+        size = len(body) if metadata is None else max(len(body), metadata.uncompressed_size)
+        rewritten: bytes | None = await _aside(size, keep_messages, body, frozenset(keep))
+        if rewritten is None:
+            raise CompactionError("a batch has lost its messages")
+        return rewritten
+
+    async def _scan(self, *, first_time: bool) -> AsyncGenerator[tuple[int, Slab, int, int], None]:
+        """(ledger read from, slab with original positions, from, to) of everything to compact, in order."""
+        if self._old is not None:
+            async for spans in self._old.scan():
+                for slab, start, end in self._counted(spans, first_time=first_time):
+                    yield self._old.ledger_id, slab, start, end
+        cursor = self._new_cursor()
+        try:
+            while spans := await self._read(cursor, first_time=first_time):
+                for slab, start, end in self._counted(spans, first_time=first_time):
+                    yield slab.ledger_id, slab, start, end
+        finally:
+            cursor.close()
+
+    async def _read(self, cursor: ManagedCursor, *, first_time: bool) -> list[Span]:
+        while True:
+            try:
+                spans = cursor.read(_READ_ENTRIES, _READ_BYTES, self._horizon)
+                return spans if isinstance(spans, list) else await spans
+            except CorruptEntryError as error:
+                if not self._skip_damaged or (error.position not in self._damaged and not first_time):
+                    raise
+                if first_time:
+                    self._damaged.add(error.position)
+                    self.stats.damaged_entries += 1
+                cursor.move_to(error.position.next())
+
+    def _counted(self, spans: list[Span], *, first_time: bool) -> list[Span]:
+        if first_time:
+            for span in spans:
+                self.stats.read_bytes += span.size_bytes
+                self.stats.entries_read += span.entries
+        return spans
+
+    async def _pause(self, work: int) -> None:
+        self._turn += work
+        if self._turn >= _TURN:
+            self._turn = 0
+            await asyncio.sleep(0)
+
+
+async def _aside(size_bytes: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call it, in a thread when it is much work."""
+    if size_bytes < _LARGE_BYTES:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)

@@ -1,0 +1,123 @@
+"""The part of a compacted topic whose ledgers the log has dropped: what of it a subscription has acknowledged.
+
+A cursor keeps its books on entries that exist. The earlier part exists in the compacted ledger only, so it is kept
+apart: everything before `done` is acknowledged, which is stored with the cursor's position; what is acknowledged out of
+order behind it is remembered until the subscription is unloaded (then it comes again, as after any crash).
+
+The part ends when all of it was read and acknowledged, or when an entry behind it is acknowledged cumulatively.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from magnetar.storage.cursor import ManagedCursor
+
+__all__ = ["EarlierPart"]
+
+_LEDGER, _ENTRY, _END = "CompactedDoneLedger", "CompactedDoneEntry", "CompactedEarlierEnd"
+_NAMES = frozenset({_LEDGER, _ENTRY, _END})
+
+
+class EarlierPart:
+    """Of one subscription."""
+
+    def __init__(self, cursor: ManagedCursor) -> None:
+        self._cursor = cursor
+        properties = cursor.position_properties
+        self.is_active = _END in properties
+        self.done = Position(properties.get(_LEDGER, -1), properties.get(_ENTRY, -1))
+        """Everything up to it is acknowledged."""
+        self._end = properties.get(_END, -1)
+        self._outstanding: dict[Position, bool] = {}
+        """Delivered entries in order, and whether they are acknowledged."""
+        self._acknowledged: set[Position] = set()
+        self._all_read = False
+
+    def begin(self, start: Position, end_ledger_id: int) -> None:
+        """Read from `start`; entries of ledgers from `end_ledger_id` on are the cursor's."""
+        self.is_active, self.done, self._end = True, start.previous(), end_ledger_id
+        self._acknowledged.clear()
+        self.rewind()
+        self._save()
+
+    def end(self) -> None:
+        """The cursor knows the rest."""
+        if self.is_active:
+            self.is_active = False
+            self.rewind()
+            self._acknowledged.clear()
+            self._save()
+
+    def covers(self, position: Position) -> bool:
+        return self.is_active and position.ledger_id < self._end
+
+    def is_acknowledged(self, position: Position) -> bool:
+        return position <= self.done or position in self._acknowledged
+
+    def rewind(self) -> None:
+        """Reading begins again behind `done`."""
+        self._outstanding.clear()
+        self._all_read = False
+
+    def delivered(self, positions: Iterable[Position]) -> None:
+        """These were given to the consumer."""
+        for position in positions:
+            self._outstanding[position] = False
+
+    def all_read(self) -> None:
+        """Everything before the cursor's entries was given to the consumer."""
+        if self.is_active:
+            self._all_read = True
+            self._advance()
+
+    def ack(self, position: Position) -> bool:
+        """Whether it was an entry of this part."""
+        if not self.covers(position):
+            return False
+        if position > self.done:
+            self._acknowledged.add(position)
+            if position in self._outstanding:
+                self._outstanding[position] = True
+                self._advance()
+        return True
+
+    def ack_up_to(self, position: Position) -> bool:
+        """Whether it was an entry of this part (one behind it ends the part)."""
+        if not self.is_active:
+            return False
+        if not self.covers(position):
+            self.end()
+            return False
+        if position > self.done:
+            self.done = position
+            self._outstanding = {known: acked for known, acked in self._outstanding.items() if known > position}
+            self._acknowledged = {known for known in self._acknowledged if known > position}
+            self._save()
+            self._advance()
+        return True
+
+    def _advance(self) -> None:
+        before = self.done
+        while self._outstanding:
+            first = next(iter(self._outstanding))
+            if not self._outstanding[first]:
+                break
+            del self._outstanding[first]
+            self._acknowledged.discard(first)
+            self.done = first
+        if self._all_read and not self._outstanding:
+            self.end()
+        elif self.done != before:
+            self._save()
+
+    def _save(self) -> None:
+        properties = {k: v for k, v in self._cursor.position_properties.items() if k not in _NAMES}
+        if self.is_active:
+            properties |= {_LEDGER: self.done.ledger_id, _ENTRY: self.done.entry_id, _END: self._end}
+        self._cursor.note_properties(properties)

@@ -1,0 +1,109 @@
+"""What an entry is to compaction: which keys its messages have, which of them are tombstones, which belong together.
+
+Rules (reference A.6; recorded from Apache Pulsar 4.2.4 where it has an answer):
+
+- a message without a key is dropped, so is one whose value is empty: it deletes its key (a tombstone);
+- entries nobody is ever sent (markers, unreadable metadata) are dropped;
+- what cannot be looked into (an encrypted batch, a batch that does not parse) is kept whole: its keys are unknown, so
+  dropping it could lose a value. Apache Pulsar drops or fails there;
+- the chunks of one message have one key and live and die together. Apache Pulsar keeps the last chunk only, which no
+  client can read.
+
+Pure; a few microseconds for a single message, in proportion to its messages for a batch.
+"""
+
+from __future__ import annotations
+
+import enum
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.batches import walk_batch
+from magnetar.protocol.errors import ProtocolError
+from magnetar.protocol.metadata import split_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["DIGEST_BYTES", "DROPPED", "KEPT", "Examined", "Keyed", "Kind", "digest_of", "examine"]
+
+DIGEST_BYTES = 16
+
+
+class Kind(enum.Enum):
+    """What is to be done with an entry."""
+
+    DROP = "drop"
+    KEEP = "keep"
+    MESSAGES = "messages"
+    CHUNK = "chunk"
+
+
+class Keyed(NamedTuple):
+    """A message with a key: its place in the entry, the key's digest, whether it deletes the key."""
+
+    batch_index: int
+    digest: bytes
+    is_tombstone: bool
+
+
+class Examined(NamedTuple):
+    """One entry. `messages`: how many places it has (1 unless it is a readable batch)."""
+
+    kind: Kind
+    messages: int = 1
+    keyed: Sequence[Keyed] = ()
+    chunk: tuple[bytes, bool] | None = None
+    """Digest of the chunked message's identity, and whether this is its last chunk."""
+
+
+DROPPED = Examined(Kind.DROP)
+KEPT = Examined(Kind.KEEP)
+
+
+def digest_of(key: str) -> bytes:
+    """What stands for a key in the table: the same size however long the key; two keys do not meet by chance."""
+    return blake2b(key.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def examine(body: bytes | memoryview) -> Examined:
+    """An entry as it is stored. Never raises on any bytes."""
+    metadata, payload = split_entry(body)
+    if metadata is None or metadata.HasField("marker_type"):
+        return DROPPED
+    if metadata.HasField("num_messages_in_batch"):
+        return _batch(metadata, payload)
+    if not metadata.HasField("partition_key"):
+        return DROPPED
+    keyed = (Keyed(0, digest_of(metadata.partition_key), _is_tombstone(metadata, payload)),)
+    if metadata.num_chunks_from_msg > 1:
+        identity = f"{metadata.producer_name}\0{metadata.uuid}"
+        return Examined(
+            Kind.CHUNK, 1, keyed, (digest_of(identity), metadata.chunk_id >= metadata.num_chunks_from_msg - 1)
+        )
+    return Examined(Kind.MESSAGES, 1, keyed)
+
+
+def _is_tombstone(metadata: pb.MessageMetadata, payload: memoryview) -> bool:
+    if metadata.null_value:
+        return True
+    if metadata.HasField("uncompressed_size") and (metadata.compression != pb.NONE or metadata.encryption_keys):
+        return metadata.uncompressed_size == 0
+    return not payload
+
+
+def _batch(metadata: pb.MessageMetadata, payload: memoryview) -> Examined:
+    count = metadata.num_messages_in_batch
+    if metadata.encryption_keys or count < 1:
+        return KEPT
+    keyed = []
+    try:
+        for message in walk_batch(metadata, payload):
+            single = message.metadata
+            if single.HasField("partition_key") and not single.compacted_out:
+                is_tombstone = single.null_value or not single.payload_size
+                keyed.append(Keyed(message.batch_index, digest_of(single.partition_key), is_tombstone))
+    except ProtocolError:
+        return KEPT
+    return Examined(Kind.MESSAGES, count, keyed)

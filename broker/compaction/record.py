@@ -1,0 +1,50 @@
+"""What is durable of a topic's compaction: a few numbers kept with the position of the cursor `__compaction`, written
+in one piece.
+
+``CompactedTopicLedger`` (Apache Pulsar's name) and the horizon name the compacted topic: it stands for every entry up
+to the horizon. The other two name ledgers that are to be deleted when found: the one a compaction was writing, and the
+one it has replaced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.storage.position import EARLIEST, Position
+
+__all__ = ["NO_LEDGER", "CompactionRecord"]
+
+NO_LEDGER = -1
+_LEDGER, _HORIZON_LEDGER, _HORIZON_ENTRY = "CompactedTopicLedger", "CompactionHorizonLedger", "CompactionHorizonEntry"
+_STARTED, _REPLACED = "CompactionStartedLedger", "CompactionReplacedLedger"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRecord:
+    """`ledger_id` NO_LEDGER: never compacted."""
+
+    ledger_id: int = NO_LEDGER
+    horizon: Position = EARLIEST
+    started: int = NO_LEDGER
+    replaced: int = NO_LEDGER
+
+    def properties(self) -> dict[str, int]:
+        values = {
+            _LEDGER: self.ledger_id,
+            _HORIZON_LEDGER: self.horizon.ledger_id,
+            _HORIZON_ENTRY: self.horizon.entry_id,
+            _STARTED: self.started,
+            _REPLACED: self.replaced,
+        }
+        if self.ledger_id == NO_LEDGER:
+            del values[_HORIZON_LEDGER], values[_HORIZON_ENTRY]
+        return {key: value for key, value in values.items() if value != NO_LEDGER}
+
+    @classmethod
+    def of(cls, properties: dict[str, int]) -> CompactionRecord:
+        return cls(
+            properties.get(_LEDGER, NO_LEDGER),
+            Position(properties.get(_HORIZON_LEDGER, -1), properties.get(_HORIZON_ENTRY, -1)),
+            properties.get(_STARTED, NO_LEDGER),
+            properties.get(_REPLACED, NO_LEDGER),
+        )

@@ -1,0 +1,110 @@
+"""Which messages stay: phase one numbers the messages of each ledger it reads and finds out, phase two reads the same
+entries and asks. One bit a message, in roaring bitmaps; numbers count from the first entry read of that ledger.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap
+
+from magnetar.broker.compaction.examine import Examined, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from magnetar.broker.compaction.key_table import KeyTable
+
+__all__ = ["Findings", "SourceFindings"]
+
+_NUMBER_BITS = 32
+_MAX_NUMBER = (1 << _NUMBER_BITS) - 1
+
+
+class SourceFindings:
+    """One ledger that was read."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.messages = 0
+        """How many were numbered."""
+        self.survivors = BitMap()
+        self.opaque = BitMap()
+        """Numbers of batches that cannot be looked into: they have one number only."""
+
+
+class Findings:
+    """What phase one has found so far."""
+
+    def __init__(self, table: KeyTable) -> None:
+        self.table = table
+        self.sources: list[SourceFindings] = []
+        self.by_ledger: dict[int, SourceFindings] = {}
+        self.messages = 0
+        self.keep_tombstones = False
+        """Something kept may hold an older value of any key: a tombstone must stay to hide it."""
+        self._groups: dict[int, list[int]] = {}
+        self._open: dict[bytes, list[int]] = {}
+
+    def source(self, ledger_id: int) -> SourceFindings:
+        found = self.by_ledger.get(ledger_id)
+        if found is None:
+            found = self.by_ledger[ledger_id] = SourceFindings(len(self.sources))
+            self.sources.append(found)
+        return found
+
+    @property
+    def survivors(self) -> int:
+        """How many messages stay."""
+        return sum(len(source.survivors) for source in self.sources)
+
+    def add(self, ledger_id: int, examined: Examined) -> None:
+        """The next entry of that ledger."""
+        source = self.source(ledger_id)
+        first = source.messages
+        source.messages += examined.messages
+        if source.messages > _MAX_NUMBER:
+            raise OverflowError(f"ledger {ledger_id} has more messages than can be numbered")
+        self.messages += examined.messages
+        if examined.kind is Kind.DROP:
+            return
+        if examined.kind is Kind.KEEP:
+            source.survivors.add(first)
+            source.opaque.add(first)
+            self.keep_tombstones = True
+            return
+        base = source.index << (_NUMBER_BITS + 1) | first << 1
+        if examined.chunk is not None:
+            self._add_chunk(base, examined, *examined.chunk)
+            return
+        put = self.table.put
+        for index, digest, is_tombstone in examined.keyed:
+            put(digest, base + (index << 1) + is_tombstone)
+
+    def _add_chunk(self, place: int, examined: Examined, message: bytes, is_last: bool) -> None:
+        """Chunks count once the last of them has come; until then they stay and replace nothing."""
+        if not is_last:
+            self._open.setdefault(message, []).append(place)
+            return
+        earlier = self._open.pop(message, None)
+        self.table.put(examined.keyed[0].digest, place)
+        if earlier:
+            self._groups[place] = earlier
+
+    def settle(self) -> None:
+        """All was read: mark the newest message of every key. Reads the table's file. Raises OSError."""
+        for places in self.table.newest():
+            marked: list[list[int]] = [[] for _ in self.sources]
+            for place in places:
+                if not place & 1 or self.keep_tombstones:
+                    marked[place >> (_NUMBER_BITS + 1)].append(place >> 1 & _MAX_NUMBER)
+                    if place in self._groups:
+                        self._mark(self._groups[place])
+            for source, numbers in zip(self.sources, marked, strict=True):
+                source.survivors.update(numbers)
+        for places in self._open.values():
+            self._mark(places)
+
+    def _mark(self, places: Iterable[int]) -> None:
+        for place in places:
+            self.sources[place >> (_NUMBER_BITS + 1)].survivors.add(place >> 1 & _MAX_NUMBER)

@@ -1,0 +1,305 @@
+"""Topic compaction as the topic and the admin API see it: one run at a time, what it leaves, its status and figures.
+
+Order of writes, so that a crash at any point leaves a complete state (docs/features/compaction.md):
+
+1. cursor `__compaction` exists and holds back trimming of what is not compacted;
+2. the new compacted ledger is created; its id is noted as started;
+3. it is complete, sealed, durable;
+4. one write of the cursor's position names it and its horizon, and the old one as replaced;
+5. only now mark-delete moves to the horizon, so trimming may begin; the old compacted ledger is deleted.
+
+What a crash leaves behind (a started ledger, a replaced one) is deleted when the topic is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.broker.admin.api import CompactionStats, CompactionStatus
+from magnetar.broker.compaction.compacted_ledger import CompactedLedger, CompactedLedgerWriter
+from magnetar.broker.compaction.compacted_reader import CompactedReader
+from magnetar.broker.compaction.compactor import Compactor
+from magnetar.broker.compaction.key_table import KeyTable
+from magnetar.broker.compaction.record import NO_LEDGER, CompactionRecord
+from magnetar.broker.compaction.survivors import Findings
+from magnetar.storage.errors import NoSuchLedgerError, StorageError
+from magnetar.storage.position import EARLIEST, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.interfaces import LedgerStore
+    from magnetar.storage.managed_ledger import ManagedLedger
+    from magnetar.storage.slab import Span
+
+__all__ = ["COMPACTION_CURSOR", "CompactedTopic", "CompactionSettings", "TopicCompaction"]
+
+log = structlog.get_logger(__name__)
+
+COMPACTION_CURSOR = "__compaction"
+_READ_CURSOR = "__compaction/read"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedTopic:
+    """A finished compaction: `ledger` stands for every entry up to `horizon`."""
+
+    ledger: CompactedLedger
+    horizon: Position
+
+
+@dataclass(slots=True)
+class CompactionSettings:
+    """Plain values, and what all topics share: `slots` bounds how many compactions run at once."""
+
+    slots: asyncio.Semaphore
+    now_ms: Callable[[], int]
+    keys_in_memory: int
+    directory: str | None = None
+    """Where the key table keeps what does not fit into memory; None: the system's place for temporary files."""
+    skip_damaged: bool = False
+
+
+class TopicCompaction:
+    """Compaction of one topic."""
+
+    def __init__(
+        self, name: TopicName, ledger: ManagedLedger, ledgers: LedgerStore, settings: CompactionSettings
+    ) -> None:
+        self._name = name
+        self._log = ledger
+        self._ledgers = ledgers
+        self._settings = settings
+        self._record = CompactionRecord()
+        self._current: CompactedTopic | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._status = CompactionStatus()
+        self._stats = CompactionStats()
+        self._closed = False
+
+    async def open(self) -> None:
+        """Find the compacted topic and clear away what an interrupted compaction left. Raises StorageError."""
+        cursor = self._log.cursors.get(COMPACTION_CURSOR)
+        if cursor is None:
+            return
+        record = self._record = CompactionRecord.of(cursor.position_properties)
+        if record.ledger_id != NO_LEDGER:
+            try:
+                info = await self._ledgers.open_recover(record.ledger_id)
+            except NoSuchLedgerError:
+                log.error("compacted_ledger.missing", topic=str(self._name), ledger_id=record.ledger_id)  # noqa: TRY400
+                record = self._record = replace(record, ledger_id=NO_LEDGER, horizon=EARLIEST)
+            else:
+                self._current = CompactedTopic(CompactedLedger(self._ledgers, info), record.horizon)
+                cursor.ack_cumulative(record.horizon)
+        await self._clear_away(cursor)
+
+    # --- what there is -------------------------------------------------------------------------------------------
+
+    def current(self) -> CompactedTopic | None:
+        return self._current
+
+    def new_reader(self, cursor: ManagedCursor) -> CompactedReader:
+        """What a read_compacted subscription with this cursor reads."""
+        return CompactedReader(cursor, self._log, self.current)
+
+    @property
+    def has_cursor(self) -> bool:
+        return COMPACTION_CURSOR in self._log.cursors
+
+    async def last_entry(self) -> Span | None:
+        """The last entry of the compacted topic when nothing follows its horizon in the log, else None."""
+        current = self._current
+        if current is None or self._log.next_valid(current.horizon) is not None:
+            return None
+        while (current := self._current) is not None:
+            try:
+                return await current.ledger.last()
+            except NoSuchLedgerError:
+                if self._current is current:
+                    raise
+        return None
+
+    @property
+    def covers_all(self) -> bool:
+        """Whether the log has nothing behind the horizon."""
+        return self._current is not None and self._log.next_valid(self._current.horizon) is None
+
+    def status(self) -> CompactionStatus:
+        return self._status
+
+    def stats(self) -> CompactionStats:
+        return self._stats
+
+    def ledger_json(self) -> dict[str, object]:
+        """`compactedLedger` of the internal stats."""
+        found = None if self._current is None else self._current.ledger
+        return {
+            "ledgerId": -1 if found is None else found.ledger_id,
+            "entries": -1 if found is None else found.entries,
+            "size": -1 if found is None else found.size_bytes,
+            "offloaded": False,
+            "underReplicated": False,
+        }
+
+    # --- running -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None
+
+    def start(self) -> bool:
+        """Begin a compaction in the background; False while one runs or the topic closes."""
+        if self._task is not None or self._closed:
+            return False
+        self._status = CompactionStatus("RUNNING")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"compaction {self._name}")
+        return True
+
+    def start_if_needed(self, threshold_bytes: int) -> None:
+        """Begin one when this much (0: never) was published since the last."""
+        if threshold_bytes > 0 and self.uncompacted_bytes() > threshold_bytes:
+            self.start()
+
+    def uncompacted_bytes(self) -> int:
+        """Estimated bytes of the log behind the horizon."""
+        cursor = self._log.cursors.get(COMPACTION_CURSOR)
+        return self._log.size_bytes if cursor is None else cursor.backlog_bytes
+
+    async def wait(self) -> None:
+        """Until no compaction runs."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Stop a compaction that runs; its work is lost. Idempotent."""
+        self._closed = True
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def delete(self) -> None:
+        """Delete what belongs to the compaction, before the log itself is deleted."""
+        await self.close()
+        record = self._record
+        self._current = None
+        for ledger_id in {record.ledger_id, record.started, record.replaced} - {NO_LEDGER}:
+            await self._ledgers.delete(ledger_id)
+
+    async def _run(self) -> None:
+        started_ms = self._settings.now_ms()
+        try:
+            async with self._settings.slots:
+                removed = await self._compact()
+        except (StorageError, OSError, OverflowError) as error:
+            log.warning("compaction.failed", topic=str(self._name), error=str(error))
+            self._failed(str(error) or type(error).__name__)
+        except asyncio.CancelledError:
+            self._failed("the topic was closed")
+            raise
+        except BaseException as error:
+            self._failed(repr(error))
+            log.exception("compaction.crashed", topic=str(self._name))
+        else:
+            now_ms = self._settings.now_ms()
+            self._status = CompactionStatus("SUCCESS")
+            self._stats = replace(
+                self._stats, removed_events=removed, succeeded_ms=now_ms, duration_ms=max(0, now_ms - started_ms)
+            )
+        finally:
+            self._task = None
+
+    def _failed(self, reason: str) -> None:
+        self._status = CompactionStatus("ERROR", reason)
+        self._stats = replace(self._stats, failed_ms=self._settings.now_ms())
+
+    async def _compact(self) -> int:
+        """One run; returns how many messages it removed."""
+        cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")
+        await self._clear_away(cursor)
+        old, horizon = self._current, self._log.last_confirmed
+        after = EARLIEST if old is None else old.horizon
+        if self._log.next_valid(after) is None:
+            return 0  # nothing was published since
+        table = KeyTable(self._settings.keys_in_memory, self._settings.directory)
+        findings = Findings(table)
+        try:
+            compactor = Compactor(
+                None if old is None else old.ledger,
+                lambda: self._log.new_non_durable_cursor(_READ_CURSOR, self._log.next_valid(after) or after.next()),
+                horizon,
+                findings,
+                skip_damaged=self._settings.skip_damaged,
+            )
+            await compactor.find_survivors()
+            new = await self._write(cursor, compactor)
+        finally:
+            await asyncio.to_thread(table.close)
+        await self._replace(cursor, CompactedTopic(new, horizon))
+        log.info(
+            "topic.compacted",
+            topic=str(self._name),
+            ledger_id=new.ledger_id,
+            horizon=str(horizon),
+            messages=findings.messages,
+            left=findings.survivors,
+            read_bytes=compactor.stats.read_bytes,
+            written_bytes=new.size_bytes,
+            spilled_bytes=table.spilled_bytes,
+        )
+        return findings.messages - findings.survivors
+
+    async def _write(self, cursor: ManagedCursor, compactor: Compactor) -> CompactedLedger:
+        """Phase two into a new ledger; when it fails that ledger is deleted."""
+        ledger_writer = await self._ledgers.create({"compacted": self._log.name})
+        writer = CompactedLedgerWriter(ledger_writer, self._name.partition)
+        try:
+            await self._save(cursor, replace(self._record, started=writer.ledger_id))
+            await compactor.write_survivors(writer)
+            return CompactedLedger(self._ledgers, await writer.close())
+        except BaseException:
+            with suppress(StorageError):  # else it is deleted when the topic is opened again
+                await writer.abandon()
+                await self._ledgers.delete(writer.ledger_id)
+            raise
+
+    async def _replace(self, cursor: ManagedCursor, new: CompactedTopic) -> None:
+        record = CompactionRecord(new.ledger.ledger_id, new.horizon, NO_LEDGER, self._record.ledger_id)
+        await self._save(cursor, record)
+        self._current = new
+        cursor.ack_cumulative(new.horizon)
+        try:
+            await self._clear_away(cursor)
+        except StorageError as error:  # the next run or opening does it
+            log.warning("compacted_ledger.not_deleted", topic=str(self._name), error=str(error))
+
+    async def _clear_away(self, cursor: ManagedCursor) -> None:
+        """Delete the ledgers that are no part of the compacted topic."""
+        record = self._record
+        left = {record.started, record.replaced} - {NO_LEDGER, record.ledger_id}
+        if left:
+            await cursor.flush()  # the record that does without them is durable
+        for ledger_id in left:
+            await self._ledgers.delete(ledger_id)
+        if left:
+            self._record = replace(record, started=NO_LEDGER, replaced=NO_LEDGER)
+            cursor.note_properties(self._record.properties())
+
+    async def _save(self, cursor: ManagedCursor, record: CompactionRecord) -> None:
+        """Durable on return. After an error the old record counts and is stored with the next save."""
+        before = self._record
+        cursor.note_properties(record.properties())
+        try:
+            await cursor.flush()
+        except BaseException:
+            cursor.note_properties(before.properties())
+            raise
+        self._record = record
