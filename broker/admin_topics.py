@@ -14,7 +14,7 @@ from magnetar.broker.admin.api import (
     TopicStats,
 )
 from magnetar.broker.admin_stats import internal_stats, topic_stats
-from magnetar.broker.compaction import COMPACTION_CURSOR
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_catalog import PartitionedTopic

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from magnetar.broker.compaction import TopicCompaction
+from magnetar.broker.compaction.compacted_ledger import last_batch_index
+from magnetar.broker.compaction.key_table import KEYS_IN_MEMORY
+from magnetar.broker.compaction.topic_compaction import CompactionSettings, TopicCompaction
 from magnetar.broker.deduplication_cursor import DeduplicationSettings, TopicDeduplication
 from magnetar.broker.errors import (
     MetadataError,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topic_context import TopicContext
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.appending import AppendPiece
     from magnetar.storage.managed_ledger import AppendResult, ManagedLedger
 
 log = structlog.get_logger(__name__)
@@ -95,7 +98,7 @@ class Topic:
         self._oldest_backlog_ms = 0
         self._in_flight_runs = 0
         self._drained: list[asyncio.Future[None]] = []
-        self.compaction = TopicCompaction(self)
+        self.compaction = TopicCompaction(name, ledger, ledger.store, _compaction_settings(context))
 
     async def open(self) -> None:
         """Bring up what the log knows of this topic; nothing is served before this returns."""
@@ -104,6 +107,7 @@ class Topic:
         self.delay_index = MemoryDelayIndex(
             delay_policy(self.context.settings, self.config), self.context.now_ms, self.context.call_later
         )
+        await self.compaction.open()
         await self.subscriptions.open_existing()
         self.ledger.add_listener(self.subscriptions.entries_available)
 
@@ -123,7 +127,7 @@ class Topic:
         self._in_flight_runs += 1
         self.ledger.append(run, done)
 
-    def stored(self, producer: Producer, run: EntryRun, count: int, pieces: list[tuple[int, int, int, int]]) -> None:
+    def stored(self, producer: Producer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:
         """`count` entries of a run are on the disk and will be seen by the subscriptions."""
         self._run_ended()
         self.rate_in.add(run.total_messages, run.size_bytes)
@@ -195,6 +199,7 @@ class Topic:
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         """Attach a producer by the rules of access; raises what the client is told."""
         self.check_usable()
+        self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
         await self.producers.admit(producer, self.config.max_producers, on_queued)
         self.last_used_s = self.context.monotonic()
         self.deduplication.producer_joined(producer.name)
@@ -265,6 +270,7 @@ class Topic:
         self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
         if disconnect:
             self.producers.disconnect_all()
+        await self.compaction.close()
         await self.wait_drained()
         await self.subscriptions.close()
         if self.deduplication.enabled:
@@ -285,6 +291,7 @@ class Topic:
         await self.subscriptions.close(save=False)
         if self.delay_index is not None:
             await self.delay_index.delete()
+        await self.compaction.delete()
         await self.ledger.delete()
         self.state = TopicState.CLOSED
 
@@ -346,13 +353,15 @@ class Topic:
 
     async def last_message_id(self, *, read_compacted: bool = False) -> tuple[Position, int]:
         """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty."""
-        span = await self.ledger.read_last_entry()
+        compacted = read_compacted and self.compaction.covers_all
+        span = await (self.compaction.last_entry() if compacted else self.ledger.read_last_entry())
         if span is None:
             return EARLIEST, -1
+        if compacted:
+            return span.first_position, last_batch_index(span)
         facts = span.slab.facts()
         batched = memoryview(facts.flags).cast("I")[span.start] & EntryFlag.BATCHED
         size = memoryview(facts.batch_sizes).cast("q")[span.start]
-        del read_compacted
         return span.first_position, size - 1 if batched else -1
 
     def user_properties(self) -> dict[str, str]:
@@ -413,6 +422,16 @@ def max_entry_bytes(context: TopicContext, config: TopicConfig) -> int:
     """The topic's own maxMessageSize; without one whatever fits a frame (clients add headers to a full payload)."""
     limit = context.settings.max_message_size
     return config.max_message_size if 0 < config.max_message_size < limit else limit + FRAME_PADDING_BYTES
+
+
+def _compaction_settings(context: TopicContext) -> CompactionSettings:
+    settings = context.settings
+    return CompactionSettings(
+        slots=context.compaction_slots,
+        now_ms=context.now_ms,
+        keys_in_memory=KEYS_IN_MEMORY,
+        directory=settings.data_dir,
+    )
 
 
 def _deduplication_settings(context: TopicContext) -> DeduplicationSettings:

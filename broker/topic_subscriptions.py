@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.broker.compaction.compacted_reader import CompactedReader
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
 from magnetar.broker.errors import (
     BrokerError,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-COMPACTION_CURSOR = "__compaction"
 INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR, COMPACTION_CURSOR})
 _RESERVED_PREFIX = "pulsar.repl"
 
@@ -140,6 +141,7 @@ class TopicSubscriptions:
             raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
         if TYPE_NAMES[consumer.sub_type] not in config.subscription_types_enabled:
             raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
+        self._check_same_address(consumer)
         self._check_rate(consumer)
         subscription = self.by_name.get(request.subscription)
         if subscription is None:
@@ -148,6 +150,8 @@ class TopicSubscriptions:
             raise NotAllowedError(
                 f"{'D' if subscription.durable else 'Non-d'}urable subscription with the same name already exists."
             )
+        if not subscription.consumers:
+            self._choose_reader(subscription, request)
         if request.replicated:
             subscription.replicated = True
         try:
@@ -161,11 +165,33 @@ class TopicSubscriptions:
             subscription.on_terminated()
         return subscription
 
+    def _check_same_address(self, consumer: Consumer) -> None:
+        limit = self._topic.context.settings.max_same_address_consumers_per_topic
+        host = consumer.outbox.address.rpartition(":")[0]
+        same = (c.outbox.address.rpartition(":")[0] == host for s in self.by_name.values() for c in s.consumers)
+        if limit > 0 and sum(same) >= limit:
+            raise ConsumerBusyError("Topic reached max same address consumers limit")
+
     def _check_rate(self, consumer: Consumer) -> None:
         if self._subscribe is not None:
             identity = (consumer.outbox.address.rpartition(":")[0], consumer.name, consumer.consumer_id)
             if not self._subscribe.try_subscribe(identity):
                 raise NotAllowedError("Subscribe limited by subscribe rate limit per consumer.")
+
+    def _choose_reader(self, subscription: Subscription, request: SubscribeRequest) -> None:
+        """Whoever finds a subscription without consumers decides whether it reads the compacted topic."""
+        cursor = subscription.cursor
+        reads_compacted = isinstance(subscription.context.reader, CompactedReader)
+        if request.read_compacted and not reads_compacted:
+            subscription.context.reader = self._topic.compaction.new_reader(cursor)
+        elif reads_compacted and not request.read_compacted:
+            subscription.context.reader, cursor.earlier = cursor, None
+
+    def _begin_compacted(self, subscription: Subscription, request: SubscribeRequest) -> None:
+        """A new subscription that reads the compacted topic may begin before the first entry of the log."""
+        if request.read_compacted and (request.start is not None or request.from_earliest):
+            self._choose_reader(subscription, request)
+            subscription.context.reader.begin(EARLIEST if request.start is None else request.start)
 
     async def create(self, request: SubscribeRequest) -> Subscription:
         """Create a subscription by the rules of names and limits."""
@@ -186,6 +212,7 @@ class TopicSubscriptions:
             return existing  # another consumer's request was first
         subscription = self._attach(request.subscription, cursor)
         log.info("subscription.created", topic=str(topic.name), subscription=request.subscription)
+        self._begin_compacted(subscription, request)
         await self._roll_back(subscription, request)
         return subscription
 
@@ -196,6 +223,7 @@ class TopicSubscriptions:
             start = EARLIEST if request.from_earliest else LATEST
         cursor = ledger.new_non_durable_cursor(request.subscription, start)
         subscription = self._attach(request.subscription, cursor)
+        self._begin_compacted(subscription, request)
         await self._roll_back(subscription, request)
         return subscription
 

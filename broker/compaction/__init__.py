@@ -9,23 +9,3 @@
     CompactedLedger    the entries that survived                                (compacted_ledger.py)
     CompactedReader    what read_compacted consumers read                       (compacted_reader.py, earlier_part.py)
 """
-
-from magnetar.broker.compaction.compacted_ledger import last_batch_index
-from magnetar.broker.compaction.compacted_reader import CompactedReader
-from magnetar.broker.compaction.key_table import KEYS_IN_MEMORY
-from magnetar.broker.compaction.topic_compaction import (
-    COMPACTION_CURSOR,
-    CompactedTopic,
-    CompactionSettings,
-    TopicCompaction,
-)
-
-__all__ = [
-    "COMPACTION_CURSOR",
-    "KEYS_IN_MEMORY",
-    "CompactedReader",
-    "CompactedTopic",
-    "CompactionSettings",
-    "TopicCompaction",
-    "last_batch_index",
-]
