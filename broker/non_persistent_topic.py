@@ -187,6 +187,7 @@ class NonPersistentTopic:
 
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         self.check_usable()
+        self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
         await self.producers.admit(producer, self.config.max_producers, on_queued)
         self.last_used_s = self.context.monotonic()
 

@@ -41,6 +41,7 @@ class SubscriptionSettings:
         return cls(
             max_read_entries=settings.dispatcher_max_read_batch_size,
             max_read_bytes=settings.dispatcher_max_read_size_bytes,
+            skip_damaged_entries=settings.auto_skip_non_recoverable_data,
             max_round_robin_entries=settings.dispatcher_max_round_robin_batch_size,
             max_consumers=config.max_consumers_per_subscription,
             max_unacked_per_consumer=config.max_unacked_messages_per_consumer,

@@ -43,6 +43,12 @@ class TopicProducers:
     def waiting_count(self) -> int:
         return len(self._waiting)
 
+    def check_same_address(self, producer: Producer, limit: int) -> None:
+        """Raise ProducerBusyError when so many producers come from the producer's address already (0: no limit)."""
+        host = producer.connection.address.rpartition(":")[0]
+        if limit > 0 and sum(p.connection.address.rpartition(":")[0] == host for p in self) >= limit:
+            raise ProducerBusyError("Topic reached max same address producers limit")
+
     async def admit(self, producer: Producer, max_producers: int, on_queued: Callable[[], None]) -> None:
         """Attach the producer or raise.
 

@@ -6,6 +6,7 @@ Loading and closing are single flights per name: whoever comes while a topic loa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -45,6 +46,8 @@ class Topics:
         self._namespaces = namespaces
         self._tasks = tasks
         self._busy: dict[str, asyncio.Task[None]] = {}
+        limit = context.settings.max_concurrent_topic_load_request
+        self._loads = asyncio.Semaphore(limit) if limit > 0 else None
 
     # --- finding -------------------------------------------------------------------------------------------------
 
@@ -73,7 +76,16 @@ class Topics:
                 if not self.known(name):
                     await self._check_creatable(name, create=create)
                 busy = self._start(name, self._load(name))
-            await asyncio.shield(busy)
+            await self._wait(busy)
+
+    async def _wait(self, busy: asyncio.Task[None]) -> None:
+        """Wait for a topic that loads or closes, no longer than topicLoadTimeoutSeconds; it goes on by itself."""
+        timeout_s = self.context.settings.topic_load_timeout_seconds
+        try:
+            async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
+                await asyncio.shield(busy)
+        except TimeoutError as e:
+            raise ServiceNotReadyError(f"Topic was not loaded in {timeout_s} seconds") from e
 
     async def create(self, name: TopicName) -> AnyTopic:
         """Create the topic whatever the rules of auto creation say (the admin API's door), or find it; loaded on
@@ -94,7 +106,8 @@ class Topics:
 
         async def run() -> None:
             try:
-                await work
+                async with self._loads or contextlib.nullcontext():
+                    await work
             finally:
                 self._busy.pop(key, None)
 

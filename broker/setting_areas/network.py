@@ -114,20 +114,6 @@ class NetworkSettings:
         minimum=1,
         source=_OWN,
     )
-    max_concurrent_non_persistent_message_per_connection: int = setting(
-        "maxConcurrentNonPersistentMessagePerConnection",
-        1000,
-        "SENDs to non-persistent topics in progress beyond this many per connection are dropped.",
-        unit="messages",
-        minimum=1,
-    )
-    max_concurrent_lookup_request: int = setting(
-        "maxConcurrentLookupRequest",
-        50000,
-        "Lookups and partition queries in progress at a time; more are refused.",
-        unit="requests",
-        minimum=1,
-    )
     max_concurrent_topic_load_request: int = setting(
         "maxConcurrentTopicLoadRequest", 5000, "Topics being loaded at a time; more wait.", unit="topics", minimum=1
     )

@@ -59,8 +59,10 @@ class StorageSettings:
         unit="entries",
         minimum=1,
     )
-    managed_ledger_cursor_rollover_time_in_seconds: int = setting(
-        "managedLedgerCursorRolloverTimeInSeconds", 14400, "So is one older than this.", unit="s", minimum=1
+    auto_skip_non_recoverable_data: bool = setting(
+        "autoSkipNonRecoverableData",
+        False,
+        "Pass over an entry whose stored bytes are damaged; otherwise the subscription waits at it and says so.",
     )
     managed_ledger_default_mark_delete_rate_limit: float = setting(
         "managedLedgerDefaultMarkDeleteRateLimit",

@@ -116,25 +116,16 @@ class TopicSettings:
         unit="s",
         minimum=1,
     )
-    broker_delete_inactive_partitioned_topic_metadata_enabled: bool = setting(
-        "brokerDeleteInactivePartitionedTopicMetadataEnabled",
-        False,
-        "Forget a partitioned topic when all its partitions were deleted as unused.",
-    )
     encryption_require_on_producer: bool = setting(
         "encryptionRequireOnProducer", False, "Refuse producers that do not encrypt."
-    )
-    topic_fencing_timeout_seconds: int = setting(
-        "topicFencingTimeoutSeconds",
-        0,
-        "A topic fenced by a failed write is closed and loaded again after this time; 0 never.",
-        unit="s",
-        minimum=0,
     )
 
     broker_entry_metadata_interceptors: tuple[str, ...] = setting(
         "brokerEntryMetadataInterceptors",
-        (),
+        (
+            "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",
+            "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
+        ),
         "What is stored with every entry: Apache Pulsar's class names (broker timestamp, index) or a Python class.",
     )
     exposing_broker_entry_metadata_to_client_enabled: bool = setting(

@@ -62,20 +62,11 @@ def test_generated_files_are_fresh(file, text):
 
 # Declared for what is being built; a setting leaves this list when the code that follows it arrives.
 AWAITED = {
-    "max_concurrent_non_persistent_message_per_connection",
-    "max_concurrent_lookup_request",
-    "max_concurrent_topic_load_request",
-    "topic_load_timeout_seconds",
-    "max_same_address_producers_per_topic",
-    "max_same_address_consumers_per_topic",
-    "broker_delete_inactive_partitioned_topic_metadata_enabled",
-    "topic_fencing_timeout_seconds",
     "delayed_delivery_tracker_factory_class_name",
     "delayed_delivery_min_index_count_per_bucket",
     "delayed_delivery_max_time_step_per_bucket_snapshot_segment_seconds",
     "delayed_delivery_max_indexes_per_bucket_snapshot_segment",
     "delayed_delivery_max_num_buckets",
-    "managed_ledger_cursor_rollover_time_in_seconds",
 }
 
 
