@@ -187,11 +187,12 @@ class TopicSubscriptions:
         elif reads_compacted and not request.read_compacted:
             subscription.context.reader, cursor.earlier = cursor, None
 
-    def _begin_compacted(self, subscription: Subscription, request: SubscribeRequest) -> None:
+    async def _begin_compacted(self, subscription: Subscription, request: SubscribeRequest) -> None:
         """A new subscription that reads the compacted topic may begin before the first entry of the log."""
         if request.read_compacted and (request.start is not None or request.from_earliest):
             self._choose_reader(subscription, request)
             subscription.context.reader.begin(EARLIEST if request.start is None else request.start)
+            await subscription.cursor.flush()
 
     async def create(self, request: SubscribeRequest) -> Subscription:
         """Create a subscription by the rules of names and limits."""
@@ -212,7 +213,7 @@ class TopicSubscriptions:
             return existing  # another consumer's request was first
         subscription = self._attach(request.subscription, cursor)
         log.info("subscription.created", topic=str(topic.name), subscription=request.subscription)
-        self._begin_compacted(subscription, request)
+        await self._begin_compacted(subscription, request)
         await self._roll_back(subscription, request)
         return subscription
 
@@ -223,7 +224,7 @@ class TopicSubscriptions:
             start = EARLIEST if request.from_earliest else LATEST
         cursor = ledger.new_non_durable_cursor(request.subscription, start)
         subscription = self._attach(request.subscription, cursor)
-        self._begin_compacted(subscription, request)
+        await self._begin_compacted(subscription, request)
         await self._roll_back(subscription, request)
         return subscription
 

@@ -62,9 +62,12 @@ DROPPED = Examined(Kind.DROP)
 KEPT = Examined(Kind.KEEP)
 
 
-def digest_of(key: str) -> bytes:
-    """What stands for a key in the table: the same size however long the key; two keys do not meet by chance."""
-    return blake2b(key.encode(), digest_size=DIGEST_BYTES).digest()
+def digest_of(key: str | bytes) -> bytes:
+    """What stands for a key in the table: the same size however long the key; two keys do not meet by chance.
+
+    A key that is no UTF-8 comes as bytes.
+    """
+    return blake2b(key if isinstance(key, bytes) else key.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def examine(body: bytes | memoryview) -> Examined:

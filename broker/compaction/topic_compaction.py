@@ -27,6 +27,7 @@ from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.compaction.key_table import KeyTable
 from magnetar.broker.compaction.record import NO_LEDGER, CompactionRecord
 from magnetar.broker.compaction.survivors import Findings
+from magnetar.broker.tasks import TaskSet
 from magnetar.storage.errors import NoSuchLedgerError, StorageError
 from magnetar.storage.position import EARLIEST, Position
 
@@ -79,6 +80,7 @@ class TopicCompaction:
         self._settings = settings
         self._record = CompactionRecord()
         self._current: CompactedTopic | None = None
+        self._tasks = TaskSet()
         self._task: asyncio.Task[None] | None = None
         self._status = CompactionStatus()
         self._stats = CompactionStats()
@@ -160,7 +162,7 @@ class TopicCompaction:
         if self._task is not None or self._closed:
             return False
         self._status = CompactionStatus("RUNNING")
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"compaction {self._name}")
+        self._task = self._tasks.spawn(self._run(), f"compaction {self._name}")
         return True
 
     def start_if_needed(self, threshold_bytes: int) -> None:

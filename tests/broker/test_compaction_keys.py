@@ -1,0 +1,95 @@
+"""The key table against a dict, spilling and cutting its parts again; what is read from entries."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.broker.compaction.examine import DROPPED, Kind, digest_of, examine
+from magnetar.broker.compaction.key_table import KeyTable
+from magnetar.broker.compaction.record import CompactionRecord
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.storage.position import Position
+from tests.broker.compaction_for_tests import batch, single
+
+
+def settle(table):
+    found = [place for places in table.newest() for place in places]
+    assert len(found) == len(set(found))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("limit", [3, 50, 100_000])
+def test_newest_place_of_every_key(limit, tmp_path):
+    chance, expected = random.Random(limit), {}
+    table = KeyTable(limit, str(tmp_path))
+    for place in range(5000):
+        digest = digest_of(f"key {chance.randrange(1500)}")
+        table.put(digest, place)
+        expected[digest] = place
+        if table.is_full:
+            table.spill()
+    assert settle(table) == sorted(expected.values())
+    assert bool(table.spilled_bytes) == (limit < 1500)
+    table.close()
+    table.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_holds_one_part_at_a_time(tmp_path):
+    table = KeyTable(100, str(tmp_path))
+    for place in range(20_000):
+        table.put(digest_of(str(place)), place)
+        if table.is_full:
+            table.spill()
+    sizes = [len(places) for places in table.newest()]
+    assert sum(sizes) == 20_000
+    assert max(sizes) < 200
+    table.close()
+
+
+def test_keys_that_share_their_first_bytes(tmp_path):
+    table = KeyTable(4, str(tmp_path))
+    for place in range(64):
+        table.put(bytes(15) + bytes([place]), place)
+        if table.is_full:
+            table.spill()
+    assert settle(table) == list(range(64))
+    table.close()
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_can_be_looked_at(data):
+    assert examine(data).messages >= 1
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.binary(max_size=3)), min_size=1), st.data())
+@settings(max_examples=100, deadline=None)
+def test_damaged_batches_are_kept_whole(pairs, data):
+    body = bytearray(batch(*pairs))
+    at = data.draw(st.integers(min_value=40, max_value=len(body) - 1) if len(body) > 41 else st.just(len(body) - 1))
+    body[at] ^= data.draw(st.integers(1, 255))
+    found = examine(bytes(body))
+    assert found.kind in (Kind.KEEP, Kind.MESSAGES, Kind.DROP)
+    assert found.kind is Kind.MESSAGES or found.messages == 1
+
+
+def test_what_entries_are():
+    assert examine(b"") == DROPPED
+    assert examine(single("k", marker_type=21)) == DROPPED
+    assert examine(single(None)) == DROPPED
+    assert examine(batch(("a", b"1"), encryption_keys=[pb.EncryptionKeys(key="k", value=b"v")])).kind is Kind.KEEP
+    keyed = examine(batch(("a", b"1"), (None, b"x"), ("b", b"")))
+    assert [(k.batch_index, k.is_tombstone) for k in keyed.keyed] == [(0, False), (2, True)]
+    assert keyed.messages == 3
+
+
+def test_record_in_properties():
+    record = CompactionRecord(7, Position(3, 4), 8, 5)
+    assert CompactionRecord.of(record.properties()) == record
+    assert CompactionRecord(started=9).properties() == {"CompactionStartedLedger": 9}
+    assert CompactionRecord.of({}) == CompactionRecord()
