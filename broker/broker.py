@@ -10,6 +10,7 @@ and consumer is told, everything is on the disk, then the storage closes.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import itertools
 import signal
 import sys
@@ -138,9 +139,9 @@ class Broker:
         if settings.web_service_port is None and settings.web_service_port_tls is None:
             return
         try:
-            from magnetar.broker.admin.server import start_admin  # noqa: PLC0415 - after the binary port listens
-
-            self._admin = admin = await start_admin(self)
+            # Imported beside the loop: clients of the binary port are served meanwhile.
+            module = await asyncio.to_thread(importlib.import_module, "magnetar.broker.admin.server")
+            self._admin = admin = await module.start_admin(self)
         except OSError as e:
             log.error("admin.failed", reason=str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
             return

@@ -88,7 +88,12 @@ def _run(settings: "Settings") -> int:
     """Run the broker on a loop of its own; uvloop where it exists. What stops its start is one line, no traceback."""
     import asyncio  # noqa: PLC0415 - not for `version`
 
+    # structlog draws tracebacks with rich where it finds it, and importing that is a fifth of the start-up.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from magnetar.broker.broker import run  # noqa: PLC0415 - the broker itself
+    from magnetar.broker.logs import configure_logs  # noqa: PLC0415
+
+    configure_logs()
     from magnetar.storage.errors import StorageError, StoreLockedError  # noqa: PLC0415 - comes with it
 
     try:

@@ -34,6 +34,7 @@ from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.runs import EntryRun
+from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,6 +224,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if isinstance(error, BrokerError):
             code, text, closes = error.server_error, str(error), error.closes_connection
+        elif isinstance(error, StorageError):
+            code, text, closes = pb.PersistenceError, str(error), False
+            log.warning("request.not_stored", conn=self.connection_id, command=type(command).__name__, reason=text)
         else:
             code, text, closes = pb.UnknownError, "internal error", False
             log.error("request.failed", conn=self.connection_id, command=type(command).__name__, exc_info=error)
