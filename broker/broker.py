@@ -15,22 +15,18 @@ import itertools
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from magnetar import __version__
-from magnetar.broker.admin.api import BrokerUrls
-from magnetar.broker.admin_topics import AdminTopics
 from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.table import check_complete
-from magnetar.broker.broker_metrics import broker_metrics
 from magnetar.broker.connections import Connections
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.ledger_config import engine_settings, ledger_config
-from magnetar.broker.maintenance import Maintenance
 from magnetar.broker.namespaces import NamespaceStore
 from magnetar.broker.publish_gate import PublishBudget
 from magnetar.broker.quotas import check_backlog_quota
@@ -47,6 +43,9 @@ from magnetar.storage.embedded import open_embedded
 from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
 
 if TYPE_CHECKING:
+    from magnetar.broker.admin.api import BrokerUrls
+    from magnetar.broker.admin_topics import AdminTopics
+    from magnetar.broker.maintenance import Maintenance
     from magnetar.broker.metrics import BrokerMetrics
     from magnetar.broker.namespaces import PolicyChange
     from magnetar.broker.settings import Settings
@@ -84,6 +83,7 @@ class Broker:
         self.authenticator: Authenticator
         self.authorizer: Authorizer
         self.maintenance: Maintenance
+        self.admin_topics: AdminTopics
         self.http_port: int | None = None
         self.exit_code = EXIT_OK
         self.started_s = time.monotonic()
@@ -123,14 +123,13 @@ class Broker:
             check_backlog_quota=check_backlog_quota,
         )
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
-        self.admin_topics = AdminTopics(self)
         check_complete(set(HANDLERS))
         self.namespaces.listen(self._on_policies_changed)
-        self.maintenance = Maintenance(self)
         await self.server.start()
         self.addresses.bound(self.server.port, self.server.port_tls, None, None)
-        await self._start_admin()
+        self.maintenance = (await _import_later("magnetar.broker.maintenance")).Maintenance(self)
         self.maintenance.start()
+        await self._start_admin()
         log.info("broker.started", port=self.server.port, http_port=self.http_port, start_number=self._start_number)
 
     async def _start_admin(self) -> None:
@@ -139,9 +138,8 @@ class Broker:
         if settings.web_service_port is None and settings.web_service_port_tls is None:
             return
         try:
-            # Imported beside the loop: clients of the binary port are served meanwhile.
-            module = await asyncio.to_thread(importlib.import_module, "magnetar.broker.admin.server")
-            self._admin = admin = await module.start_admin(self)
+            self.admin_topics = (await _import_later("magnetar.broker.admin_topics")).AdminTopics(self)
+            self._admin = admin = await (await _import_later("magnetar.broker.admin.server")).start_admin(self)
         except OSError as e:
             log.error("admin.failed", reason=str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
             return
@@ -219,6 +217,8 @@ class Broker:
         return None if found is None else self._as_broker_urls(found)
 
     def _as_broker_urls(self, urls: AdvertisedUrls) -> BrokerUrls:
+        from magnetar.broker.admin.api import BrokerUrls  # noqa: PLC0415 - not before the binary port listens
+
         return BrokerUrls(
             broker_id=f"{self.addresses.host}:{self.http_port}",
             service_url=urls.service_url or "",
@@ -237,6 +237,8 @@ class Broker:
         await self.storage.metadata.put("/magnetar/health", str(now_ms()).encode())
 
     def metrics(self) -> BrokerMetrics:
+        from magnetar.broker.broker_metrics import broker_metrics  # noqa: PLC0415 - not before the binary port listens
+
         return broker_metrics(self)
 
     def generate_producer_name(self) -> str:
@@ -250,6 +252,11 @@ class Broker:
             for name, topic in self.topics.loaded.items()
             if not topic.persistent and topic.name.namespace == namespace and not topic.is_idle
         ]
+
+
+async def _import_later(name: str) -> Any:
+    """Import beside the loop what a first client does not need: it is served meanwhile."""
+    return await asyncio.to_thread(importlib.import_module, name)
 
 
 async def run(settings: Settings) -> int:
