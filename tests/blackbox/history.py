@@ -11,9 +11,12 @@ stored twice  one message has two ids though nothing made its producer send it a
 ack lost    an acknowledged message came again, though its acknowledgement was confirmed by a receipt, or is older than the
             documented window (a kill may cost the acknowledgements of the last `ack_window_s` seconds, no others)
 
-A session is one life of a consumer: it ends when the consumer closes or its connection is gone.
+A session is one life of a consumer: it ends when the consumer closes or its connection is gone. A client library that
+reconnects by itself goes on handing out what it had queued until it is connected again; for `settle_s` seconds after an
+interruption a session may therefore see old messages and their new copies mixed.
 """
 
+import contextlib
 import math
 import threading
 import time
@@ -21,7 +24,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 ACK_WINDOW_S = 1.0
-_ENDS = ("restarted", "moved")
+SETTLE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class Event:
 class History:
     """Append-only; every recorder may be called from any thread."""
 
-    def __init__(self, ordered=True, ack_window_s=ACK_WINDOW_S, clock=time.monotonic):
-        self.ordered, self.ack_window_s, self._clock = ordered, ack_window_s, clock
+    def __init__(self, ordered=True, ack_window_s=ACK_WINDOW_S, settle_s=SETTLE_S, clock=time.monotonic):
+        self.ordered, self.ack_window_s, self.settle_s, self._clock = ordered, ack_window_s, settle_s, clock
         self.events = []
         self._lock = threading.Lock()
 
@@ -75,9 +78,14 @@ class History:
         self._add("ended", session)
 
     # what the test itself records
-    def restarted(self):
-        """The broker went away or the topic was unloaded: every session starts again."""
-        self._add("restarted")
+    @contextlib.contextmanager
+    def interruption(self):
+        """Within it the broker goes away or the topic is unloaded: every session starts again."""
+        self._add("interrupted")
+        try:
+            yield
+        finally:
+            self._add("restarted")
 
     def moved(self):
         """The subscription was moved by a seek."""
@@ -112,8 +120,9 @@ class _Checker:
         self.acks = {}  # by (key, number): (time, confirmed)
         self.session_ended = {}  # by session: index
         self.gave_back = {}  # by (session, key, number) and (session, "", -1): index
-        self.last_end = -1  # index of the last restart or seek
-        self.last_restart = (-1, -math.inf)
+        self.last_moved = -1  # index
+        self.interrupted = (-1, -math.inf)  # index and time of the last interruption's beginning
+        self.settled_at = -math.inf  # when sessions are themselves again; +inf within an interruption
         self.sent_at = {}
 
     def run(self, complete):
@@ -123,9 +132,10 @@ class _Checker:
             "ack confirmed": lambda _, e: self.acks.__setitem__((e.key, e.number), (e.at, True)),
             "gave back": self._gave_back,
             "ended": lambda i, e: self.session_ended.__setitem__(e.session, (i, e.at)),
+            "interrupted": self._interrupted,
             "restarted": self._restarted,
             "moved": self._moved,
-            "sent": lambda i, e: self.sent_at.setdefault((e.key, e.number), i),
+            "sent": lambda i, e: self.sent_at.setdefault((e.key, e.number), (i, e.at)),
             "receipted": lambda _, e: receipted.setdefault((e.key, e.number), e.at),
         }
         for index, event in enumerate(self.events):
@@ -140,12 +150,14 @@ class _Checker:
             if session == event.session and event.key in ("", key):
                 del self.highest_seen[session, key]
 
-    def _restarted(self, index, event):
-        self.last_end, self.last_restart = index, (index, event.at)
-        self.highest_seen.clear()
+    def _interrupted(self, index, event):
+        self.interrupted, self.settled_at = (index, event.at), math.inf
+
+    def _restarted(self, _index, event):
+        self.settled_at = event.at + self.history.settle_s
 
     def _moved(self, index, _event):
-        self.last_end = index
+        self.last_moved = index
         self.highest_seen.clear()
         self.acks.clear()
 
@@ -167,13 +179,16 @@ class _Checker:
                 self.found.append(f"reordered: {message} came first to {event.session} after {highest} of its key")
             self.highest_first[event.key] = max(highest, event.number)
         seen = self.highest_seen.get((event.session, event.key), -1)
+        if event.at <= self.settled_at:
+            seen = -1
         if event.number < seen:
             self.found.append(f"reordered: {event.session} saw {message} after {seen}")
         self.highest_seen[event.session, event.key] = max(seen, event.number)
 
     def _check_stored_once(self, event, message):
         self.ids[message].add(event.message_id)
-        if len(self.ids[message]) > 1 and self.last_restart[0] < self.sent_at.get(message, -1):
+        sent_index, sent_at = self.sent_at.get(message, (-1, math.inf))
+        if len(self.ids[message]) > 1 and self.interrupted[0] < sent_index and self.settled_at < sent_at:
             self.found.append(f"stored twice: {message} has the ids {sorted(self.ids[message])}")
 
     def _check_cause(self, index, event, message):
@@ -182,7 +197,8 @@ class _Checker:
             self.session_ended.get(before.session, (-1, -math.inf))[0],
             self.gave_back.get((before.session, *message), -1),
             self.gave_back.get((before.session, "", -1), -1),
-            self.last_end,
+            self.last_moved,
+            self.last[message] + 1 if before.at <= self.settled_at and self.interrupted[0] >= 0 else -1,
         )
         copy = len(self.ids[message]) > 1  # sent again by its producer, judged in _check_stored_once
         if max(causes) < self.last[message] and not copy:
@@ -194,7 +210,10 @@ class _Checker:
         if ack is None or copy:
             return
         at, confirmed = ack
-        lost_at = max(self.last_restart[1], self.session_ended.get(before.session, (-1, -math.inf))[1])
-        if confirmed or lost_at < at or lost_at - at > self.history.ack_window_s:
-            how = "with a receipt" if confirmed else f"{lost_at - at:.2f} s before the interruption (-inf: there was none)"
+        lost_at = [self.session_ended.get(before.session, (-1, -math.inf))[1], self.interrupted[1]]
+        within = self.interrupted[1] <= at <= self.settled_at  # acknowledged to a broker that was already gone
+        if any(0 <= each - at <= self.history.ack_window_s for each in lost_at):
+            within = True
+        if confirmed or not within:
+            how = "with a receipt" if confirmed else f"more than {self.history.ack_window_s} s before an interruption"
             self.found.append(f"ack lost: {message}, acknowledged {how}, came again to {event.session}")

@@ -30,6 +30,12 @@ def deliver(h, session, key, *numbers, ledger=1):
         h.delivered(session, key, number, (ledger, number))
 
 
+def interrupt(h):
+    with h.interruption():
+        h.clock.now += 0.1
+    h.clock.now += 0.1
+
+
 def kinds(h):
     return [problem.partition(":")[0] for problem in h.problems()]
 
@@ -122,7 +128,7 @@ def test_two_ids_need_a_restart_since_the_sending():
     assert kinds(h) == ["stored twice"]
     h = history()
     send(h, "a", 0)
-    h.restarted()
+    interrupt(h)
     deliver(h, "c1", "a", 0)
     h.delivered("c1", "a", 0, (9, 9))
     assert h.problems() == []
@@ -133,7 +139,7 @@ def test_a_confirmed_ack_is_never_lost():
     send(h, "a", 0)
     deliver(h, "c1", "a", 0)
     h.ack_confirmed("c1", "a", 0)
-    h.restarted()
+    interrupt(h)
     deliver(h, "c2", "a", 0)
     assert kinds(h) == ["ack lost"]
 
@@ -145,9 +151,19 @@ def test_an_unconfirmed_ack_is_lost_only_within_the_window():
         deliver(h, "c1", "a", 0)
         h.acknowledged("c1", "a", 0)
         h.clock.now += late
-        h.restarted()
+        interrupt(h)
         deliver(h, "c2", "a", 0)
         assert kinds(h) == expected
+
+
+def test_an_ack_to_a_broker_that_is_gone_may_be_lost():
+    h = history(settle_s=2.0)
+    send(h, "a", 0)
+    deliver(h, "c1", "a", 0)
+    interrupt(h)
+    h.acknowledged("c1", "a", 0)
+    deliver(h, "c1", "a", 0)
+    assert h.problems() == []
 
 
 def test_an_ack_lost_without_any_interruption():
@@ -157,6 +173,30 @@ def test_an_ack_lost_without_any_interruption():
     h.acknowledged("c1", "a", 0)
     deliver(h, "c2", "a", 0)
     assert sorted(kinds(h)) == ["ack lost", "duplicated"]
+
+
+def test_an_interruption_explains_until_sessions_have_settled():
+    h = history(settle_s=2.0)
+    send(h, "a", 0, 1, 2)
+    deliver(h, "c", "a", 0, 1)
+    interrupt(h)
+    deliver(h, "c", "a", 2, 0, 1, 2)  # 2 was still in the client's queue
+    assert h.problems() == []
+    h.clock.now += 5
+    deliver(h, "c", "a", 2)
+    assert h.problems() == []  # its last delivery may have been to the old session
+    deliver(h, "c", "a", 2, 1)
+    assert kinds(h) == ["duplicated", "reordered"]
+
+
+def test_an_interruption_before_the_sending_explains_nothing():
+    h = history(settle_s=2.0)
+    interrupt(h)
+    h.clock.now += 5
+    send(h, "a", 0)
+    deliver(h, "c", "a", 0)
+    h.delivered("c", "a", 0, (9, 9))
+    assert kinds(h) == ["stored twice"]
 
 
 def test_a_seek_explains_everything_coming_again():

@@ -1,0 +1,178 @@
+"""Starting, stopping, and being told wrong things: ports, exit codes, one broker per directory, settings."""
+
+import subprocess
+import sys
+import time
+
+import pulsar
+import pytest
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.blackbox.clients import quiet_client
+from tests.blackbox.raw import RawPeer
+
+TOPIC = "persistent://public/default/start"
+
+
+def run_standalone(data_dir, *settings, config=None, timeout=20):
+    """A broker that is expected to refuse to start."""
+    arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(data_dir)]
+    arguments += ["--config", str(config)] if config else []
+    for each in ("brokerServicePort=0", "webServicePort=0", *settings):
+        arguments += ["--set", each]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def test_from_nothing_to_the_first_durable_receipt(new_broker, record_property):
+    began = time.monotonic()
+    broker = new_broker()
+    ready = time.monotonic() - began
+    peer = RawPeer(broker.url)
+    peer.producer(TOPIC)
+    peer.write(_send(1))
+    assert peer.receive().type == pb.BaseCommand.SEND_RECEIPT
+    receipt = time.monotonic() - began
+    peer.close()
+    record_property("ready_s", round(ready, 3))
+    record_property("first_receipt_s", round(receipt, 3))
+    print(f"ready after {ready * 1000:.0f} ms, first durable receipt after {receipt * 1000:.0f} ms")
+
+
+def _send(sequence_id):
+    from tests.blackbox.raw import send
+
+    return send(1, sequence_id)
+
+
+def test_a_second_broker_on_the_same_data_is_refused_and_harms_nobody(new_broker):
+    broker = new_broker()
+    client = quiet_client(broker.url)
+    producer = client.create_producer(TOPIC)
+    producer.send(b"before")
+    second = run_standalone(broker.data_dir)
+    assert second.returncode == 75
+    assert str(broker.process.pid) in second.stderr
+    assert str(broker.data_dir) in second.stderr
+    assert "Traceback" not in second.stderr
+    producer.send(b"after")
+    client.close()
+    broker.kill()
+    broker.start()  # the lock of a killed broker is nobody's
+    assert broker.stop() == 0
+
+
+def test_a_port_in_use_is_said_in_one_line(new_broker, tmp_path):
+    broker = new_broker()
+    port = broker.url.rpartition(":")[2]
+    second = run_standalone(tmp_path / "other", f"brokerServicePort={port}")
+    assert second.returncode == 71
+    assert port in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_sigterm_tells_everyone_and_exits_0(new_broker):
+    broker = new_broker()
+    peer = RawPeer(broker.url)
+    peer.producer(TOPIC, producer_id=1)
+    peer.subscribe(TOPIC, consumer_id=2, permits=10)
+    peer.write(_send(1))
+    kinds = {peer.receive().type, peer.receive().type}
+    assert kinds == {pb.BaseCommand.SEND_RECEIPT, pb.BaseCommand.MESSAGE}
+    assert broker.stop() == 0
+    said = []
+    while (found := peer.receive()) is not None:
+        said.append(found)
+    assert {f.type for f in said} == {pb.BaseCommand.CLOSE_PRODUCER, pb.BaseCommand.CLOSE_CONSUMER}
+    assert {f.close_producer.producer_id for f in said if f.HasField("close_producer")} == {1}
+    assert {f.close_consumer.consumer_id for f in said if f.HasField("close_consumer")} == {2}
+    peer.close()
+
+
+def test_sigterm_in_the_middle_of_production_loses_nothing(new_broker):
+    broker = new_broker()
+    client = quiet_client(broker.url)
+    consumer = client.subscribe(TOPIC, "sub")
+    receipted = []
+    producer = client.create_producer(TOPIC, block_if_queue_full=True, max_pending_messages=500)
+    for number in range(5000):
+        producer.send_async(
+            b"%d" % number, lambda result, _, n=number: receipted.append(n) if result == pulsar.Result.Ok else None
+        )
+    assert broker.stop() == 0
+    broker.start()
+    producer.flush()
+    assert len(receipted) == 5000
+    got = [int(consumer.receive(10_000).data()) for _ in range(5000)]
+    assert list(dict.fromkeys(got)) == sorted(set(got))
+    client.close()
+
+
+def test_a_stop_under_a_consumer_that_never_reads_still_ends(new_broker):
+    broker = new_broker(brokerShutdownTimeoutMs=3000)
+    peer = RawPeer(broker.url, receive_buffer=4096)
+    peer.producer(TOPIC, producer_id=1)
+    peer.subscribe(TOPIC, consumer_id=2)
+    for number in range(50):
+        from tests.blackbox.raw import send
+
+        peer.write(send(1, number, bytes(100_000)))
+        assert peer.receive().type == pb.BaseCommand.SEND_RECEIPT
+    peer.flow(1000, consumer_id=2)
+    time.sleep(0.3)
+    began = time.monotonic()
+    assert broker.stop() == 0
+    print(f"stopped after {time.monotonic() - began:.2f} s")
+    peer.close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("maxMessageSize=12", ["maxMessageSize", "12", "1024"]),
+        ("maxMessageSize=big", ["maxMessageSize", "'big'", "1024"]),
+        ("brokerServicePort=70000", ["brokerServicePort", "70000", "65535"]),
+        ("allowAutoTopicCreation=perhaps", ["allowAutoTopicCreation", "'perhaps'", "true", "false"]),
+        ("allowAutoTopicCreationType=round", ["allowAutoTopicCreationType", "'round'", "partitioned"]),
+        ("nonsense", ["key=value", "nonsense"]),
+    ],
+)
+def test_a_value_that_cannot_be_used_names_key_value_and_range(tmp_path, setting, words):
+    refused = run_standalone(tmp_path / "data", setting)
+    assert refused.returncode == 78
+    for word in words:
+        assert word in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_all_wrong_settings_are_told_at_once_with_their_place(tmp_path):
+    config = tmp_path / "broker.conf"
+    config.write_text("# comment\nmaxMessageSize=12\nkeepAliveIntervalSeconds=0\n")
+    refused = run_standalone(tmp_path / "data", config=config)
+    assert refused.returncode == 78
+    assert "line 2" in refused.stderr
+    assert "line 3" in refused.stderr
+
+
+def test_an_unknown_key_warns_with_the_nearest_name_and_starts(new_broker):
+    broker = new_broker(maxMesageSize=2048)
+    assert "did you mean maxMessageSize?" in broker.log_text()
+    assert broker.stop() == 0
+
+
+def test_the_environment_is_below_the_command_line(new_broker):
+    broker = new_broker(env={"PULSAR_PREFIX_maxMessageSize": "4096", "PULSAR_PREFIX_clusterName": "env"}, clusterName="line")
+    assert "line" in broker.admin("GET", "/admin/v2/clusters")
+    client = quiet_client(broker.url)
+    producer = client.create_producer(TOPIC, batching_enabled=False)
+    with pytest.raises(pulsar.MessageTooBig):
+        producer.send(bytes(5000))
+    client.close()
+
+
+def test_a_data_directory_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    refused = run_standalone(tmp_path / "file" / "data")
+    assert refused.returncode in (71, 74)
+    assert str(tmp_path / "file") in refused.stderr
+    assert "Traceback" not in refused.stderr
