@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab, Span
 
-__all__ = ["CompactionError", "Compactor", "CompactorStats"]
+__all__ = ["CompactionError", "Compactor", "CompactorStats", "aside"]
 
 _READ_ENTRIES = 500
 _READ_BYTES = 256 << 10
@@ -88,11 +88,11 @@ class Compactor:
                 for k in range(start, end):
                     body = slab.body(k)
                     weight = max(len(body), sizes[k] * _MESSAGE_WEIGHT_BYTES)
-                    findings.add(ledger_id, await _aside(weight, examine, body))
+                    findings.add(ledger_id, await aside(weight, examine, body))
                     if findings.table.is_full:
-                        await asyncio.to_thread(findings.table.spill)
+                        await aside(findings.table.weight_bytes, findings.table.spill)
                     await self._pause(1 + weight // 1024)
-        await asyncio.to_thread(findings.settle)
+        await aside(findings.table.weight_bytes, findings.settle)
 
     async def write_survivors(self, writer: CompactedLedgerWriter) -> None:
         """Phase two. Raises CompactionError when it did not find what phase one has seen, StorageError."""
@@ -148,7 +148,7 @@ class Compactor:
             return body  # an earlier compaction has left just these
         self.stats.rewritten_batches += 1
         size = len(body) if metadata is None else max(len(body), metadata.uncompressed_size)
-        rewritten: bytes | None = await _aside(size, keep_messages, body, frozenset(keep))
+        rewritten: bytes | None = await aside(size, keep_messages, body, frozenset(keep))
         if rewritten is None:
             raise CompactionError("a batch has lost its messages")
         return rewritten
@@ -194,8 +194,8 @@ class Compactor:
             await asyncio.sleep(0)
 
 
-async def _aside(size_bytes: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call it, in a thread when it is much work."""
+async def aside(size_bytes: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call it, in a thread when it is as much work as that many bytes are."""
     if size_bytes < _LARGE_BYTES:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)

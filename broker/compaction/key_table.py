@@ -51,6 +51,11 @@ class KeyTable:
         """Time to `spill`; a table may grow over it a little."""
         return len(self._newest) >= self._limit
 
+    @property
+    def weight_bytes(self) -> int:
+        """How much work reading all of it is."""
+        return self.spilled_bytes + _RECORD.size * len(self._newest)
+
     def spill(self) -> None:
         """Move what is in memory to the file. Raises OSError."""
         parts: list[list[bytes]] = [[] for _ in range(_PARTS)]

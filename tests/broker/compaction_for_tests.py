@@ -47,16 +47,16 @@ def messages_of(body):
     metadata, payload = split_entry(body)
     if metadata.HasField("num_messages_in_batch") and not metadata.encryption_keys:
         return [
-            (
-                m.batch_index,
-                m.metadata.partition_key if m.metadata.HasField("partition_key") else None,
-                bytes(m.payload),
-            )
+            (m.batch_index, _key(m.metadata), bytes(m.payload))
             for m in walk_batch(metadata, payload)
             if not m.metadata.compacted_out
         ]
     value = decompress(metadata.compression, payload, metadata.uncompressed_size)
-    return [(-1, metadata.partition_key if metadata.HasField("partition_key") else None, value)]
+    return [(-1, _key(metadata), value)]
+
+
+def _key(metadata):
+    return metadata.partition_key if metadata.HasField("partition_key") else None
 
 
 def entries_of(spans):

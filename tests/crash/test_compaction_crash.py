@@ -1,0 +1,191 @@
+"""Crashes at any file operation and any metadata write while a topic is published to, compacted and trimmed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from magnetar.broker.compaction.topic_compaction import CompactionSettings, TopicCompaction
+from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+from magnetar.storage.position import EARLIEST
+from tests.broker.compaction_for_tests import TOPIC, batch, len_prefix, messages_of, read_on, single
+from tests.storage.engine_for_tests import World, run_until_crash
+from tests.storage.managed_for_tests import KEEP, NAME, append
+
+KEYS = [f"k{i}" for i in range(6)]
+STEPS = 22
+CONFIG = replace(KEEP, max_entries_per_ledger=7, cursor_max_entries_per_ledger=4, cursor_inline_bytes=64)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """The dying process's tracebacks are of no interest."""
+    with capture_logs():
+        yield
+
+
+class Promise:
+    def __init__(self):
+        self.confirmed = []
+        """(position, batch index, key, value) of every message with a receipt, in order."""
+        self.unsure = set()
+        """Keys of the publish that had no receipt when the process died."""
+        self.horizon = EARLIEST
+        """Of the last compaction that was reported as a success."""
+
+
+class Work:
+    """Publishes, compactions and trims; each step chosen by the seed."""
+
+    def __init__(self, world, promise, seed):
+        self.world, self.promise = world, promise
+        self.chance = random.Random(seed)
+
+    async def run(self):
+        await self.open()
+        for _ in range(STEPS):
+            await self.chance.choices([self.publish, self.compact, self.trim, self.reopen], [6, 4, 2, 1])[0]()
+        await self.close()
+
+    async def open(self):
+        self.storage = await self.world.open()
+        factory = ManagedLedgerFactory(
+            self.storage.ledgers, self.world.metadata, self.world.clock, self.world.scheduler
+        )
+        self.factory = factory
+        self.log = await factory.open(NAME, CONFIG)
+        settings = CompactionSettings(asyncio.Semaphore(1), self.world.clock.now_ms, 1000)
+        self.compaction = TopicCompaction(TOPIC, self.log, self.storage.ledgers, settings)
+        await self.compaction.open()
+
+    async def close(self):
+        await self.compaction.close()
+        await self.factory.close()
+        await self.storage.close()
+
+    async def reopen(self):
+        await self.close()
+        await self.open()
+
+    async def publish(self):
+        bodies, contents = [], []
+        for _ in range(self.chance.randint(1, 6)):
+            value = self.chance.choice([b"", b"v%d" % self.chance.randrange(1000)])
+            pairs = [(self.chance.choice(KEYS), value), (self.chance.choice(KEYS), b"second")]
+            if self.chance.random() < 0.5:
+                bodies.append(single(*pairs[0]))
+                contents.append([(-1, *pairs[0])])
+            else:
+                bodies.append(batch(*pairs))
+                contents.append([(k, *pair) for k, pair in enumerate(pairs)])
+        self.promise.unsure = {message[1] for content in contents for message in content}
+        for position, content in zip(await append(self.log, bodies), contents, strict=True):
+            self.promise.confirmed += [(position, *message) for message in content]
+        self.promise.unsure = set()
+
+    async def compact(self):
+        self.compaction.start()
+        await self.compaction.wait()
+        if self.compaction.status().status == "SUCCESS" and self.compaction.current() is not None:
+            self.promise.horizon = self.compaction.current().horizon
+
+    async def trim(self):
+        if self.compaction.current() is not None:
+            self.log.set_config(replace(CONFIG, retention_time_ms=0, retention_size_bytes=0))
+            await self.log.roll()
+            await self.log.trim(self.world.clock.now_ms() + 1)
+            self.log.set_config(CONFIG)
+
+    async def values(self):
+        reader = self.compaction.new_reader(self.log.new_non_durable_cursor("check", EARLIEST))
+        reader.begin(EARLIEST)
+        found = await read_on(reader)
+        reader._cursor.close()
+        return [(p, *m) for p, body in found for m in messages_of(body[len_prefix(body) :])]
+
+
+async def check(world, promise):
+    """Open what is left: the newest value of every key is there, nothing older comes back, all of it still works."""
+    work = Work(world, promise, 0)
+    await work.open()
+    current = work.compaction.current()
+    assert promise.horizon == EARLIEST or current is not None
+    assert current is None or current.horizon >= promise.horizon, "a finished compaction is undone"
+    check_values(promise, await work.values(), EARLIEST if current is None else current.horizon)
+    await work.compact()
+    assert work.compaction.status().status == "SUCCESS", work.compaction.status()
+    values = await work.values()
+    check_values(promise, values, work.log.last_confirmed)
+    await work.trim()
+    assert await work.values() == values
+    await work.close()
+    await check_ledgers(world, work.compaction.current())
+
+
+def check_values(promise, values, horizon):
+    assert [v[:2] for v in values] == sorted({v[:2] for v in values}), "order kept, nothing twice"
+    newest = {message[2]: message for message in promise.confirmed}
+    for key, message in newest.items():
+        if key not in promise.unsure:
+            seen = [value for value in values if value[2] == key]
+            if message[3]:
+                assert seen[-1:] == [message], f"the newest value of {key} is lost"
+            else:
+                assert message[0] > horizon or all(v[0] > horizon for v in seen), f"{key} is back from the dead"
+    compacted = [value[2] for value in values if value[0] <= horizon]
+    assert len(compacted) == len(set(compacted))
+
+
+async def check_ledgers(world, current):
+    """Nothing an interrupted compaction wrote is left; a ledger nobody knows of may be, if it is empty."""
+    storage = await world.open()
+    for ledger_id in await storage.ledgers.list_ledgers():
+        info = await storage.ledgers.open_recover(ledger_id)
+        known = current is not None and ledger_id == current.ledger.ledger_id
+        assert known or "compacted" not in info.properties or not info.entries
+    await storage.close()
+
+
+def operations_of(seed):
+    world, promise = World(), Promise()
+    assert run_until_crash(world.disk, Work(world, promise, seed).run()) is None
+    return world.disk.operations
+
+
+def crash_and_check(seed, crash_at, mode, second_at=-1):
+    world, promise = World(), Promise()
+    world.disk.crash_at = crash_at
+    run_until_crash(world.disk, Work(world, promise, seed).run())
+    world = world.after_crash(mode, seed)
+    if second_at >= 0:
+        world.disk.crash_at = second_at
+        run_until_crash(world.disk, check(world, promise))
+        world = world.after_crash(mode, seed + 1)
+    world.disk.crash_at = -1
+    assert run_until_crash(world.disk, check(world, promise)) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clean_run(seed):
+    world, promise = World(), Promise()
+    assert run_until_crash(world.disk, Work(world, promise, seed).run()) is None
+    assert promise.horizon > EARLIEST
+    assert run_until_crash(world.disk, check(world, promise)) is None
+
+
+@pytest.mark.parametrize("mode", ["nothing", "some", "everything"])
+@pytest.mark.parametrize("seed", range(3))
+def test_crash_anywhere(seed, mode):
+    for crash_at in range(seed, operations_of(seed), 5):
+        crash_and_check(seed, crash_at, mode)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_crash_in_recovery(seed):
+    for crash_at in range(seed + 20, operations_of(seed), 23):
+        for second_at in range(0, 60, 9):
+            crash_and_check(seed, crash_at, "some", second_at)
