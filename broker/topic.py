@@ -15,6 +15,7 @@ import structlog
 from magnetar.broker.compaction.compacted_ledger import last_batch_index
 from magnetar.broker.compaction.key_table import KEYS_IN_MEMORY
 from magnetar.broker.compaction.topic_compaction import CompactionSettings, TopicCompaction
+from magnetar.broker.delay_indexes import open_delay_index
 from magnetar.broker.deduplication_cursor import DeduplicationSettings, TopicDeduplication
 from magnetar.broker.errors import (
     MetadataError,
@@ -27,7 +28,6 @@ from magnetar.broker.rates import RateMeter
 from magnetar.broker.topic_producers import TopicProducers
 from magnetar.broker.topic_subscriptions import TopicSubscriptions
 from magnetar.delayed.delivery_time import DelayPolicy
-from magnetar.delayed.memory_tracker import MemoryDelayIndex
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.runs import EntryFlag
@@ -37,6 +37,7 @@ from magnetar.storage.position import EARLIEST, Position
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.broker.delay_indexes import DelayIndex
     from magnetar.broker.policies import TopicConfig
     from magnetar.broker.connection import Connection
     from magnetar.broker.producer import ProducerRequest
@@ -92,7 +93,7 @@ class Topic:
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
         self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.now_ms)
         self.subscriptions = TopicSubscriptions(self)
-        self.delay_index: MemoryDelayIndex | None = None
+        self.delay_index: DelayIndex | None = None
         self.quota_evictions_size = 0
         self.quota_evictions_age = 0
         self._oldest_backlog_ms = 0
@@ -104,9 +105,8 @@ class Topic:
         """Bring up what the log knows of this topic; nothing is served before this returns."""
         self._apply_config()
         await self.deduplication.switch(on=self.config.deduplication_enabled)
-        self.delay_index = MemoryDelayIndex(
-            delay_policy(self.context.settings, self.config), self.context.now_ms, self.context.call_later
-        )
+        policy = delay_policy(self.context.settings, self.config)
+        self.delay_index = await open_delay_index(self.ledger, policy, self.context, self.tasks)
         await self.compaction.open()
         await self.subscriptions.open_existing()
         self.ledger.add_listener(self.subscriptions.entries_available)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from magnetar.storage.cursor import ManagedCursor
-    from magnetar.storage.interfaces import LedgerStore
+    from magnetar.storage.interfaces import LedgerStore, MetadataStore
     from magnetar.storage.ledger_list import LedgerList
     from magnetar.storage.ledger_map import LedgerSlot
     from magnetar.storage.slab import Span
@@ -113,6 +113,11 @@ class ManagedLedger:
     @property
     def created_ms(self) -> int:
         return self._list.created_ms
+
+    @property
+    def metadata(self) -> MetadataStore:
+        """Where records that belong to this log are kept."""
+        return self._env.metadata
 
     @property
     def store(self) -> LedgerStore:

@@ -51,6 +51,8 @@ class Dispatcher(ABC):
     """Consumers of one subscription and who of them gets what."""
 
     sub_type: int
+    delays: bool = False
+    """Whether entries of this type may wait for their time (reference B.8)."""
 
     def __init__(self, context: DispatchContext) -> None:
         self.context = context
@@ -201,7 +203,7 @@ class Dispatcher(ABC):
         if read.positions is not None:
             result: list[Span] | Awaitable[list[Span]] = context.reader.read_positions(read.positions)
         else:
-            skip = None if context.delay is None else context.delay.pending
+            skip = None if context.delay is None or not self.delays else context.delay.pending
             wanted = min(read.max_entries, self._read_entries)
             if context.throttle is not None:
                 wanted = min(wanted, max(context.throttle.room(), 1))

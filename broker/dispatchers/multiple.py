@@ -36,6 +36,8 @@ _GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than on
 class MultipleConsumersDispatcher(Dispatcher):
     """Books of a subscription whose consumers acknowledge one by one."""
 
+    delays = True
+
     def __init__(self, context: DispatchContext) -> None:
         super().__init__(context)
         self.members: RoundRobin[Consumer] = RoundRobin()
@@ -56,6 +58,7 @@ class MultipleConsumersDispatcher(Dispatcher):
         consumer.permits.set_max_unacked(self.context.settings.max_unacked_per_consumer)
         if not self.members.consumers:
             self._forget_places()
+            self._forget_due()
             self.rewind()
         self.members.add(consumer)
 
@@ -68,11 +71,17 @@ class MultipleConsumersDispatcher(Dispatcher):
         held = consumer.pending_acks.take_all() if consumer.pending_acks is not None else []
         if not self.members.consumers:
             self._forget_places()
+            self._forget_due()
             self.forget_read()
             return
         for each in held:
             self._put_to_replay(each)
         self.wake()
+
+    def _forget_due(self) -> None:
+        """The cursor is or will be moved: its reads meet again what the delay view has for us."""
+        if self.context.delay is not None:
+            self.context.delay.clear()
 
     def _forget_places(self) -> None:
         self.replay.clear()
@@ -82,8 +91,7 @@ class MultipleConsumersDispatcher(Dispatcher):
     def reset(self) -> None:
         self._forget_places()
         self.forget_read()
-        if self.context.delay is not None:
-            self.context.delay.clear()
+        self._forget_due()
         for consumer in self.members.consumers:
             if consumer.pending_acks is not None:
                 consumer.pending_acks.take_all()

@@ -369,8 +369,9 @@ async def test_delayed_entries_are_held_skipped_and_given_when_due():
     bench.subscription.delayed_due()
     bench.clock.run()
     assert got(c) == [1]
+    cleared = delay.cleared
     await bench.subscription.seek(Position(7, 0))
-    assert delay.cleared == 1
+    assert delay.cleared > cleared
 
 
 async def test_converted_spans_are_what_is_sent():

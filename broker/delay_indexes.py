@@ -1,0 +1,60 @@
+"""Which index of delayed messages a topic gets: delayedDeliveryTrackerFactoryClassName, by Pulsar's class names."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from magnetar.delayed.bucket_index import BucketDelayIndex
+from magnetar.delayed.bucket_settings import BucketSettings
+from magnetar.delayed.delay_ports import DelayEnvironment
+from magnetar.delayed.memory_tracker import MemoryDelayIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.broker.topic_context import TopicContext
+    from magnetar.delayed.delivery_time import DelayPolicy
+    from magnetar.storage.managed_ledger import ManagedLedger
+
+T = TypeVar("T")
+DelayIndex = MemoryDelayIndex | BucketDelayIndex
+_IN_MEMORY = "InMemoryDelayedDeliveryTrackerFactory"
+
+
+async def open_delay_index(
+    ledger: ManagedLedger, policy: DelayPolicy, context: TopicContext, tasks: TaskSet
+) -> DelayIndex:
+    """The index of a topic, ready to take entries; what it has stored is read in the background."""
+    if context.settings.delayed_delivery_tracker_factory_class_name.endswith(_IN_MEMORY):
+        return MemoryDelayIndex(policy, context.now_ms, context.call_later)
+    environment = DelayEnvironment(
+        ledgers=ledger.store,
+        metadata=ledger.metadata,
+        now_ms=context.now_ms,
+        call_later=context.call_later,
+        spawn=tasks.spawn,
+        off_loop=_off_loop,
+    )
+    index = BucketDelayIndex(ledger.name, ledger, policy, bucket_settings(context.settings), environment)
+    await index.open()
+    return index
+
+
+def bucket_settings(settings: Settings) -> BucketSettings:
+    """Pulsar's settings as the index takes them."""
+    return BucketSettings(
+        min_index_count=settings.delayed_delivery_min_index_count_per_bucket,
+        segment_step_ms=settings.delayed_delivery_max_time_step_per_bucket_snapshot_segment_seconds * 1000,
+        max_segment_indexes=settings.delayed_delivery_max_indexes_per_bucket_snapshot_segment,
+        max_buckets=settings.delayed_delivery_max_num_buckets,
+    )
+
+
+def _off_loop(work: Callable[[], T]) -> Awaitable[T]:
+    return asyncio.get_running_loop().run_in_executor(None, work)
+
+
+__all__ = ["DelayIndex", "bucket_settings", "open_delay_index"]

@@ -1,0 +1,462 @@
+"""The bucket based index of delayed messages (Apache Pulsar's PIP-195), one per topic for all its subscriptions.
+
+::
+
+    publish --> mutable bucket --seal--> immutable buckets (ledgers) --merge--> fewer of them
+                     |                        |
+                     +------- firing ---------+---> views of the subscriptions ---> dispatch
+    pending bitmaps: what cursors read around
+
+This file is the shell: timers, loads of segments, recovery, background work. What happens to entries is in
+`firing.py`, to buckets in `bucket_keeper.py`. See docs/features/delayed-delivery.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from pyroaring import BitMap
+
+from magnetar.delayed.bucket_keeper import BucketKeeper
+from magnetar.delayed.bucket_merge import decoded
+from magnetar.delayed.bucket_recovery import recover_bucket
+from magnetar.delayed.bucket_view import BucketDelayView
+from magnetar.delayed.catalogue import Catalogue, CatalogueRecord
+from magnetar.delayed.errors import CatalogueConflictError, CatalogueError, SnapshotError
+from magnetar.delayed.firing import Firing
+from magnetar.delayed.index_stats import DelayIndexStats
+from magnetar.delayed.log_scan import scan_log
+from magnetar.delayed.snapshot_store import SnapshotStore
+from magnetar.delayed.sorted_run import AFTER_ALL
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from magnetar.delayed.bucket_settings import BucketSettings
+    from magnetar.delayed.catalogue import BucketRecord
+    from magnetar.delayed.delay_ports import DelayCursor, DelayEnvironment, Log, Timer
+    from magnetar.delayed.delivery_time import DelayPolicy
+    from magnetar.delayed.immutable_bucket import ImmutableBucket
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.storage.position import Position
+
+__all__ = ["BucketDelayIndex"]
+
+log = structlog.get_logger(__name__)
+_LOOK_EVERY_S = 30.0
+
+
+class BucketDelayIndex:
+    """One topic's. `open` first; `close` or `delete` last."""
+
+    def __init__(
+        self, topic: str, log_: Log, policy: DelayPolicy, settings: BucketSettings, environment: DelayEnvironment
+    ) -> None:
+        self._topic, self._log, self._settings, self._environment = topic, log_, settings, environment
+        self._firing = Firing(policy, environment.now_ms, settings.slice_indexes)
+        stores = SnapshotStore(environment.ledgers, topic), Catalogue(environment.metadata, topic)
+        self._keeper = BucketKeeper(self._firing, stores, log_, settings, environment)
+        self._keeper.on_damage = self._damaged
+        self._keeper.on_changed = self._fire_soon
+        self._tasks: set[Any] = set()
+        self._worker: Any = None
+        self._recovered = asyncio.Event()
+        self._closed = False
+        self._scans: list[tuple[Position, Position, bool]] = []
+        self._scanning = False
+        self._retry_ms = settings.retry_initial_ms
+        self._timer: Timer | None = None
+        self._armed_ms = AFTER_ALL
+        self._fire_timer: Timer | None = None
+        self._work_timer: Timer | None = None
+        self._look_timer: Timer | None = None
+
+    # --- its life ------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Read the catalogue; buckets come into service in the background. Raises StorageError."""
+        keeper, end = self._keeper, self._log.last_confirmed
+        try:
+            record = await keeper.catalogue.load()
+        except CatalogueError as error:
+            log.error("delayed_index.catalogue_damaged", topic=self._topic, error=str(error))  # noqa: TRY400 - one line
+            record = None
+            keeper.dirty = True
+        if self._firing.policy.active:
+            keeper.set_live(live=True)
+        if record is None:
+            self._recovered.set()
+            return
+        for ledger_id, bitmap in record.cancelled.items():
+            self._firing.cancelled.update(int(ledger_id), BitMap.deserialize(bitmap))
+        self._spawn(self._recover(record, end), "delayed_index.recover")
+
+    async def close(self) -> None:
+        """Everything pending is on the disk when this returns, unless the store refuses it (it is found again then)."""
+        if self._closed:
+            return
+        await self._stop()
+        keeper, firing = self._keeper, self._firing
+        if self._recovered.is_set() and keeper.owner and (firing.mutable.growing or keeper.catalogue.exists):
+            try:
+                keeper.forget_trimmed()
+                if firing.mutable.growing or keeper.coverage() != keeper.stored_coverage or keeper.dirty:
+                    await keeper.seal()
+            except (StorageError, CatalogueConflictError) as error:
+                log.warning("delayed_index.not_saved", topic=self._topic, error=str(error))
+        firing.views.clear()
+
+    async def delete(self) -> None:
+        """Remove everything this topic has in the stores. Raises StorageError; may be repeated."""
+        await self._stop()
+        with contextlib.suppress(CatalogueError):
+            record = await self._keeper.catalogue.load()
+            for bucket in record.buckets if record is not None else ():
+                self._keeper.doomed.add(bucket.ledger_id)
+            self._keeper.doomed.update(record.doomed if record is not None else ())
+        await self._keeper.delete_all()
+        self._firing.views.clear()
+
+    async def _stop(self) -> None:
+        self._closed = True
+        for timer in (self._timer, self._fire_timer, self._work_timer, self._look_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._fire_timer = self._work_timer = self._look_timer = None
+        worker = self._worker
+        if worker is not None:
+            await asyncio.wait({worker})
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # --- what the topic calls ------------------------------------------------------------------------------------
+
+    def view(self, name: str, cursor: DelayCursor, wake: Callable[[], None]) -> BucketDelayView:
+        """The view of a subscription; `wake` is called when something became due."""
+        view = self._firing.views[name] = BucketDelayView(self._firing, cursor, wake, self._settings.ready_limit)
+        view.on_held = self._held
+        return view
+
+    def remove_view(self, name: str) -> None:
+        self._firing.views.pop(name, None)
+
+    def published(self, run: EntryRun, pieces: Iterable[tuple[int, int, int, int]]) -> None:
+        """Entries were stored; nobody has read them yet, or what was read is held back as well."""
+        if self._firing.published(run, pieces):
+            self._held()
+
+    def _held(self) -> None:
+        """Something waits that did not before."""
+        if not self._keeper.catalogue.exists:
+            self._keeper.dirty = True
+        if self._keeper.dirty or self._firing.mutable.growing >= self._settings.min_index_count:
+            self._work_soon()
+        self._arm()
+
+    def set_policy(self, policy: DelayPolicy) -> None:
+        """Follow changed policies; switched off, everything is due."""
+        firing = self._firing
+        if policy == firing.policy:
+            return
+        before, firing.policy = firing.policy, policy
+        if before.active != policy.active:
+            self._keeper.set_live(live=policy.active)
+            self._work_soon()
+        self._disarm()
+        self._fire_soon()
+
+    # --- firing --------------------------------------------------------------------------------------------------
+
+    def _fire_soon(self) -> None:
+        if self._fire_timer is None and not self._closed:
+            self._fire_timer = self._environment.call_later(0, self._fire)
+
+    def _fire(self) -> None:
+        """One piece of what is due, then let others have their turn."""
+        self._fire_timer = None
+        if self._closed:
+            return
+        firing = self._firing
+        more = firing.fire()
+        self._load_wanted()
+        if more:
+            self._fire_soon()
+            for view in list(firing.views.values()):
+                view.wake()
+        elif any(bucket.exhausted for bucket in firing.buckets):
+            self._work_soon()
+        self._arm()
+
+    def _arm(self) -> None:
+        """Have `_fire` called when the next index is due, or the next segment should be loaded."""
+        if self._closed or self._fire_timer is not None:
+            return
+        firing, settings = self._firing, self._settings
+        wanted_ms = firing.next_time()
+        if wanted_ms != AFTER_ALL:
+            wanted_ms -= firing.early_ms if firing.policy.active else wanted_ms
+        for bucket in firing.buckets:
+            if bucket.waits_for_load and bucket.loading < 0 and not bucket.resting:
+                wanted_ms = min(
+                    wanted_ms, bucket.next_time - settings.prefetch_ms - firing.early_ms if firing.policy.active else 0
+                )
+        if wanted_ms >= AFTER_ALL:
+            self._disarm()
+            return
+        if self._timer is not None and self._armed_ms <= wanted_ms:
+            return
+        self._disarm()
+        self._armed_ms = wanted_ms
+        wait_ms = max(wanted_ms - self._environment.now_ms(), settings.min_fire_interval_ms)
+        self._timer = self._environment.call_later(min(wait_ms / 1000, 86_400.0), self._on_timer)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._armed_ms = None, AFTER_ALL
+
+    def _on_timer(self) -> None:
+        self._timer, self._armed_ms = None, AFTER_ALL
+        self._fire()
+
+    def _load_wanted(self) -> None:
+        firing = self._firing
+        horizon = firing.cutoff() + self._settings.prefetch_ms if firing.policy.active else AFTER_ALL
+        for bucket in firing.buckets:
+            segment = -1 if bucket.resting else bucket.wanted_segment(horizon)
+            if segment >= 0:
+                bucket.loading = segment
+                self._spawn(self._load(bucket, segment), "delayed_index.load")
+
+    async def _load(self, bucket: ImmutableBucket, segment: int) -> None:
+        """Read one segment of a bucket in service."""
+        counters, started, ledger_id = self._firing.counters, self._environment.now_ms(), bucket.record.ledger_id
+        try:
+            entry = bucket.directory.segment_entry(segment)
+            (data,) = await self._keeper.store.read(ledger_id, entry, entry)
+            columns = decoded(data, bucket.directory, segment, ledger_id)
+        except SnapshotError as error:
+            counters.ended("load", 0, failed=True)
+            self._damaged(bucket, error)
+        except StorageError as error:
+            counters.ended("load", 0, failed=True)
+            log.warning("delayed_index.load_failed", topic=self._topic, ledger_id=ledger_id, error=str(error))
+            self._rest(bucket)
+        else:
+            counters.ended("load", self._environment.now_ms() - started)
+            if not bucket.gone:
+                bucket.loaded(segment, columns)
+        finally:
+            bucket.loading = -1
+        self._fire_soon()
+
+    def _rest(self, bucket: ImmutableBucket) -> None:
+        """The store does not answer: try this bucket again later."""
+        bucket.resting = True
+
+        def again() -> None:
+            bucket.resting = False
+            self._fire_soon()
+
+        self._environment.call_later(self._settings.retry_initial_ms / 1000, again)
+
+    # --- background ----------------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> Any:
+        task = self._environment.spawn(work, name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _work_soon(self) -> None:
+        """There may be something to do for the keeper; not from within a publish: all of a burst is known then."""
+        if self._worker is None and self._work_timer is None and not self._closed:
+            self._work_timer = self._environment.call_later(0, self._start_work)
+
+    def _start_work(self) -> None:
+        self._work_timer = None
+        if self._worker is None and not self._closed and self._keeper.owner and self._recovered.is_set():
+            self._worker = self._environment.spawn(self._work(), "delayed_index.work")
+
+    async def _work(self) -> None:
+        try:
+            while not self._closed and await self._keeper.step():
+                pass
+            self._retry_ms = self._settings.retry_initial_ms
+        except StorageError as error:
+            log.warning("delayed_index.work_failed", topic=self._topic, error=str(error), retry_ms=self._retry_ms)
+            if not self._closed:
+                self._work_timer = self._environment.call_later(self._retry_ms / 1000, self._start_work)
+            self._retry_ms = min(self._retry_ms * 2, self._settings.retry_max_ms)
+        except CatalogueConflictError:
+            log.error("delayed_index.not_the_owner", topic=self._topic)  # noqa: TRY400 - one line
+        finally:
+            self._worker = None
+            self._look_later()
+
+    def _look_later(self) -> None:
+        """Trimming and the growth of the log are looked at now and then."""
+        if self._look_timer is None and not self._closed:
+
+            def look() -> None:
+                self._look_timer = None
+                self._work_soon()
+
+            self._look_timer = self._environment.call_later(_LOOK_EVERY_S, look)
+
+    async def _recover(self, record: CatalogueRecord, end: Position) -> None:
+        """Bring the catalogue's buckets into service, then look through what no bucket covers up to ``end``."""
+        firing, keeper = self._firing, self._keeper
+        lost: list[BucketRecord] = []
+        for bucket in record.buckets:
+            try:
+                await self._retrying(partial(recover_bucket, bucket, firing, keeper.store, self._environment.off_loop))
+            except SnapshotError as error:
+                log.error("delayed_index.snapshot_lost", topic=self._topic, error=str(error))  # noqa: TRY400 - one line
+                firing.counters.rebuilds += 1
+                lost.append(bucket)
+            self._fire_soon()
+        firing.counters.collected += len(record.doomed)
+        keeper.restored(record, lost)
+        self._recovered.set()
+        self._work_soon()
+        if not firing.policy.active:
+            keeper.set_live(live=False)
+            return
+        covered = keeper.stored_coverage.end
+        for bucket in lost:
+            self._scan_later(*bucket.range, repair=False)
+        if covered is not None and covered < end:
+            self._scan_later(covered.next(), end, repair=False)
+
+    async def _retrying(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Until the store answers; a SnapshotError passes."""
+        wait_ms = self._settings.retry_initial_ms
+        while True:
+            try:
+                await work()
+            except StorageError as error:
+                log.warning("delayed_index.read_failed", topic=self._topic, error=str(error), retry_ms=wait_ms)
+                await self._pause(wait_ms)
+                wait_ms = min(wait_ms * 2, self._settings.retry_max_ms)
+            else:
+                return
+
+    async def _pause(self, wait_ms: int) -> None:
+        over = asyncio.Event()
+        timer = self._environment.call_later(wait_ms / 1000, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+
+    def _damaged(self, bucket: ImmutableBucket, error: SnapshotError) -> None:
+        """A bucket in service cannot be read: its part of the log is looked through again, nothing else is touched."""
+        if bucket.gone:
+            return
+        log.error("delayed_index.bucket_lost", topic=self._topic, error=str(error))
+        firing, keeper = self._firing, self._keeper
+        bucket.gone = True
+        firing.buckets = [b for b in firing.buckets if b is not bucket]
+        firing.counters.rebuilds += 1
+        keeper.doomed.add(bucket.record.ledger_id)
+        keeper.uncover(*bucket.record.range)
+        self._scan_later(*bucket.record.range, repair=True)
+        self._work_soon()
+
+    def _scan_later(self, first: Position, last: Position, *, repair: bool) -> None:
+        self._scans.append((first, last, repair))
+        if not self._scanning and not self._closed:
+            self._scanning = True
+            self._spawn(self._scan_all(), "delayed_index.scan")
+
+    async def _scan_all(self) -> None:
+        try:
+            while self._scans:
+                first, last, repair = self._scans[0]
+                await self._retrying(partial(scan_log, self._log, first, last, self._firing, repair=repair))
+                self._scans.pop(0)
+                if self._keeper.live_from is not None:
+                    self._keeper.covered = self._keeper.covered.with_range(first, last)
+                self._held()
+                self._fire_soon()
+        finally:
+            self._scanning = False
+
+    # --- for operators -------------------------------------------------------------------------------------------
+
+    async def cancel(self, position: Position) -> bool:
+        """Have nobody get this entry; durable on return. False when it is not waiting. Raises StorageError."""
+        firing, keeper = self._firing, self._keeper
+        if position in firing.cancelled:
+            return True
+        if position not in firing.pending:
+            return False
+        await self._recovered.wait()
+        await keeper.save(cancel=position)
+        if position not in firing.pending:
+            keeper.dirty = True  # it fired meanwhile
+            self._work_soon()
+            return False
+        firing.cancelled.add(*position)
+        firing.pending.discard(*position)
+        for view in list(firing.views.values()):
+            view.cursor.ack_many((position,))
+        for view in list(firing.views.values()):
+            await view.cursor.flush()
+        return True
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """When the next message is due; None when none waits."""
+        return self._firing.earliest
+
+    @property
+    def latest_ms(self) -> int | None:
+        """The farthest deliver_at among the buckets in service."""
+        return self._firing.latest
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._firing.pending)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._firing.memory_bytes
+
+    def contains(self, position: Position) -> bool:
+        """Whether the entry is waiting (Pulsar's containsMessage)."""
+        return position in self._firing.pending
+
+    def stats(self) -> DelayIndexStats:
+        """A picture of now."""
+        firing, keeper = self._firing, self._keeper
+        coverage = keeper.coverage()
+        end = coverage.end
+        gap = 0 if end is None else self._log.entries_between(end, self._log.last_confirmed)
+        return DelayIndexStats(
+            bucket_total=len(firing.buckets) + 1,
+            loaded=firing.loaded,
+            snapshot_size_bytes=sum(b.record.size_bytes for b in firing.buckets),
+            memory_bytes=firing.memory_bytes,
+            pending=len(firing.pending),
+            earliest_ms=firing.earliest,
+            latest_ms=firing.latest,
+            cancelled=len(firing.cancelled),
+            covered=repr(coverage),
+            coverage_gap_entries=gap,
+            fired=firing.counters.fired,
+            lateness_counts=firing.counters.lateness,
+            rebuilds=firing.counters.rebuilds,
+            collected=firing.counters.collected,
+            spills=firing.counters.spills,
+            operations=firing.counters.operations(),
+        )

@@ -1,0 +1,344 @@
+"""Buckets on the disk: sealing, merging, deleting, one piece of work at a time, away from the paths of messages.
+
+Seal     1 freeze the mutable bucket (it stays in service)   2 sort and encode, off the loop
+         3 create the ledger, name it doomed   4 write and close it
+         5 catalogue: + bucket, coverage, - doomed   6 the bucket takes the frozen chunks' place
+Merge    1 read the sources (they stay in service) and encode   2 create the ledger, name it doomed
+         3 write and close it   4 catalogue: + merged, - sources, sources doomed
+         5 the merged one takes their place   6 delete their ledgers
+Delete   1 out of service   2 catalogue: - bucket, doomed   3 delete the ledger   4 no longer doomed (next record)
+
+A failure before the catalogue's step leaves everything as it was; the work is tried again. A crash at any step leaves
+at most ledgers named doomed, which the next opening deletes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap
+
+from magnetar.delayed.bucket_merge import mergeable, merged_snapshot
+from magnetar.delayed.catalogue import BucketRecord, CatalogueRecord
+from magnetar.delayed.errors import CatalogueConflictError, SnapshotError
+from magnetar.delayed.immutable_bucket import ImmutableBucket
+from magnetar.delayed.position_ranges import PositionRanges
+from magnetar.delayed.snapshot_format import SnapshotEncoder
+from magnetar.delayed.sorted_run import concatenate, sort
+from magnetar.storage.errors import StorageError
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from magnetar.delayed.bucket_settings import BucketSettings
+    from magnetar.delayed.catalogue import Catalogue
+    from magnetar.delayed.delay_ports import DelayEnvironment, Log
+    from magnetar.delayed.firing import Firing
+    from magnetar.delayed.snapshot_format import Directory
+    from magnetar.delayed.snapshot_store import SnapshotStore
+    from magnetar.delayed.sorted_run import Columns
+
+__all__ = ["BucketKeeper"]
+
+
+class BucketKeeper:
+    """State of one topic's index on the disk."""
+
+    def __init__(
+        self,
+        firing: Firing,
+        stores: tuple[SnapshotStore, Catalogue],
+        log: Log,
+        settings: BucketSettings,
+        environment: DelayEnvironment,
+    ) -> None:
+        self.store, self.catalogue = stores
+        self.environment = environment
+        self.covered = PositionRanges()
+        """Complete without what is published now."""
+        self.live_from: Position | None = None
+        """From here on everything published is indexed; None while delays are switched off."""
+        self.doomed: set[int] = set()
+        self.dirty = False
+        """The stored catalogue is not what is in memory."""
+        self.owner = True
+        """Nobody else has written the catalogue."""
+        self.on_damage: Callable[[ImmutableBucket, SnapshotError], None] = lambda _bucket, _error: None
+        self.on_changed: Callable[[], None] = lambda: None
+        """Buckets came into service."""
+        self._firing = firing
+        self._log = log
+        self._settings = settings
+        self._stored_doomed: set[int] = set()
+        self._stored_coverage = PositionRanges()
+
+    # --- coverage ------------------------------------------------------------------------------------------------
+
+    def coverage(self) -> PositionRanges:
+        """The ranges of the log in which every delayed entry is indexed."""
+        if self.live_from is None:
+            return self.covered
+        return self.covered.with_range(self.live_from, self._log.last_confirmed)
+
+    def uncover(self, first: Position, last: Position) -> None:
+        """A part of the index was lost."""
+        self.covered = self.coverage().without(first, last)
+        if self.live_from is not None:
+            self.live_from = self._log.last_confirmed.next()
+        self.dirty = True
+
+    def set_live(self, *, live: bool) -> None:
+        """From now on what is published is indexed, or is not (then nothing is covered any more)."""
+        if live:
+            last = self._log.last_confirmed
+            self.covered = self.covered.with_range(
+                last, last
+            )  # where to look from after a crash; costs nothing if not true
+            self.live_from = last.next()
+        else:
+            self.live_from, self.covered = None, PositionRanges()
+        self.dirty = self.dirty or self.catalogue.exists
+
+    def restored(self, record: CatalogueRecord, lost: Sequence[BucketRecord]) -> None:
+        """The catalogue was read and its buckets are in service, but for those that are lost."""
+        self.doomed = set(record.doomed) | {bucket.ledger_id for bucket in lost}
+        self._stored_doomed = set(record.doomed)
+        stored = PositionRanges((Position(a, b), Position(c, d)) for a, b, c, d in record.coverage)
+        for bucket in lost:
+            stored = stored.without(*bucket.range)
+        self._stored_coverage = stored
+        self.covered = PositionRanges((*self.covered.ranges, *stored.ranges))
+        self.dirty = self.dirty or bool(lost)
+
+    # --- the next piece of work ----------------------------------------------------------------------------------
+
+    async def step(self) -> bool:
+        """Do one piece of work; returns whether there was one. Raises StorageError, CatalogueConflictError."""
+        firing = self._firing
+        self.forget_trimmed()
+        if firing.mutable.growing >= self._settings.min_index_count:
+            await self.seal()
+        elif self.dirty:
+            await self.save()  # first: whether the last record was stored may not be known
+        elif exhausted := [b for b in firing.buckets if b.exhausted and not b.merging]:
+            await self.drop(exhausted)
+        elif self.doomed & self._stored_doomed:
+            await self._delete_doomed()
+        elif len(firing.buckets) > self._settings.bucket_limit and (
+            sources := mergeable(firing.buckets, self._settings)
+        ):
+            await self.merge(sources)
+        elif self.catalogue.exists and self._uncovered() >= self._settings.uncovered_entries:
+            await self.seal()
+        else:
+            return False
+        return True
+
+    def _uncovered(self) -> int:
+        """Entries a crash now would have us look through."""
+        end = self._stored_coverage.end
+        return 0 if end is None or self.live_from is None else self._log.entries_between(end, self._log.last_confirmed)
+
+    def forget_trimmed(self) -> None:
+        """Ledgers that no longer exist take their indexes along."""
+        first = self._log.first_position
+        ledger_id = self._log.last_confirmed.ledger_id if first is None else first.ledger_id
+        firing = self._firing
+        firing.pending.drop_below(ledger_id)
+        if firing.cancelled.drop_below(ledger_id):
+            self.dirty = True
+        for bucket in firing.buckets:
+            if bucket.record.last[0] < ledger_id and not bucket.merging:
+                bucket.exhaust()
+        self.covered = self.covered.from_ledger(ledger_id)
+
+    # --- seal ----------------------------------------------------------------------------------------------------
+
+    async def seal(self) -> None:
+        """Make an immutable bucket of what is in the mutable one."""
+        firing, started = self._firing, self.environment.now_ms()
+        coverage = self.coverage()
+        parts = firing.mutable.freeze()
+        try:
+            if parts:
+                await self._seal(parts, coverage, started)
+            else:
+                await self.save(coverage=coverage)
+        except BaseException:
+            firing.mutable.thaw()
+            raise
+
+    async def _seal(self, parts: list[Columns], coverage: PositionRanges, started: int) -> None:
+        firing, settings = self._firing, self._settings
+
+        def encode() -> tuple[list[bytes], Directory, tuple[tuple[int, int], tuple[int, int]]]:
+            encoder = SnapshotEncoder(settings.segment_limit, settings.segment_step_ms)
+            encoder.add(sort(concatenate(parts), by_position=False))
+            return *encoder.finish(), encoder.bounds()
+
+        entries, directory, bounds = await self.environment.off_loop(encode)
+        bucket = await self._create(entries, directory, bounds, "create", started)
+        await self.save(add=bucket, coverage=coverage)
+        bucket.skip_before(firing.mutable.frozen_time())
+        firing.mutable.sealed()
+        firing.buckets.append(bucket)
+        firing.pending.compact()
+        self.on_changed()
+
+    async def _create(
+        self,
+        entries: Sequence[bytes],
+        directory: Directory,
+        bounds: tuple[tuple[int, int], tuple[int, int]],
+        operation: str,
+        started: int,
+    ) -> ImmutableBucket:
+        """Store a snapshot; until the catalogue names it as a bucket it is doomed."""
+
+        async def intend(ledger_id: int) -> None:
+            self.doomed.add(ledger_id)
+            await self.save()
+
+        counters = self._firing.counters
+        try:
+            ledger_id, size = await self.store.write(entries, intend)
+        except StorageError:
+            counters.ended(operation, 0, failed=True)
+            raise
+        counters.ended(operation, self.environment.now_ms() - started)
+        times = directory.first_times[0], directory.last_times[-1]
+        return ImmutableBucket(
+            BucketRecord(ledger_id, sum(directory.counts), bounds[0], bounds[1], *times, size), directory
+        )
+
+    # --- merge ---------------------------------------------------------------------------------------------------
+
+    async def merge(self, sources: list[ImmutableBucket]) -> None:
+        """Make one bucket of several."""
+        firing, started = self._firing, self.environment.now_ms()
+        for source in sources:
+            source.merging = True
+        try:
+            merged = await self._merged(sources, started)
+            if merged is None or any(source.gone for source in sources):
+                if merged is not None:
+                    self.dirty = True
+                return
+            await self.save(add=merged, without=sources)
+        finally:
+            for source in sources:
+                source.merging = False
+        merged.skip_before(min(source.next_time for source in sources))
+        firing.buckets = [b for b in firing.buckets if b not in sources] + [merged]
+        for source in sources:
+            source.gone = True
+        self.on_changed()
+
+    async def _merged(self, sources: list[ImmutableBucket], started: int) -> ImmutableBucket | None:
+        try:
+            encoded = await merged_snapshot(sources, self.store, self._settings, self.environment.off_loop)
+        except SnapshotError as error:
+            self._firing.counters.ended("merge", 0, failed=True)
+            for source in sources:
+                if source.record.ledger_id == error.ledger_id:
+                    self.on_damage(source, error)
+            return None
+        return await self._create(*encoded, "merge", started)
+
+    # --- delete --------------------------------------------------------------------------------------------------
+
+    async def drop(self, buckets: Sequence[ImmutableBucket]) -> None:
+        """Take buckets out of service and of the catalogue; their ledgers are doomed."""
+        firing = self._firing
+        firing.buckets = [b for b in firing.buckets if b not in buckets]
+        for bucket in buckets:
+            bucket.gone = True
+            self.doomed.add(bucket.record.ledger_id)
+        await self.save()
+
+    async def _delete_doomed(self) -> None:
+        """Delete the ledgers that the stored catalogue names as doomed."""
+        for ledger_id in sorted(self.doomed & self._stored_doomed):
+            started = self.environment.now_ms()
+            try:
+                await self.store.delete(ledger_id)
+            except StorageError:
+                self._firing.counters.ended("delete", 0, failed=True)
+                raise
+            self._firing.counters.ended("delete", self.environment.now_ms() - started)
+            self.doomed.discard(ledger_id)
+        self.dirty = True
+
+    async def delete_all(self) -> None:
+        """The topic goes: ledgers first, then the catalogue, so that whatever is left is found by the next attempt."""
+        for ledger_id in sorted({b.record.ledger_id for b in self._firing.buckets} | self.doomed):
+            await self.store.delete(ledger_id)
+        await self.catalogue.delete()
+
+    # --- the catalogue -------------------------------------------------------------------------------------------
+
+    async def save(
+        self,
+        *,
+        add: ImmutableBucket | None = None,
+        without: Sequence[ImmutableBucket] = (),
+        coverage: PositionRanges | None = None,
+        cancel: Position | None = None,
+    ) -> None:
+        """Store what is in service, as it will be, and ``cancel`` as cancelled; durable on return.
+
+        ``coverage``: None keeps what is stored, unless it shrank.
+        """
+        buckets = [b.record for b in self._firing.buckets if b not in without]
+        doomed = self.doomed | {b.record.ledger_id for b in without}
+        if add is not None:
+            buckets.append(add.record)
+            doomed.discard(add.record.ledger_id)
+        if coverage is None:
+            coverage = self._still_covered()
+        self.dirty = False
+        try:
+            await self.catalogue.save(self._record(buckets, doomed, coverage, cancel))
+        except CatalogueConflictError:
+            self.owner = False
+            raise
+        except BaseException:
+            self.dirty = True
+            raise
+        self._stored_doomed, self._stored_coverage = doomed, coverage
+        self.doomed = (self.doomed | doomed) - ({add.record.ledger_id} if add is not None else set())
+        self.dirty = self.dirty or bool(self.doomed - doomed)
+
+    def _still_covered(self) -> PositionRanges:
+        """What the stored buckets cover: what they did, without the ranges lost since.
+
+        What is only in the mutable bucket is not covered; an empty one covers all there is.
+        """
+        now = self.coverage()
+        if not len(self._firing.mutable):
+            return now
+        return self._stored_coverage.within(now) or PositionRanges(_starts(now))
+
+    def _record(
+        self, buckets: list[BucketRecord], doomed: set[int], coverage: PositionRanges, cancel: Position | None
+    ) -> CatalogueRecord:
+        cancelled = self._firing.cancelled
+        bitmaps = {ledger_id: BitMap(cancelled.of(ledger_id)) for ledger_id in cancelled.ledgers()}
+        if cancel is not None:
+            bitmaps.setdefault(cancel.ledger_id, BitMap()).add(cancel.entry_id)
+        return CatalogueRecord(
+            buckets=tuple(buckets),
+            coverage=tuple((*first, *last) for first, last in coverage.ranges),
+            doomed=tuple(sorted(doomed)),
+            cancelled={str(ledger_id): bitmap.serialize() for ledger_id, bitmap in bitmaps.items()},
+        )
+
+    @property
+    def stored_coverage(self) -> PositionRanges:
+        return self._stored_coverage
+
+
+def _starts(ranges: PositionRanges) -> list[tuple[Position, Position]]:
+    """The first position only: from there the log is looked through after a crash."""
+    return [(first, first) for first, _ in ranges.ranges[:1]]

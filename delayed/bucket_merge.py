@@ -1,0 +1,98 @@
+"""Which buckets to merge, and the merging: segment by segment, so memory holds one segment of each source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.delayed.due_merge import take_due
+from magnetar.delayed.errors import SnapshotError
+from magnetar.delayed.snapshot_format import SnapshotEncoder, decode_segment
+from magnetar.delayed.sorted_run import AFTER_ALL, SortedRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.delayed.bucket_settings import BucketSettings
+    from magnetar.delayed.delay_ports import OffLoop
+    from magnetar.delayed.immutable_bucket import ImmutableBucket
+    from magnetar.delayed.snapshot_format import Directory
+    from magnetar.delayed.snapshot_store import SnapshotStore
+    from magnetar.delayed.sorted_run import Columns, Key
+
+__all__ = ["mergeable", "merged_snapshot"]
+
+_FAN_IN = 8
+
+
+def mergeable(buckets: Sequence[ImmutableBucket], settings: BucketSettings) -> list[ImmutableBucket]:
+    """The smallest ones, as many as are merged at a time and fit into one bucket; [] when there is nothing to do."""
+    excess = len(buckets) - settings.bucket_limit
+    if excess <= 0:
+        return []
+    fan_in = min(_FAN_IN, excess + 1) if settings.bucket_limit < _FAN_IN else _FAN_IN
+    chosen: list[ImmutableBucket] = []
+    total = 0
+    for bucket in sorted((b for b in buckets if not (b.merging or b.gone or b.exhausted)), key=lambda b: b.remaining):
+        total += bucket.remaining
+        if len(chosen) == fan_in or (chosen and total > settings.max_bucket_indexes):
+            break
+        chosen.append(bucket)
+    return chosen if len(chosen) > 1 else []
+
+
+class _Reader:
+    """A `Source`: a bucket's segments from its present place on, without touching the bucket."""
+
+    def __init__(self, bucket: ImmutableBucket) -> None:
+        self.directory, self.ledger_id = bucket.directory, bucket.record.ledger_id
+        self.segment = bucket.segment
+        self._run: SortedRun | None = None
+
+    @property
+    def current(self) -> SortedRun | None:
+        return self._run if self._run is not None and len(self._run) else None
+
+    def bound(self) -> Key | None:
+        return None if self._run is None or self.segment >= self.directory.segments else self._run.last_key
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.current is None and self.segment >= self.directory.segments
+
+    async def fill(self, store: SnapshotStore) -> None:
+        if self.current is None and self.segment < self.directory.segments:
+            entry = self.directory.segment_entry(self.segment)
+            (data,) = await store.read(self.ledger_id, entry, entry)
+            self._run = SortedRun(decoded(data, self.directory, self.segment, self.ledger_id))
+            self.segment += 1
+
+
+async def merged_snapshot(
+    sources: Sequence[ImmutableBucket], store: SnapshotStore, settings: BucketSettings, off_loop: OffLoop
+) -> tuple[list[bytes], Directory, tuple[tuple[int, int], tuple[int, int]]]:
+    """Entries, directory and bounds of one snapshot with everything the sources have from their present place on.
+
+    Raises SnapshotError, which names the source's ledger; StorageError.
+    """
+    encoder = SnapshotEncoder(settings.segment_limit, settings.segment_step_ms)
+    readers = [_Reader(source) for source in sources]
+
+    def window() -> None:
+        encoder.add(take_due(readers, AFTER_ALL, AFTER_ALL))
+
+    while readers:
+        for reader in readers:
+            await reader.fill(store)
+        readers = [reader for reader in readers if not reader.is_at_end]
+        if readers:
+            await off_loop(window)
+    entries, directory = await off_loop(encoder.finish)
+    return entries, directory, encoder.bounds()
+
+
+def decoded(data: bytes, directory: Directory, segment: int, ledger_id: int) -> Columns:
+    """A segment. Raises SnapshotError with the ledger's id."""
+    try:
+        return decode_segment(data, directory, segment)
+    except SnapshotError as error:
+        raise SnapshotError(error.detail, ledger_id) from error

@@ -1,0 +1,103 @@
+"""Bring buckets back into service: headers, bitmaps, and of the segments those that are partly or wholly in the past.
+
+While this goes on the topic is served: what is not in service yet is judged by the entries' own metadata. A segment
+wholly in the past is read to know which bits to leave out; a bucket wholly in the past is not read at all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap
+
+from magnetar.delayed.bucket_merge import decoded
+from magnetar.delayed.errors import SnapshotError
+from magnetar.delayed.immutable_bucket import ImmutableBucket
+from magnetar.delayed.snapshot_format import Directory, decode_bitmaps, decode_header
+from magnetar.delayed.sorted_run import Columns, SortedRun
+
+if TYPE_CHECKING:
+    from array import array
+
+    from magnetar.delayed.catalogue import BucketRecord
+    from magnetar.delayed.delay_ports import OffLoop
+    from magnetar.delayed.firing import Firing
+    from magnetar.delayed.snapshot_store import SnapshotStore
+
+__all__ = ["recover_bucket"]
+
+Bits = dict[int, BitMap]
+
+
+async def recover_bucket(record: BucketRecord, firing: Firing, store: SnapshotStore, off_loop: OffLoop) -> None:
+    """Put the bucket into service. Raises SnapshotError when its snapshot cannot be used, StorageError."""
+    ledger_id = record.ledger_id
+    try:
+        (header,) = await store.read(ledger_id, 0, 0)
+        directory = decode_header(header)
+        bucket = ImmutableBucket(record, directory)
+        bits: Bits = {}
+        if record.max_time > firing.due_before():
+            entries = await store.read(ledger_id, 1, directory.bitmap_entries) if directory.bitmap_entries else []
+            bits = await off_loop(lambda: _bits(entries, directory))
+        current = await _leave_out_past(bucket, bits, firing, store, off_loop)
+    except SnapshotError as error:
+        raise SnapshotError(error.detail, ledger_id) from error
+    _install(bucket, bits, current, firing)
+
+
+async def _leave_out_past(
+    bucket: ImmutableBucket, bits: Bits, firing: Firing, store: SnapshotStore, off_loop: OffLoop
+) -> SortedRun | None:
+    """Go to the first segment with a future, which is returned; time goes on while segments are read."""
+    directory = bucket.directory
+    if bucket.record.max_time <= firing.due_before():
+        bucket.exhaust()
+        return None
+    while True:
+        if bucket.exhausted:
+            return None
+        columns = await _segment(bucket, store, off_loop)
+        if directory.last_times[bucket.segment] > firing.due_before():
+            return SortedRun(columns)
+        _clear(bits, columns)
+        bucket.segment += 1
+
+
+async def _segment(bucket: ImmutableBucket, store: SnapshotStore, off_loop: OffLoop) -> Columns:
+    segment, directory = bucket.segment, bucket.directory
+    entry = directory.segment_entry(segment)
+    (data,) = await store.read(bucket.record.ledger_id, entry, entry)
+    return await off_loop(lambda: decoded(data, directory, segment, bucket.record.ledger_id))
+
+
+def _install(bucket: ImmutableBucket, bits: Bits, current: SortedRun | None, firing: Firing) -> None:
+    """In one step: what is due now is not pending, the rest is."""
+    if current is not None:
+        past = current.take(bisect_right(current.times, firing.due_before()))
+        _clear(bits, past)
+        bucket.loaded(bucket.segment, current.rest())
+        bucket.advance()
+    for ledger_id, entries in bits.items():
+        cancelled = firing.cancelled.of(ledger_id)
+        firing.pending.update(ledger_id, entries if cancelled is None else entries - cancelled)
+    firing.buckets.append(bucket)
+
+
+def _bits(entries: list[bytes], directory: Directory) -> Bits:
+    bits: Bits = {}
+    for entry in entries:
+        for ledger_id, bitmap in decode_bitmaps(entry, directory):
+            bits.setdefault(ledger_id, BitMap()).update(bitmap)
+    return bits
+
+
+def _clear(bits: Bits, columns: Columns) -> None:
+    groups: dict[int, list[int]] = {}
+    ledgers: array[int] = columns.ledgers
+    for ledger_id, entry_id in zip(ledgers, columns.entries, strict=True):
+        groups.setdefault(ledger_id, []).append(entry_id)
+    for ledger_id, ids in groups.items():
+        if ledger_id in bits:
+            bits[ledger_id].difference_update(BitMap(ids))

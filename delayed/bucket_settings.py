@@ -1,0 +1,46 @@
+"""The knobs of the bucket index, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DEFAULT_MAX_BUCKETS", "BucketSettings"]
+
+DEFAULT_MAX_BUCKETS = 64
+"""What delayedDeliveryMaxNumBuckets = -1 means here: without any limit memory and recovery would grow for ever."""
+_LARGEST_SEGMENT = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSettings:
+    """Pulsar's settings first; the rest has no key of its own."""
+
+    min_index_count: int = 50_000
+    """delayedDeliveryMinIndexCountPerBucket: the mutable bucket is sealed when it holds this many."""
+    segment_step_ms: int = 300_000
+    """delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds."""
+    max_segment_indexes: int = 5_000
+    """delayedDeliveryMaxIndexesPerBucketSnapshotSegment; -1 means the largest possible."""
+    max_buckets: int = -1
+    """delayedDeliveryMaxNumBuckets; -1 means DEFAULT_MAX_BUCKETS."""
+    uncovered_entries: int = 1_000_000
+    """So many entries of the log at most are looked through after a crash."""
+    max_bucket_indexes: int = 4_194_304
+    """Merging makes no larger buckets."""
+    prefetch_ms: int = 30_000
+    """A segment is loaded this long before its first message is due."""
+    slice_indexes: int = 2_048
+    """Most indexes that one bucket gives in one turn of firing."""
+    ready_limit: int = 65_536
+    """A subscription keeps the order of so many due entries; beyond, it keeps a bitmap."""
+    min_fire_interval_ms: int = 10
+    retry_initial_ms: int = 1_000
+    retry_max_ms: int = 60_000
+
+    @property
+    def bucket_limit(self) -> int:
+        return self.max_buckets if self.max_buckets > 0 else DEFAULT_MAX_BUCKETS
+
+    @property
+    def segment_limit(self) -> int:
+        return min(self.max_segment_indexes, _LARGEST_SEGMENT) if self.max_segment_indexes > 0 else _LARGEST_SEGMENT

@@ -1,0 +1,139 @@
+"""One subscription's view of the index: what became due behind its read position and has not been taken yet.
+
+What fires ahead of the read position is met by the cursor itself, for its bit is cleared. Batches are shared with the
+other views; a view keeps its place in them and the read position at the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from magnetar.delayed.pending_entries import PendingEntries
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyroaring import BitMap
+
+    from magnetar.delayed.delay_ports import DelayCursor
+    from magnetar.delayed.firing import Firing
+    from magnetar.delayed.sorted_run import Columns
+
+__all__ = ["BucketDelayView"]
+
+
+class _Ready:
+    """A fired batch, taken up to ``at``; rows at or behind ``below`` are the cursor's."""
+
+    __slots__ = ("at", "batch", "below")
+
+    def __init__(self, batch: Columns, below: Position) -> None:
+        self.batch = batch
+        self.below = below
+        self.at = 0
+
+
+class BucketDelayView:
+    """See `DelayView`. Asleep until dispatch reads: without consumers nothing is kept, they begin at mark-delete."""
+
+    def __init__(self, index: Firing, cursor: DelayCursor, wake: Callable[[], None], ready_limit: int) -> None:
+        self.cursor = cursor
+        self.wake = wake
+        self.on_held: Callable[[], None] = lambda: None
+        """An entry waits that the index did not know."""
+        self._index = index
+        self._ready_limit = ready_limit
+        self._awake = False
+        self._ready: deque[_Ready] = deque()
+        self._queued = 0
+        self._spilled = PendingEntries()
+
+    def pending(self, ledger_id: int) -> BitMap | None:
+        """Entries known to be not yet due: reads skip them."""
+        self._awake = True
+        return self._index.pending.of(ledger_id)
+
+    def offer(self, deliver_at_ms: int, position: Position) -> bool:
+        """An entry was read; True: held back, it is given again when it is due, or it was cancelled."""
+        self._awake = True
+        if position in self._index.cancelled:
+            self.cursor.ack_many((position,))
+            return True
+        known = position in self._index.pending
+        held = self._index.hold(deliver_at_ms, position)
+        if held and not known:
+            self.on_held()
+        return held
+
+    def has_due(self) -> bool:
+        return bool(self._ready) or bool(self._spilled)
+
+    def take_due(self, max_entries: int) -> list[Position]:
+        """At most so many, each once, ordered by (deliver_at, position); beyond the limit of memory by position."""
+        out: list[Position] = []
+        while self._ready and len(out) < max_entries:
+            ready = self._ready[0]
+            _, ledgers, entries = ready.batch
+            below, k, end = ready.below, ready.at, len(entries)
+            while k < end and len(out) < max_entries:
+                position = Position(ledgers[k], entries[k])
+                k += 1
+                if position < below:
+                    out.append(position)
+            self._queued -= k - ready.at
+            ready.at = k
+            if k == end:
+                self._ready.popleft()
+        if len(out) < max_entries and self._spilled:
+            for position in self._spilled.positions():
+                out.append(position)
+                if len(out) == max_entries:
+                    break
+            for position in out:
+                self._spilled.discard(*position)
+        return out
+
+    @property
+    def pending_count(self) -> int:
+        """Entries of this subscription's backlog that are not yet due."""
+        pending = self._index.pending
+        count = pending.count_after(self.cursor.mark_delete)
+        for ledger_id in pending.ledgers() if count else ():
+            deleted = self.cursor.deleted_in(ledger_id)
+            held = pending.of(ledger_id)
+            if deleted is not None and held is not None:
+                count -= deleted.intersection_cardinality(held)
+        return count
+
+    def clear(self) -> None:
+        """The cursor goes elsewhere: what is ready will be met by its reads, what is pending stays so."""
+        self._awake = False
+        self._ready.clear()
+        self._queued = 0
+        self._spilled = PendingEntries()
+
+    # --- what the index tells ------------------------------------------------------------------------------------
+
+    def fired(self, batch: Columns) -> bool:
+        """These entries are due now; returns whether they were kept as bitmaps only, because there are too many."""
+        if not self._awake:
+            return False
+        below = self.cursor.read_position
+        if self._queued < self._ready_limit and not self._spilled:
+            self._ready.append(_Ready(batch, below))
+            self._queued += batch.rows
+            return False
+        for position in map(Position, batch.ledgers, batch.entries):
+            if position < below:
+                self._spilled.add(*position)
+        return True
+
+    @property
+    def memory_bytes(self) -> int:
+        """Without the batches, which views share."""
+        return self._spilled.memory_bytes
+
+    def batches(self) -> list[Columns]:
+        return [ready.batch for ready in self._ready]

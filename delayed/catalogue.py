@@ -1,0 +1,145 @@
+"""The catalogue: one record per topic that names its buckets, replaced as a whole by compare-and-set.
+
+It is the commit point of everything: a bucket exists when the catalogue names it. A snapshot's ledger is named in
+``doomed`` from before its first entry until it is either a bucket or deleted, so a crash leaves nothing that the next
+opening does not find.
+
+Bytes: ``MDC1`` | u32 crc32c (little-endian) of the rest | JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from magnetar.delayed.errors import CatalogueConflictError, CatalogueError
+from magnetar.protocol.checksum import crc32c
+from magnetar.storage.errors import BadVersionError, NoNodeError, StorageError
+from magnetar.storage.interfaces import MUST_NOT_EXIST
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from magnetar.storage.interfaces import MetadataStore
+
+__all__ = ["BucketRecord", "Catalogue", "CatalogueRecord", "catalogue_path", "decode", "encode"]
+
+FORMAT = 1
+_MAGIC = b"MDC1"
+
+
+class BucketRecord(msgspec.Struct, frozen=True):
+    """One immutable bucket."""
+
+    ledger_id: int
+    """Of the snapshot."""
+    count: int
+    first: tuple[int, int]
+    """Smallest position within."""
+    last: tuple[int, int]
+    min_time: int
+    max_time: int
+    size_bytes: int
+
+    @property
+    def range(self) -> tuple[Position, Position]:
+        return Position(*self.first), Position(*self.last)
+
+
+class CatalogueRecord(msgspec.Struct, frozen=True):
+    """The whole record."""
+
+    format: int = FORMAT
+    buckets: tuple[BucketRecord, ...] = ()
+    coverage: tuple[tuple[int, int, int, int], ...] = ()
+    """Ranges of the log for which the buckets hold every delayed entry."""
+    doomed: tuple[int, ...] = ()
+    """Ledgers that are to be deleted."""
+    cancelled: dict[str, bytes] = {}
+    """Ledger id -> roaring bitmap of the entries that were cancelled."""
+
+
+def encode(record: CatalogueRecord) -> bytes:
+    data = msgspec.json.encode(record)
+    return _MAGIC + crc32c(data).to_bytes(4, "little") + data
+
+
+def decode(value: bytes) -> CatalogueRecord:
+    """Raises CatalogueError."""
+    if value[:4] != _MAGIC or int.from_bytes(value[4:8], "little") != crc32c(value[8:]):
+        raise CatalogueError("magic or checksum")
+    try:
+        record = msgspec.json.decode(value[8:], type=CatalogueRecord)
+    except msgspec.DecodeError as error:
+        raise CatalogueError(str(error)) from error
+    if record.format != FORMAT:
+        raise CatalogueError(f"format {record.format}, {FORMAT} expected")
+    return record
+
+
+def catalogue_path(topic: str) -> str:
+    return f"/delayed-index/{quote(topic, safe='')}"
+
+
+class Catalogue:
+    """The stored record of one topic and its version. One writer."""
+
+    def __init__(self, metadata: MetadataStore, topic: str) -> None:
+        self.path = catalogue_path(topic)
+        self.exists = False
+        self._metadata = metadata
+        self._version = MUST_NOT_EXIST
+        self._unsure: bytes | None = None
+        self._lock = asyncio.Lock()
+
+    async def load(self) -> CatalogueRecord | None:
+        """The stored record, None when there is none. Raises CatalogueError (it may be replaced then), StorageError."""
+        found = await self._metadata.get(self.path)
+        if found is None:
+            self._version, self.exists = MUST_NOT_EXIST, False
+            return None
+        value, self._version = found
+        self.exists = True
+        return decode(value)
+
+    async def save(self, record: CatalogueRecord) -> None:
+        """Replace the record; durable on return.
+
+        Raises StorageError when it is not known to be stored: the next call finds out what became of it.
+        Raises CatalogueConflictError when somebody else wrote.
+        """
+        async with self._lock:
+            if self._unsure is not None:
+                await self._find_out(self._unsure)
+            value = encode(record)
+            self._unsure = value
+            try:
+                self._version = await self._metadata.put(self.path, value, self._version)
+            except BadVersionError as error:
+                self._unsure = None
+                raise CatalogueConflictError(self.path) from error
+            except StorageError:
+                if not await self._find_out(value):
+                    raise
+            self._unsure, self.exists = None, True
+
+    async def _find_out(self, value: bytes) -> bool:
+        """What became of a write whose outcome is not known: whether it was done."""
+        found = await self._metadata.get(self.path)
+        version = MUST_NOT_EXIST if found is None else found[1]
+        if version == self._version:
+            self._unsure = None
+            return False
+        if found is None or found[0] != value:
+            raise CatalogueConflictError(self.path)
+        self._version, self._unsure, self.exists = version, None, True
+        return True
+
+    async def delete(self) -> None:
+        """Durable on return; nothing happens when there is none."""
+        with contextlib.suppress(NoNodeError):
+            await self._metadata.delete(self.path)
+        self._version, self.exists, self._unsure = MUST_NOT_EXIST, False, None

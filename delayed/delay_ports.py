@@ -1,0 +1,77 @@
+"""What the index needs of the world: a log, cursors, stores, time. All is called on one event loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+
+    from pyroaring import BitMap
+
+    from magnetar.storage.interfaces import LedgerStore, MetadataStore
+    from magnetar.storage.position import Position
+    from magnetar.storage.slab import Span
+
+__all__ = ["DelayCursor", "DelayEnvironment", "Log", "OffLoop", "ScanCursor", "Timer"]
+
+T = TypeVar("T")
+
+
+class DelayCursor(Protocol):
+    """The cursor of a subscription (ManagedCursor is one)."""
+
+    @property
+    def read_position(self) -> Position: ...
+    @property
+    def mark_delete(self) -> Position: ...
+    def deleted_in(self, ledger_id: int) -> BitMap | None: ...
+    def ack_many(self, positions: Iterable[Position]) -> int: ...
+    async def flush(self) -> None: ...
+
+
+class ScanCursor(Protocol):
+    """A cursor of our own for looking through a part of the log."""
+
+    def read(
+        self, max_entries: int, max_bytes: int, upto: Position | None = None
+    ) -> list[Span] | Awaitable[list[Span]]: ...
+    def move_to(self, position: Position) -> None: ...
+    def close(self) -> None: ...
+
+
+class Log(Protocol):
+    """The log of the topic (ManagedLedger is one)."""
+
+    @property
+    def last_confirmed(self) -> Position: ...
+    @property
+    def first_position(self) -> Position | None: ...
+    def entries_between(self, after: Position, up_to: Position) -> int: ...
+    def new_non_durable_cursor(self, name: str, start: Position) -> Any: ...
+
+
+class Timer(Protocol):
+    """What `call_later` gives back."""
+
+    def cancel(self) -> None: ...
+
+
+class OffLoop(Protocol):
+    """Runs a function that takes long away from the loop."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DelayEnvironment:
+    """One broker's."""
+
+    ledgers: LedgerStore
+    metadata: MetadataStore
+    now_ms: Callable[[], int]
+    call_later: Callable[[float, Callable[[], None]], Timer]
+    spawn: Callable[[Coroutine[Any, Any, Any], str], Any]
+    """Starts background work; its failures are logged there."""
+    off_loop: OffLoop

@@ -1,0 +1,51 @@
+"""Take what is due from many sorted sources in the order of keys, a bounded piece at a time. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from magnetar.delayed.sorted_run import AFTER_ALL, Columns, Key, SortedRun, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Source", "take_due"]
+
+
+class Source(Protocol):
+    """A sorted sequence of which a stretch is in memory."""
+
+    @property
+    def current(self) -> SortedRun | None:
+        """The stretch in memory, None or not empty."""
+        ...
+
+    def bound(self) -> Key | None:
+        """Beyond this key the source may hold indexes that are not in memory; None: it does not."""
+        ...
+
+
+def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
+    """Indexes due at ``cutoff_ms`` in exact order of keys, at most ``limit`` of each source; empty when there are none.
+
+    No source gives anything beyond the smallest key at which some source stops, so pieces never overlap in order.
+    """
+    bound: Key = (cutoff_ms, AFTER_ALL, AFTER_ALL)
+    due: list[SortedRun] = []
+    for source in sources:
+        stop = source.bound()
+        if stop is not None and stop < bound:
+            bound = stop
+        run = source.current
+        if run is None or run.head_time > cutoff_ms:
+            continue
+        due.append(run)
+        end = run.head + limit
+        if end <= len(run.times):
+            bound = min(bound, run.key(end - 1))
+    parts = []
+    for run in due:
+        end = run.end_up_to(bound)
+        if end > run.head:
+            parts.append(run.take(end))
+    return merge(parts) if parts else Columns.empty()

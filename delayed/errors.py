@@ -1,0 +1,37 @@
+"""Errors of the delayed room. Nothing of it reaches a client: a broken index costs time, never a message.
+
+::
+
+    DelayedError
+    +-- SnapshotError            a bucket's snapshot cannot be used: missing, damaged, of another format version
+    +-- CatalogueError           the record of the buckets does not decode
+    +-- CatalogueConflictError   somebody else has replaced that record: this index is no longer the owner
+"""
+
+from __future__ import annotations
+
+__all__ = ["CatalogueConflictError", "CatalogueError", "DelayedError", "SnapshotError"]
+
+
+class DelayedError(Exception):
+    """Root of this room."""
+
+
+class SnapshotError(DelayedError):
+    """The snapshot in this ledger cannot be used; its range is to be read again from the log."""
+
+    def __init__(self, detail: str, ledger_id: int = -1) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.ledger_id = ledger_id
+
+    def __str__(self) -> str:
+        return f"bucket snapshot {self.ledger_id}: {self.detail}"
+
+
+class CatalogueError(DelayedError):
+    """The stored catalogue is not one."""
+
+
+class CatalogueConflictError(DelayedError):
+    """The stored catalogue is not the one this index has written last."""

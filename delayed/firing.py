@@ -1,0 +1,177 @@
+"""The heart of the index: entries come in, wait, and fire once. Plain functions on one loop, no waiting, no timer.
+
+What holds after every call:
+
+* a pending entry is in the mutable bucket, in a bucket at or behind its place, or is being read again from the log;
+* an entry fires when its time has come, and only while its bit is set, so at most once;
+* firing, and what each view learns of it, is one step: no read of a cursor comes between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.delayed.due_merge import take_due
+from magnetar.delayed.index_stats import IndexCounters
+from magnetar.delayed.mutable_bucket import MutableBucket
+from magnetar.delayed.pending_entries import PendingEntries
+from magnetar.delayed.sorted_run import AFTER_ALL, Columns
+from magnetar.protocol.runs import EntryFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from magnetar.delayed.bucket_view import BucketDelayView
+    from magnetar.delayed.delivery_time import DelayPolicy
+    from magnetar.delayed.due_merge import Source
+    from magnetar.delayed.immutable_bucket import ImmutableBucket
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.storage.position import Position
+
+__all__ = ["Firing"]
+
+_DELAYED = int(EntryFlag.HAS_DELIVER_AT)
+
+
+class Firing:
+    """Everything that is pending on one topic."""
+
+    def __init__(self, policy: DelayPolicy, now_ms: Callable[[], int], slice_indexes: int) -> None:
+        self.policy = policy
+        self.pending = PendingEntries()
+        self.cancelled = PendingEntries()
+        self.mutable = MutableBucket()
+        self.buckets: list[ImmutableBucket] = []
+        self.views: dict[str, BucketDelayView] = {}
+        self.counters = IndexCounters()
+        self._now_ms = now_ms
+        self._slice_indexes = slice_indexes
+        self._judged_until = -AFTER_ALL
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    @property
+    def early_ms(self) -> int:
+        """How much before its time an entry may be given."""
+        return 0 if self.policy.strict else self.policy.tick_ms
+
+    def cutoff(self) -> int:
+        """What has this time or an earlier one is due now; everything when delays are switched off."""
+        return self._now_ms() + self.early_ms if self.policy.active else AFTER_ALL
+
+    def due_before(self) -> int:
+        """The same for entries that are not pending. It never goes back with the clock, or they would come twice."""
+        if not self.policy.active:
+            return AFTER_ALL
+        self._judged_until = max(self._judged_until, self.cutoff())
+        return self._judged_until
+
+    # --- entries come in -----------------------------------------------------------------------------------------
+
+    def published(self, run: EntryRun, pieces: Iterable[tuple[int, int, int, int]]) -> int:
+        """Entries are on the disk; returns how many of them wait from now on."""
+        times = run.deliver_at_view()
+        if times is None or not self.policy.active:
+            return 0
+        cutoff, held = self.cutoff(), 0
+        every = run.all_flags & _DELAYED
+        for ledger_id, first, start, end in pieces:
+            window = times[start:end]
+            if every and (min(window) > cutoff):
+                self.mutable.extend(ledger_id, first, window)
+                self.pending.add_range(ledger_id, first, first + end - start)
+                held += end - start
+                continue
+            flags = run.flag_view()[start:end]
+            for k, time in enumerate(window):
+                if flags[k] & _DELAYED and time > cutoff:
+                    self.mutable.add(time, ledger_id, first + k)
+                    self.pending.add(ledger_id, first + k)
+                    held += 1
+        return held
+
+    def hold(self, time: int, position: Position) -> bool:
+        """An entry was read from the log: whether it is to wait. One that is not known yet is from now on."""
+        if position in self.pending:
+            return True
+        if time <= self.due_before():
+            return False
+        self.mutable.add(time, *position)
+        self.pending.add(*position)
+        return True
+
+    def found(self, time: int, position: Position, *, repair: bool) -> None:
+        """An entry was found in a part of the log. ``repair``: one that is pending may be in no bucket any more."""
+        if position in self.cancelled:
+            return
+        if position in self.pending:
+            if repair:
+                self.mutable.add(time, *position)
+        else:
+            self.hold(time, position)
+
+    # --- firing --------------------------------------------------------------------------------------------------
+
+    def fire(self) -> bool:
+        """Fire the next piece of what is due and in memory; returns whether there was any."""
+        cutoff = self.cutoff()
+        self.due_before()
+        batch = take_due(self._sources(cutoff), cutoff, self._slice_indexes)
+        for bucket in self.buckets:
+            bucket.advance()
+        if not batch.rows:
+            return False
+        batch = self.pending.take(batch)
+        if batch.rows:
+            self._tell(batch)
+        return True
+
+    def _sources(self, cutoff: int) -> Iterator[Source]:
+        yield from self.mutable.sources(cutoff)
+        yield from self.buckets
+
+    def _tell(self, batch: Columns) -> None:
+        if self.policy.active:
+            self.counters.note_fired(batch.times, self._now_ms())
+        for view in self.views.values():
+            self.counters.spills += view.fired(batch)
+
+    def next_time(self) -> int:
+        """When the next index that is in memory is due; AFTER_ALL when there is none."""
+        return min(
+            self.mutable.next_time, min((b.next_time for b in self.buckets if not b.waits_for_load), default=AFTER_ALL)
+        )
+
+    # --- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def earliest(self) -> int | None:
+        """The earliest deliver_at that is waiting."""
+        if not self.pending:
+            return None
+        earliest = min(self.mutable.next_time, min((b.next_time for b in self.buckets), default=AFTER_ALL))
+        return None if earliest == AFTER_ALL else earliest
+
+    @property
+    def latest(self) -> int | None:
+        if not self.pending:
+            return None
+        latest = max(self.mutable.last_time, max((b.record.max_time for b in self.buckets), default=-1))
+        return None if latest < 0 else latest
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bitmaps, columns and what the views have not taken; batches shared by views count once."""
+        batches = {id(b): b.size_bytes for view in self.views.values() for b in view.batches()}
+        return (
+            self.pending.memory_bytes
+            + self.cancelled.memory_bytes
+            + self.mutable.memory_bytes
+            + sum(b.memory_bytes for b in self.buckets)
+            + sum(batches.values())
+            + sum(view.memory_bytes for view in self.views.values())
+        )
+
+    @property
+    def loaded(self) -> int:
+        return len(self.mutable) + sum(b.loaded_indexes for b in self.buckets)

@@ -1,0 +1,109 @@
+"""An immutable bucket in service: in memory its directory, the segment being fired and at most the next. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.delayed.sorted_run import AFTER_ALL, Key, SortedRun
+
+if TYPE_CHECKING:
+    from magnetar.delayed.catalogue import BucketRecord
+    from magnetar.delayed.snapshot_format import Directory
+    from magnetar.delayed.sorted_run import Columns
+
+__all__ = ["ImmutableBucket"]
+
+
+class ImmutableBucket:
+    """A `Source`. Everything before the current place has fired."""
+
+    def __init__(self, record: BucketRecord, directory: Directory, segment: int = 0) -> None:
+        self.record = record
+        self.directory = directory
+        self.segment = segment
+        """The current segment, in memory or not."""
+        self.loading = -1
+        """The segment that is being read; -1: none."""
+        self.resting = False
+        """Reading it failed; it is tried again later."""
+        self.merging = False
+        self.gone = False
+        """It is no longer in service: what is still being read for it is dropped."""
+        self._current: SortedRun | None = None
+        self._next: SortedRun | None = None
+
+    @property
+    def current(self) -> SortedRun | None:
+        return self._current
+
+    def bound(self) -> Key | None:
+        if self._current is not None:
+            return self._current.last_key if self.segment + 1 < self.directory.segments else None
+        if self.segment < self.directory.segments:
+            return self.directory.first_times[self.segment], -1, -1
+        return None
+
+    def advance(self) -> None:
+        """Go to the next segment when the current one is used up."""
+        if self._current is not None and not len(self._current):
+            self._current, self._next = self._next, None
+            self.segment += 1
+
+    def wanted_segment(self, horizon_ms: int) -> int:
+        """The segment that should be in memory because it begins before the horizon, and is not; -1: none."""
+        if self.loading >= 0 or self.gone:
+            return -1
+        wanted = self.segment
+        if self._current is not None:
+            if self._next is not None or len(self._current) * 2 > len(self._current.times):
+                return -1
+            wanted += 1
+        if wanted >= self.directory.segments or self.directory.first_times[wanted] > horizon_ms:
+            return -1
+        return wanted
+
+    def loaded(self, segment: int, columns: Columns) -> None:
+        """A segment was read."""
+        if segment == self.segment and self._current is None:
+            self._current = SortedRun(columns)
+        elif segment == self.segment + 1 and self._current is not None and self._next is None:
+            self._next = SortedRun(columns)
+
+    def skip_before(self, time_ms: int) -> None:
+        """Nothing before this time is wanted: start at the first segment that reaches it."""
+        while self.segment < self.directory.segments and self.directory.last_times[self.segment] < time_ms:
+            self.segment += 1
+
+    def exhaust(self) -> None:
+        """Nothing of it is wanted any more."""
+        self.segment, self._current, self._next = self.directory.segments, None, None
+
+    @property
+    def exhausted(self) -> bool:
+        return self.segment >= self.directory.segments
+
+    @property
+    def next_time(self) -> int:
+        """When the earliest index left is due."""
+        if self._current is not None:
+            return self._current.head_time if len(self._current) else AFTER_ALL
+        return AFTER_ALL if self.exhausted else self.directory.first_times[self.segment]
+
+    @property
+    def waits_for_load(self) -> bool:
+        return self._current is None and not self.exhausted
+
+    @property
+    def remaining(self) -> int:
+        """Indexes not yet taken."""
+        rest = sum(self.directory.counts[self.segment + (self._current is not None) :])
+        return rest + (len(self._current) if self._current is not None else 0)
+
+    @property
+    def loaded_indexes(self) -> int:
+        return sum(len(run) for run in (self._current, self._next) if run is not None)
+
+    @property
+    def memory_bytes(self) -> int:
+        segments = sum(r.columns.size_bytes for r in (self._current, self._next) if r is not None)
+        return segments + 20 * self.directory.segments + 8 * len(self.directory.ledgers) + 500

@@ -1,0 +1,101 @@
+"""Snapshots of buckets as ledgers of the ledger store: written once, closed, read by the segment, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from typing import TYPE_CHECKING
+
+from magnetar.delayed.errors import SnapshotError
+from magnetar.protocol.speed import stamp
+from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchLedgerError, StorageError
+from magnetar.storage.slab import Slab
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from magnetar.storage.interfaces import LedgerStore, LedgerWriter
+
+__all__ = ["SnapshotStore"]
+
+_APPEND_BYTES = 1 << 20
+
+
+class SnapshotStore:
+    """One topic's."""
+
+    def __init__(self, ledgers: LedgerStore, topic: str) -> None:
+        self._ledgers = ledgers
+        self._properties = {
+            "application": "pulsar",
+            "component": "delayed-index-bucket",
+            "pulsar/managed-ledger": topic,
+        }
+
+    async def write(self, entries: Sequence[bytes], created: Callable[[int], Awaitable[None]]) -> tuple[int, int]:
+        """(ledger id, bytes) of a new snapshot, durable and closed on return.
+
+        ``created(ledger_id)`` is awaited before the first entry is written: there the caller makes sure that this
+        ledger is found again if nothing comes of it. Raises StorageError and what ``created`` raises.
+        """
+        writer = await self._ledgers.create(self._properties)
+        await created(writer.ledger_id)
+        start, size = 0, 0
+        for k, entry in enumerate(entries):
+            size += len(entry)
+            if size >= _APPEND_BYTES or k + 1 == len(entries):
+                await _append(writer, entries[start : k + 1])
+                start, size = k + 1, 0
+        info = await writer.close()
+        return writer.ledger_id, info.length_bytes
+
+    async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
+        """Entries first .. last. Raises SnapshotError when one is missing or damaged; other StorageErrors pass."""
+        found: list[bytes] = []
+        try:
+            while first + len(found) <= last:
+                entry = first + len(found)
+                for slab in await self._ledgers.read(ledger_id, entry, last, _APPEND_BYTES):
+                    span = slab.span(entry, last)
+                    found += [bytes(span.body(k)) for k in range(span.entries)]
+                    entry = slab.last_entry_id + 1
+        except (NoSuchLedgerError, NoSuchEntryError, CorruptEntryError) as error:
+            raise SnapshotError(str(error), ledger_id) from error
+        return found
+
+    async def delete(self, ledger_id: int) -> None:
+        """Durable on return; nothing happens when it is gone already. Raises StorageError."""
+        try:
+            await self._ledgers.delete(ledger_id)
+        except NoSuchLedgerError:
+            return
+
+
+async def _append(writer: LedgerWriter, entries: Sequence[bytes]) -> None:
+    first, count = writer.last_add_pushed + 1, len(entries)
+    offsets = array("q", [0])
+    for entry in entries:
+        offsets.append(offsets[-1] + len(entry))
+    data, records = stamp(
+        b"".join(entries),
+        offsets.tobytes(),
+        array("q", [1] * count).tobytes(),
+        0,
+        count,
+        writer.ledger_id,
+        first,
+        writer.last_add_confirmed,
+        -1,
+        -2,
+    )
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(error: StorageError | None) -> None:
+        if not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+    writer.append(Slab(writer.ledger_id, first, data, records), done)
+    await future
