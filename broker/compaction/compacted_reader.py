@@ -108,8 +108,14 @@ class CompactedReader:
             self._at = self.earlier.done.next()
 
     def _first_ledger_id(self) -> int:
-        first = self._log.first_position
-        return first.ledger_id if first is not None else self._log.last_confirmed.ledger_id + 1
+        """The first ledger that has entries or may still get some."""
+        log, current = self._log, self._current()
+        if log.first_position is not None:
+            return log.first_position.ledger_id
+        if log.ledgers:
+            return log.ledgers[0].ledger_id
+        horizon = EARLIEST if current is None else current.horizon
+        return max(log.last_confirmed, horizon).ledger_id + 1
 
     def _place(self) -> Position:
         """Where to read next. A durable cursor's mark-delete may have overtaken reading (skip, expiry); that of others

@@ -129,6 +129,24 @@ async def test_dropped_ledgers_are_read_from_the_compacted_one():
     assert [v[0] for v in await bench.values()] == [*ids[31:], *more]
 
 
+@pytest.mark.parametrize("more", [True, False])
+async def test_a_durable_subscription_of_a_log_that_is_all_dropped(more):
+    bench = await Bench().open()
+    ids = await bench.publish(*[single(f"k{i}") for i in range(10)])
+    await bench.compact()
+    await bench.drop_consumed()
+    bench = await bench.restart()
+    assert bench.log.entries == 0
+    reader, cursor = await bench.subscription()
+    if more:
+        ids += await bench.publish(single("more"))
+    assert [p for p, _ in await read_on(reader)] == ids
+    cursor.ack_many(ids[:4])
+    bench = await bench.restart()
+    reader, cursor = await bench.subscription()
+    assert [p for p, _ in await read_on(reader)] == ids[4:]
+
+
 async def test_what_is_not_compacted_is_not_dropped():
     bench = await Bench().open()
     ids = await bench.publish(*[single(f"k{i}") for i in range(25)])
