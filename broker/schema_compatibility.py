@@ -152,6 +152,7 @@ def _parse(schema_type: int, data: bytes) -> Any:
     try:
         schema = json.loads(data)
         fastavro.schema.parse_schema(schema)
+        _require_fields(schema)
     except (
         fastavro.schema.SchemaParseException,
         fastavro.schema.UnknownType,
@@ -162,6 +163,15 @@ def _parse(schema_type: int, data: bytes) -> Any:
     ) as e:
         raise InvalidSchemaError(f"Invalid schema definition data for {_type_name(schema_type)} schema: {e}") from e
     return schema
+
+
+def _require_fields(schema: Any) -> None:
+    """A record without fields is none; fastavro lets it pass."""
+    parts = schema if isinstance(schema, list) else list(schema.values()) if isinstance(schema, dict) else []
+    if isinstance(schema, dict) and schema.get("type") == "record" and not isinstance(schema.get("fields"), list):
+        raise ValueError(f"record {schema.get('name')} has no fields")
+    for part in parts:
+        _require_fields(part)
 
 
 def _type_name(schema_type: int) -> str:

@@ -1,0 +1,99 @@
+"""Decisions of deduplication against a naive twin (reference C.2)."""
+
+import itertools
+from array import array
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.broker.deduplication import SequenceTable, Verdict
+from magnetar.protocol.runs import EntryFlag, EntryRun
+
+
+def run_of(entries):
+    """A run of (sequence, highest, flags)."""
+    any_flags = all_flags = 0
+    flags = []
+    for _, highest, own in entries:
+        flag = own | (EntryFlag.HAS_HIGHEST if highest else 0)
+        any_flags |= flag
+        flags.append(flag)
+    sequences = [s for s, _, _ in entries]
+    return EntryRun(
+        1,
+        len(entries),
+        b"x" * len(entries),
+        array("q", range(len(entries) + 1)).tobytes(),
+        array("q", sequences).tobytes(),
+        array("q", [h for _, h, _ in entries]).tobytes(),
+        array("q", [1] * len(entries)).tobytes(),
+        None,
+        array("I", flags).tobytes(),
+        int(any_flags),
+        all_flags,
+        len(entries),
+        all(a < b for a, b in itertools.pairwise(sequences)),
+    )
+
+
+class Naive:
+    def __init__(self):
+        self.pushed, self.persisted = {}, {}
+
+    def judge(self, name, sequence, highest, flags):
+        if flags & (EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER):
+            return Verdict.NEW
+        high, pushed = max(sequence, highest), self.pushed.get(name)
+        if pushed is not None and sequence <= pushed:
+            persisted = self.persisted.get(name)
+            return Verdict.DUPLICATE if persisted is not None and sequence <= persisted else Verdict.UNKNOWN
+        self.pushed[name] = high
+        return Verdict.NEW
+
+
+ENTRY = st.tuples(
+    st.integers(0, 30),
+    st.sampled_from([0, 0, 3]),
+    st.sampled_from([0, 0, 0, EntryFlag.NOT_LAST_CHUNK, EntryFlag.MARKER]),
+).map(lambda e: (e[0], e[0] + e[1] if e[1] else 0, int(e[2])))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(ENTRY, min_size=1, max_size=6), st.booleans()), max_size=12))
+def test_runs_are_judged_as_entries_one_by_one(publishes):
+    table, naive = SequenceTable(), Naive()
+    for name, entries, stored in publishes:
+        run = run_of(entries)
+        parts = list(table.judge(name, run))
+        assert [i for part in parts for i in range(part[0], part[1])] == list(range(run.count))
+        verdicts = [verdict for start, end, verdict in parts for _ in range(start, end)]
+        assert verdicts == [naive.judge(name, *entry) for entry in entries]
+        if stored:
+            for start, end, verdict in parts:
+                if verdict is Verdict.NEW:
+                    table.stored(name, run.slice(start, end), end - start)
+                    for sequence, highest, flags in entries[start:end]:
+                        if not flags & (EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER):
+                            naive.persisted[name] = max(naive.persisted.get(name, -1), sequence, highest)
+        assert table.pushed == naive.pushed
+        assert table.persisted == naive.persisted
+
+
+def test_after_a_failed_append_what_was_not_stored_is_new_again():
+    table = SequenceTable()
+    assert list(table.judge("p", run_of([(1, 0, 0)]))) == [(0, 1, Verdict.NEW)]
+    table.stored("p", run_of([(1, 0, 0)]), 1)
+    assert list(table.judge("p", run_of([(2, 0, 0)]))) == [(0, 1, Verdict.NEW)]
+    assert list(table.judge("p", run_of([(2, 0, 0)]))) == [(0, 1, Verdict.UNKNOWN)]
+    table.reset_pushed()
+    assert list(table.judge("p", run_of([(2, 0, 0)]))) == [(0, 1, Verdict.NEW)]
+
+
+def test_snapshot_limits_names_and_inactive_producers_are_forgotten():
+    table = SequenceTable()
+    for i, name in enumerate("abc"):
+        table.replayed(name, i)
+        table.inactive_since_ms[name] = i * 100
+    assert len(table.snapshot(2)) == 2
+    assert table.purge_inactive(150) == 2
+    assert table.snapshot(10) == {"c": 2}
+    assert table.last_sequence_id("a") == -1

@@ -1,0 +1,127 @@
+import json
+
+import pytest
+
+from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.broker.schema_compatibility import Strategy, check_compatible, same_definition
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+AVRO, JSON, STRING = pb.Schema.Avro, pb.Schema.Json, pb.Schema.String
+
+
+def record(*fields, name="R", **more):
+    return {"type": "record", "name": name, "fields": list(fields), **more}
+
+
+A = {"name": "a", "type": "int"}
+B = {"name": "b", "type": "string"}
+B_DEFAULT = {"name": "b", "type": ["null", "string"], "default": None}
+
+
+def fits(old, new, strategy):
+    try:
+        check_compatible(AVRO, json.dumps(new).encode(), [(AVRO, json.dumps(old).encode())], strategy)
+    except InvalidSchemaError:
+        raise
+    except IncompatibleSchemaError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "backward", "forward"),
+    [
+        (record(A), record(A), True, True),
+        (record(A), record(A, B_DEFAULT), True, True),
+        (record(A), record(A, B), False, True),
+        (record(A, B), record(A), True, False),
+        (record(A), record({"name": "a", "type": "long"}), True, False),
+        (record(A), record({"name": "a", "type": "string"}), False, False),
+        (record(A), record({"name": "a", "type": ["null", "int"]}), True, False),
+        (record(A), record(A, name="Other"), True, True),
+        (record({"name": "z", "type": "int", "aliases": ["a"]}), record(A), False, True),
+        (
+            record({"name": "e", "type": {"type": "fixed", "name": "F", "size": 4}}),
+            record({"name": "e", "type": {"type": "fixed", "name": "F", "size": 8}}),
+            False,
+            False,
+        ),
+        (
+            record({"name": "l", "type": {"type": "array", "items": "int"}}),
+            record({"name": "l", "type": {"type": "array", "items": "string"}}),
+            False,
+            False,
+        ),
+        (
+            record({"name": "m", "type": {"type": "map", "values": "int"}}),
+            record({"name": "m", "type": {"type": "map", "values": "double"}}),
+            True,
+            False,
+        ),
+        (
+            record({"name": "next", "type": ["null", "R"]}, A),
+            record({"name": "next", "type": ["null", "R"]}, A, B_DEFAULT),
+            True,
+            True,
+        ),
+        (
+            record({"name": "x", "type": ["null", record(A, name="In")]}),
+            record({"name": "x", "type": ["null", record(A, name="In2")]}),
+            True,
+            True,
+        ),
+    ],
+)
+def test_directions_of_compatibility(old, new, backward, forward):
+    assert fits(old, new, Strategy.BACKWARD) == backward
+    assert fits(old, new, Strategy.FORWARD) == forward
+    assert fits(old, new, Strategy.FULL) == (backward and forward)
+    assert fits(old, new, Strategy.ALWAYS_COMPATIBLE)
+    assert not fits(old, new, Strategy.ALWAYS_INCOMPATIBLE)
+
+
+def test_a_pair_that_failed_once_fails_again():
+    inner = record({"name": "v", "type": "int"}, name="In")
+    other = record({"name": "v", "type": "string"}, name="In")
+    old = record({"name": "x", "type": ["null", inner]}, {"name": "y", "type": "In"})
+    new = record({"name": "x", "type": ["null", other]}, {"name": "y", "type": "In"})
+    assert not fits(old, new, Strategy.BACKWARD)
+
+
+def test_transitive_asks_all_versions():
+    history = [
+        (AVRO, json.dumps(record(A, {"name": "c", "type": "int"})).encode()),
+        (AVRO, json.dumps(record(A)).encode()),
+    ]
+    new = json.dumps(record(A, {"name": "c", "type": "string", "default": ""})).encode()
+    check_compatible(AVRO, new, history, Strategy.BACKWARD)
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(AVRO, new, history, Strategy.BACKWARD_TRANSITIVE)
+
+
+def test_types_do_not_mix_and_texts_have_to_parse():
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(STRING, b"", [(AVRO, json.dumps(record(A)).encode())], Strategy.FULL)
+    for text in (b"{", b"{}", b'{"type":"nope"}', b"\xff", b'{"type":"record","name":"R"}'):
+        with pytest.raises(InvalidSchemaError):
+            check_compatible(JSON, text, [], Strategy.FULL)
+
+
+def test_key_and_value_are_compared_part_by_part():
+    def both(key, value):
+        parts = (json.dumps(key).encode(), json.dumps(value).encode())
+        return b"".join(len(p).to_bytes(4, "big") + p for p in parts)
+
+    old = [(pb.Schema.KeyValue, both(record(A), record(A)))]
+    check_compatible(pb.Schema.KeyValue, both(record(A), record(A, B_DEFAULT)), old, Strategy.FULL)
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(pb.Schema.KeyValue, both(record(A), record(A, B)), old, Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(pb.Schema.KeyValue, b"\x00\x00\x00\x09x", old, Strategy.FULL)
+
+
+def test_definitions_are_the_same_by_meaning():
+    assert same_definition(AVRO, b'{"a": 1}', b'{ "a":1 }')
+    assert not same_definition(AVRO, b'{"a": 1}', b'{"a": 2}')
+    assert not same_definition(AVRO, b"{", b"x")
+    assert same_definition(STRING, b"", b"anything")
