@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 SHARED_BYTES = 1 << 20
 _PRIVATE_FROM = SHARED_BYTES // 4
+_STREAM_BYTES = 64 * 1024
+_TRICKLE_BYTES = 4096
+"""A frame that comes in small pieces is not copied again with each of them beyond this size."""
 
 
 class SharedReadBuffer:
@@ -76,17 +79,17 @@ class ReadBuffer:
                 return [], None
         consumed, items, error = speed.cut(source, 0, end, self._max_frame)
         if error is None:
-            self._keep(source, consumed, end)
+            self._keep(source, consumed, end, count)
         return items, error
 
-    def _keep(self, source: bytearray, consumed: int, end: int) -> None:
+    def _keep(self, source: bytearray, consumed: int, end: int, count: int) -> None:
         left = end - consumed
         self._private = None
         self._in_private = 0
         self._left = b""
         if not left:
             return
-        if left >= _PRIVATE_FROM:
+        if left >= _PRIVATE_FROM or (left > _TRICKLE_BYTES and count < _STREAM_BYTES):
             self._private = bytearray(2 * left)
             self._private[:left] = memoryview(source)[consumed:end]
             self._in_private = left
