@@ -1,0 +1,158 @@
+"""Delayed delivery through the official client and a broker process of our own."""
+
+import time
+from datetime import timedelta
+
+import pulsar
+import pytest
+from pulsar import ConsumerType, InitialPosition
+
+pytestmark = pytest.mark.blackbox
+RECEIVE_MS = 15_000
+TICK_MS = 1000
+SETTINGS = {"delayedDeliveryMinIndexCountPerBucket": 50, "delayedDeliveryMaxNumBuckets": 4}
+
+
+def connect(broker):
+    return pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+
+
+def shared(client, topic, name="sub", kind=ConsumerType.Shared):
+    return client.subscribe(topic, name, kind, initial_position=InitialPosition.Earliest)
+
+
+def receive(consumer, count, timeout_ms=RECEIVE_MS):
+    """(data, when) of so many messages, acknowledged."""
+    out = []
+    for _ in range(count):
+        message = consumer.receive(timeout_ms)
+        out.append((message.data(), time.time()))
+        consumer.acknowledge(message)
+    return out
+
+
+def assert_empty(consumer, timeout_ms=300):
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(timeout_ms)
+
+
+def test_delayed_among_immediate_messages(client, topic):
+    consumer = shared(client, topic)
+    producer = client.create_producer(topic)
+    sent = time.time()
+    producer.send(b"late", deliver_after=timedelta(seconds=3))
+    producer.send(b"now 1")
+    producer.send(b"at", deliver_at=int((sent + 2) * 1000))
+    producer.send(b"past", deliver_at=1000)
+    producer.send(b"now 2")
+    first = receive(consumer, 3)
+    assert [data for data, _ in first] == [b"now 1", b"past", b"now 2"]
+    assert first[-1][1] - sent < 1.0
+    (at, when_at), (late, when_late) = receive(consumer, 2)
+    assert (at, late) == (b"at", b"late")
+    assert when_at - sent >= 2 - TICK_MS / 1000
+    assert 3 - TICK_MS / 1000 <= when_late - sent < 5
+    assert_empty(consumer)
+
+
+def test_strict_time_is_never_early(new_broker, topic):
+    broker = new_broker(isDelayedDeliveryDeliverAtTimeStrict="true", **SETTINGS)
+    client = connect(broker)
+    consumer, producer = shared(client, topic), client.create_producer(topic)
+    due = [int((time.time() + 1 + k / 20) * 1000) for k in range(20)]
+    for deliver_at in due:
+        producer.send(b"%d" % deliver_at, deliver_at=deliver_at)
+    for data, when in receive(consumer, 20):
+        assert 0 <= when * 1000 - int(data) < 1500
+    client.close()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_restart_with_many_pending(new_broker, topic, how):
+    broker = new_broker(**SETTINGS)
+    client = connect(broker)
+    consumer = shared(client, topic)
+    producer = client.create_producer(topic, batching_enabled=False, max_pending_messages=2000)
+    due_ms = int((time.time() + 9) * 1000)
+    for k in range(1000):
+        producer.send_async(b"%d" % k, None, deliver_at=due_ms + k % 7)
+    producer.flush()
+    assert_empty(consumer)
+    client.close()
+    broker.stop() if how == "stop" else broker.kill()
+    broker.start()
+    client = connect(broker)
+    consumer = shared(client, topic)
+    producer = client.create_producer(topic)
+    producer.send(b"now")
+    assert receive(consumer, 1)[0][0] == b"now"  # dispatch of others does not wait for the index
+    assert time.time() * 1000 < due_ms - TICK_MS, "the machine is too slow for this test to say anything"
+    got = receive(consumer, 1000)
+    assert sorted(int(data) for data, _ in got) == list(range(1000))
+    assert min(when for _, when in got) * 1000 >= due_ms - TICK_MS
+    assert_empty(consumer)
+    client.close()
+
+
+def test_every_subscription_gets_every_message(client, topic):
+    consumers = [shared(client, topic, f"sub-{k}") for k in range(3)]
+    exclusive = client.subscribe(topic, "exclusive", initial_position=InitialPosition.Earliest)
+    producer = client.create_producer(topic, batching_enabled=False)
+    for k in range(120):
+        producer.send_async(b"%d" % k, None, deliver_after=timedelta(milliseconds=2500 + k))
+    producer.flush()
+    assert len(receive(exclusive, 120)) == 120  # delays act on Shared and Key_Shared only
+    late = shared(client, topic, "late comer")
+    for consumer in (*consumers, late):
+        assert sorted(int(data) for data, _ in receive(consumer, 120)) == list(range(120))
+        assert_empty(consumer, 100)
+
+
+def test_seek_and_unsubscribe(client, topic):
+    consumer = shared(client, topic)
+    other = shared(client, topic, "other")
+    producer = client.create_producer(topic, batching_enabled=False)
+    producer.send(b"first")
+    for k in range(30):
+        producer.send(b"%d" % k, deliver_after=timedelta(milliseconds=2500))
+    assert receive(consumer, 1)[0][0] == b"first"
+    consumer.seek(pulsar.MessageId.earliest)
+    assert receive(consumer, 1)[0][0] == b"first"
+    other.unsubscribe()
+    assert sorted(int(d) for d, _ in receive(consumer, 30)) == list(range(30))
+    consumer.seek(pulsar.MessageId.earliest)  # all of them are due by now
+    assert [d for d, _ in receive(consumer, 31)][0] == b"first"
+    assert_empty(consumer)
+
+
+def test_disconnected_while_messages_become_due(client, topic):
+    consumer = shared(client, topic)
+    producer = client.create_producer(topic, batching_enabled=False)
+    for k in range(20):
+        producer.send(b"%d" % k, deliver_after=timedelta(milliseconds=1500))
+    assert_empty(consumer, 100)
+    consumer.close()
+    time.sleep(2)
+    consumer = shared(client, topic)
+    assert sorted(int(d) for d, _ in receive(consumer, 20)) == list(range(20))
+    assert_empty(consumer)
+
+
+def test_key_shared_keeps_the_order_of_a_key(client, topic):
+    consumers = [shared(client, topic, "sub", ConsumerType.KeyShared) for _ in range(2)]
+    producer = client.create_producer(topic, batching_enabled=False)
+    due_ms = int((time.time() + 2) * 1000)
+    for k in range(100):
+        producer.send(b"%d" % k, partition_key=f"key-{k % 5}", deliver_at=due_ms)
+    by_key = {}
+    for consumer in consumers:
+        while True:
+            try:
+                message = consumer.receive(4000)
+            except pulsar.Timeout:
+                break
+            by_key.setdefault(message.partition_key(), []).append(int(message.data()))
+            consumer.acknowledge(message)
+    assert sum(map(len, by_key.values())) == 100
+    for numbers in by_key.values():
+        assert numbers == sorted(numbers)
