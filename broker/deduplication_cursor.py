@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.deduplication import Verdict
     from magnetar.broker.tasks import TaskSet
+    from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.cursor import ManagedCursor
     from magnetar.storage.managed_ledger import ManagedLedger
@@ -96,7 +97,7 @@ class TopicDeduplication:
             for span in spans:
                 for i in range(span.start, span.end):
                     metadata = parse_metadata(span.slab.body(i))
-                    if metadata is not None:
+                    if metadata is not None and _is_judged(metadata):
                         self.table.replayed(
                             metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id)
                         )
@@ -148,3 +149,13 @@ class TopicDeduplication:
     def producer_left(self, name: str) -> None:
         if self.enabled:
             self.table.inactive_since_ms[name] = self._now_ms()
+
+
+def _is_judged(metadata: pb.MessageMetadata) -> bool:
+    """As on the publish path: markers never count, of a chunked message only its last chunk does.
+
+    If an earlier chunk counted, the last one, sent again after a crash, would be taken for a duplicate and dropped.
+    """
+    if metadata.HasField("marker_type"):
+        return False
+    return metadata.num_chunks_from_msg <= 1 or metadata.chunk_id >= metadata.num_chunks_from_msg - 1
