@@ -28,6 +28,8 @@ KEYS_IN_MEMORY = 200_000
 """About 35 MB of dict."""
 _RECORD = Struct(f"<{DIGEST_BYTES}sq")
 _PARTS = 64
+_PLACES_AT_ONCE = 4096
+"""What is done with them holds the interpreter lock: other threads must get their turns."""
 _READ_BYTES = _RECORD.size * 32_768
 
 
@@ -77,7 +79,9 @@ class KeyTable:
     def newest(self) -> Iterator[list[int]]:
         """The newest place of each key, in lists of some keys each. Ends the table. Raises OSError."""
         if self._file is None:
-            yield list(self._newest.values())
+            places = list(self._newest.values())
+            for start in range(0, len(places), _PLACES_AT_ONCE):
+                yield places[start : start + _PLACES_AT_ONCE]
             return
         if self._newest:
             self.spill()

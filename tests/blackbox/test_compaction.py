@@ -210,3 +210,4 @@ def test_status_before_any_compaction(broker, client, topic):
     with pytest.raises(urllib.error.HTTPError) as missing:
         http(broker, "GET", rest(topic + "-missing", "/compaction"))
     assert missing.value.code == 404
+    missing.value.close()
