@@ -43,9 +43,7 @@ def test_frames_come_out_however_they_are_cut(sizes):
     data = b"".join(frames)
     if sizes == [1]:
         data = frames[0] + frames[1] + frames[3]
-    steps = []
-    while sum(steps) < len(data):
-        steps.append(chance.choice(sizes))
+    steps = [chance.choice(sizes) for _ in range(len(data) // min(sizes) + 1)]
     items = feed(ReadBuffer(SharedReadBuffer(), LIMIT), data, steps)
     bodies = [bytes(EntryRun.from_cut(i).data) for i in items if len(i) != 2]
     commands = [i for i in items if len(i) == 2]
