@@ -8,7 +8,8 @@ from magnetar.delayed.catalogue import catalogue_path, decode
 from magnetar.storage.position import EARLIEST, Position
 from tests.delayed.world import NAME, World
 
-DELAYS = st.sampled_from([None, None, 0, -5, 1, 999, 1000, 1001, 5_000, 300_000, 86_400_000, (1 << 63) - 1])
+FAR = (1 << 63) - 1
+DELAYS = st.sampled_from([None, None, 0, -5, 1, 999, 1000, 1001, 5_000, 300_000, 86_400_000, FAR])
 NAMES = st.sampled_from(["a", "b", "c"])
 OUTCOMES = st.lists(st.sampled_from(["ok", "ok", "before", "after"]), max_size=6)
 

@@ -226,7 +226,7 @@ class Cursor:
 
 
 class Faults:
-    """What the next calls of the stores do: "ok", "before" (it failed), "after" (it was done, a failure is reported)."""
+    """What the next calls of the stores do: "ok", "before" (it failed), "after" (done, reported as failed)."""
 
     def __init__(self):
         self.script = []

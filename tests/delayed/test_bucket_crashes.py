@@ -1,0 +1,129 @@
+"""The process ends, or a call fails, at every step of seal, merge, delete and rebuild: nothing is lost or left."""
+
+import pytest
+
+from magnetar.delayed.catalogue import catalogue_path, decode
+from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.storage.position import Position
+from tests.delayed.world import NAME, World
+
+
+def record_of(world):
+    node = world.metadata._nodes.get(catalogue_path(NAME))
+    return None if node is None else decode(node[0])
+
+
+def seal(world):
+    world.publish(*range(20_000, 20_008))
+    world.settle()
+
+
+def merge(world):
+    for _ in range(3):
+        seal(world)
+
+
+def delete(world):
+    seal(world)
+    world.advance(30_000)
+
+
+def rebuild(world):
+    """A bucket in service turns out to be damaged when its next segment is read."""
+    seal(world)
+    for writer in world.ledgers._ledgers.values():
+        for entry in range(2, writer.last_add_confirmed + 1):
+            world.ledgers.corrupt.add(Position(writer.ledger_id, entry))
+    world.advance(19_000)
+    world.advance(15_000)
+
+
+PROCEDURES = {"seal": (seal, 64), "merge": (merge, 2), "delete": (delete, 64), "rebuild": (rebuild, 64)}
+
+
+def calls_of(name):
+    """The calls to the stores that the procedure makes."""
+    procedure, max_buckets = PROCEDURES[name]
+    world = World(max_buckets=max_buckets)
+    world.subscribe("sub")
+    world.faults.calls.clear()
+    procedure(world)
+    calls = list(world.faults.calls)
+    world.close()
+    return calls
+
+
+STEPS = [(name, k, when) for name in PROCEDURES for k in range(len(calls_of(name))) for when in ("before", "after")]
+
+
+def finish(world):
+    """Heal, wait, and see that all came, once, and that the stores hold what the catalogue names."""
+    world.faults.script.clear()
+    subscription = world.subscriptions["sub"]
+    world.advance(70_000)
+    world.advance(70_000)
+    assert not subscription.early and not subscription.twice and not world.problems
+    assert set(world.log.positions()) == set(subscription.outstanding)
+    assert not world.firing.pending and not len(world.firing.mutable)
+    world.run(world.index.close())
+    record = record_of(world)
+    named = set() if record is None else {b.ledger_id for b in record.buckets} | set(record.doomed)
+    assert world.stored() <= named
+    assert record is None or {b.ledger_id for b in record.buckets} <= world.stored()
+    world.close()
+
+
+@pytest.mark.parametrize(("name", "step", "when"), STEPS)
+def test_crash(name, step, when):
+    procedure, max_buckets = PROCEDURES[name]
+    world = World(max_buckets=max_buckets)
+    world.subscribe("sub")
+    world.faults.calls.clear()
+    world.faults.crash_at = (step, when)
+    procedure(world)
+    world.restart()
+    finish(world)
+
+
+@pytest.mark.parametrize(("name", "step", "when"), STEPS)
+def test_failure(name, step, when):
+    procedure, max_buckets = PROCEDURES[name]
+    world = World(max_buckets=max_buckets)
+    world.subscribe("sub")
+    world.faults.calls.clear()
+    world.faults.script = ["ok"] * step + [when]
+    procedure(world)
+    assert world.faults.calls[step] == calls_of(name)[step]
+    finish(world)
+
+
+def test_the_steps_are_those_of_the_documentation():
+    assert "create put append close put" in " ".join(calls_of("seal"))
+    merging = calls_of("merge")
+    assert "read" in merging and "delete" in merging
+    assert merging.index("delete") > len(merging) - 1 - merging[::-1].index("close")
+    assert "delete" in calls_of("delete") and "read" in calls_of("rebuild")
+
+
+def test_two_owners_do_not_overwrite_each_other():
+    world = World()
+    world.subscribe("sub")
+    seal(world)
+    value, version = world.metadata._nodes[catalogue_path(NAME)]
+    world.metadata._nodes[catalogue_path(NAME)] = (value, version + 5)
+    seal(world)
+    assert world.metadata._nodes[catalogue_path(NAME)] == (value, version + 5)
+    world.advance(60_000)
+    assert set(world.subscriptions["sub"].outstanding) == set(world.log.positions())
+    world.close()
+
+
+def test_a_store_that_is_away_costs_nothing_but_persistence():
+    world = World(policy=DelayPolicy(tick_ms=1, strict=True))
+    world.subscribe("sub")
+    world.faults.outage = True
+    world.publish(*range(5_000, 5_020))
+    world.advance(10_000)
+    assert len(world.subscriptions["sub"].outstanding) == 20
+    world.faults.outage = False
+    finish(world)
