@@ -88,10 +88,13 @@ class Compactor:
                 for k in range(start, end):
                     body = slab.body(k)
                     weight = max(len(body), sizes[k] * _MESSAGE_WEIGHT_BYTES)
-                    findings.add(ledger_id, await aside(weight, examine, body))
+                    examined = examine(body) if weight < _LARGE_BYTES else await asyncio.to_thread(examine, body)
+                    findings.add(ledger_id, examined)
                     if findings.table.is_full:
                         await aside(findings.table.weight_bytes, findings.table.spill)
-                    await self._pause(1 + weight // 1024)
+                    self._turn += 1 + weight // 1024
+                    if self._turn >= _TURN:
+                        await self._pause()
         await aside(findings.table.weight_bytes, findings.settle)
 
     async def write_survivors(self, writer: CompactedLedgerWriter) -> None:
@@ -118,8 +121,10 @@ class Compactor:
         for k in chosen:
             body = slab.body(start + k - number)
             await writer.add(slab.position(start + k - number), body)
-            await self._pause(1 + len(body) // 1024)
-        await self._pause(1 + (end - start) // 16)
+            self._turn += 1 + len(body) // 1024
+            if self._turn >= _TURN:
+                await self._pause()
+        self._turn += 1 + (end - start) // 16
         return following
 
     async def _write_batches(
@@ -137,9 +142,11 @@ class Compactor:
                     keep = [n - number for n in source.survivors & BitMap(range(number, number + count))]
                     body = await self._rewritten(body, keep)
                 await writer.add(slab.position(k), body)
-                await self._pause(1 + len(body) // 1024)
+                self._turn += len(body) // 1024
             number += count
-            await self._pause(1)
+            self._turn += 1
+            if self._turn >= _TURN:
+                await self._pause()
         return number
 
     async def _rewritten(self, body: bytes | memoryview, keep: list[int]) -> bytes | memoryview:
@@ -187,11 +194,10 @@ class Compactor:
                 self.stats.entries_read += span.entries
         return spans
 
-    async def _pause(self, work: int) -> None:
-        self._turn += work
-        if self._turn >= _TURN:
-            self._turn = 0
-            await asyncio.sleep(0)
+    async def _pause(self) -> None:
+        """Let others have their turn."""
+        self._turn = 0
+        await asyncio.sleep(0)
 
 
 async def aside(size_bytes: int, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -18,7 +18,15 @@ from tests.storage.managed_for_tests import KEEP, NAME, append
 
 KEYS = [f"k{i}" for i in range(6)]
 STEPS = 22
-CONFIG = replace(KEEP, max_entries_per_ledger=7, cursor_max_entries_per_ledger=4, cursor_inline_bytes=64)
+CONFIG = replace(
+    KEEP,
+    max_entries_per_ledger=7,
+    cursor_max_entries_per_ledger=4,
+    cursor_inline_bytes=64,
+    retention_time_ms=0,
+    retention_size_bytes=0,
+)
+"""Nothing is kept that the compaction's cursor has passed."""
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +55,7 @@ class Work:
 
     async def run(self):
         await self.open()
+        await self.compact()  # from now on the compaction's cursor holds the log
         for _ in range(STEPS):
             await self.chance.choices([self.publish, self.compact, self.trim, self.reopen], [6, 4, 2, 1])[0]()
         await self.close()
@@ -95,10 +104,8 @@ class Work:
 
     async def trim(self):
         if self.compaction.current() is not None:
-            self.log.set_config(replace(CONFIG, retention_time_ms=0, retention_size_bytes=0))
             await self.log.roll()
             await self.log.trim(self.world.clock.now_ms() + 1)
-            self.log.set_config(CONFIG)
 
     async def values(self):
         reader = self.compaction.new_reader(self.log.new_non_durable_cursor("check", EARLIEST))
