@@ -1,22 +1,24 @@
 """A persistent topic: one managed ledger, its producers and its subscriptions.
 
-States: open (the usual one), fenced (an append failed; until what is under way has drained, publishes are refused), closing
-and closed (unload, deletion, shutdown). All state belongs to the event loop; methods that do not wait are plain functions.
+States: open (the usual one), fenced (an append failed; until what is under way has drained, publishes are refused),
+closing
+and closed (unload, deletion, shutdown). All state belongs to the event loop; methods that do not wait are plain
+functions.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 from magnetar.broker.compaction.compacted_ledger import last_batch_index
 from magnetar.broker.compaction.key_table import KEYS_IN_MEMORY
 from magnetar.broker.compaction.topic_compaction import CompactionSettings, TopicCompaction
-from magnetar.broker.delay_indexes import open_delay_index
 from magnetar.broker.deduplication_cursor import DeduplicationSettings, TopicDeduplication
+from magnetar.broker.delay_indexes import open_delay_index
 from magnetar.broker.errors import (
     MetadataError,
     ServiceNotReadyError,
@@ -37,9 +39,9 @@ from magnetar.storage.position import EARLIEST, Position
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.broker.connection import Connection
     from magnetar.broker.delay_indexes import DelayIndex
     from magnetar.broker.policies import TopicConfig
-    from magnetar.broker.connection import Connection
     from magnetar.broker.producer import ProducerRequest
     from magnetar.broker.settings import Settings
     from magnetar.broker.tasks import TaskSet
@@ -120,7 +122,9 @@ class Topic:
         if self.state is TopicState.FENCED or self.ledger.terminated:
             code = pb.TopicTerminatedError if self.ledger.terminated else pb.PersistenceError
             for i in range(run.count):
-                producer.answer(replies.send_error(producer.producer_id, run.high(i), code, "topic does not take publishes now"))
+                producer.answer(
+                    replies.send_error(producer.producer_id, run.high(i), code, "topic does not take publishes now")
+                )
         return False  # closing: the producer has got CLOSE_PRODUCER
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
@@ -139,14 +143,19 @@ class Topic:
             self.delay_index.published(run, pieces)
 
     def append_failed(self, producer: Producer, run: EntryRun, stored: int, error: StorageError) -> None:
-        """An append failed: its producer hears of the first entry, all producers are closed and come back when we are ready.
+        """An append failed: its producer hears of the first entry, all producers are closed and come back when we are
+        ready.
 
         Clients send again, in order, whatever has no receipt (reference B.5, C.2).
         """
         if not stored:
             self._run_ended()
         if self.ledger.terminated:
-            producer.answer(replies.send_error(producer.producer_id, run.high(stored), pb.TopicTerminatedError, "topic was terminated"))
+            producer.answer(
+                replies.send_error(
+                    producer.producer_id, run.high(stored), pb.TopicTerminatedError, "topic was terminated"
+                )
+            )
             return
         if self.state is TopicState.CLOSING:
             return
@@ -316,7 +325,9 @@ class Topic:
         return 0 if slowest is None else slowest.cursor.backlog_bytes
 
     def backlog_age_s(self) -> int:
-        """Age of the backlog as the quota by age takes it: precise, or (the default) that of its oldest closed ledger."""
+        """Age of the backlog as the quota by age takes it: precise, or (the default) that of its oldest closed
+        ledger.
+        """
         if self.context.settings.precise_time_based_backlog_quota_check:
             return self.oldest_backlog_age_s()
         slowest = self.subscriptions.slowest()
@@ -341,7 +352,9 @@ class Topic:
             self._oldest_backlog_ms = 0 if position is None else await self.entry_time_ms(position)
 
     async def entry_time_ms(self, position: Position) -> int:
-        """Entry timestamp: the broker's if the entry has one, else the publish time; 0 for an entry that is not there."""
+        """Entry timestamp: the broker's if the entry has one, else the publish time; 0 for an entry that is not
+        there.
+        """
         try:
             span = await self.ledger.read_entry(position)
         except StorageError:
@@ -441,4 +454,3 @@ def _deduplication_settings(context: TopicContext) -> DeduplicationSettings:
         max_producers=settings.broker_deduplication_max_number_of_producers,
         inactivity_timeout_ms=settings.broker_deduplication_producer_inactivity_timeout_minutes * 60_000,
     )
-

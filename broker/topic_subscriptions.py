@@ -9,6 +9,7 @@ import structlog
 
 from magnetar.broker.compaction.compacted_reader import CompactedReader
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.broker.consumer import TYPE_NAMES
 from magnetar.broker.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
 from magnetar.broker.errors import (
     BrokerError,
@@ -17,7 +18,6 @@ from magnetar.broker.errors import (
     NotAllowedError,
     SubscriptionNotFoundError,
 )
-from magnetar.broker.consumer import TYPE_NAMES
 from magnetar.broker.rate_limits import Limits, SubscribeThrottle, Throttle, Throttles
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.subscription_settings import SubscriptionSettings
@@ -79,7 +79,7 @@ class TopicSubscriptions:
         topic = self._topic
         delay = None
         if topic.delay_index is not None:
-            delay = topic.delay_index.view(name, cursor, lambda: subscription.delayed_due())
+            delay = topic.delay_index.view(name, cursor, lambda: subscription.delayed_due())  # noqa: PLW0108 - made below
         subscription = Subscription(
             topic_name=topic.name,
             name=name,
@@ -137,7 +137,10 @@ class TopicSubscriptions:
         config = topic.config
         if config.max_consumers > 0 and self.consumer_count >= config.max_consumers:
             raise ConsumerBusyError("Topic reached max consumers limit")
-        if request.read_compacted and consumer.sub_type not in (pb.CommandSubscribe.Exclusive, pb.CommandSubscribe.Failover):
+        if request.read_compacted and consumer.sub_type not in (
+            pb.CommandSubscribe.Exclusive,
+            pb.CommandSubscribe.Failover,
+        ):
             raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
         if TYPE_NAMES[consumer.sub_type] not in config.subscription_types_enabled:
             raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
@@ -271,7 +274,9 @@ class TopicSubscriptions:
         return min(self.durable(), key=lambda s: s.cursor.mark_delete, default=None)
 
     async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> None:
-        """Acknowledge everything before `position` for everybody, durable on return; a subscription never moves back."""
+        """Acknowledge everything before `position` for everybody, durable on return; a subscription never moves
+        back.
+        """
         last = self._topic.ledger.previous(position)
         cursor = subscription.cursor
         if last <= cursor.mark_delete:

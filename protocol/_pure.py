@@ -279,7 +279,7 @@ def _metadata_flags(metadata: pb.MessageMetadata) -> int:
 # --- replies -----------------------------------------------------------------------------------------------------
 
 
-def encode_receipts(  # noqa: PLR0917 - the compiled twin takes its arguments by position
+def encode_receipts(
     producer_id: int,
     sequence_ids: bytes,
     highest_sequence_ids: bytes,
@@ -303,7 +303,7 @@ def encode_receipts(  # noqa: PLR0917 - the compiled twin takes its arguments by
     return b"".join(out)
 
 
-def encode_messages(  # noqa: PLR0917 - the compiled twin takes its arguments by position
+def encode_messages(
     consumer_id: int,
     slab: bytes,
     record_offsets: bytes,

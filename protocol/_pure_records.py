@@ -14,7 +14,7 @@ _U32 = struct.Struct(">I")
 _U64 = (1 << 64) - 1
 
 
-def stamp(  # noqa: PLR0917 - the compiled twin takes its arguments by position
+def stamp(
     data: bytes,
     offsets: bytes,
     num_messages: bytes,

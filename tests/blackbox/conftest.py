@@ -30,7 +30,7 @@ class BrokerProcess:
         arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(self.data_dir)]
         for key, value in self.settings.items():
             arguments += ["--set", f"{key}={value}"]
-        self.log = open(self.data_dir.parent / f"{self.data_dir.name}.log", "ab")  # noqa: SIM115 - closed in stop
+        self.log = open(self.data_dir.parent / f"{self.data_dir.name}.log", "ab")
         self.process = subprocess.Popen(
             arguments, stdout=subprocess.PIPE, stderr=self.log, text=True, env=os.environ | self.env
         )

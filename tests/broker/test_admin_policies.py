@@ -94,7 +94,7 @@ def kept(answer):
         ("offloadDeletionLagMs", "PUT", 5, 5, None),
     ],
 )
-async def test_namespace_policy_is_set_shown_and_removed(call, path, verb, given, shown, after_removal):  # noqa: PLR0917
+async def test_namespace_policy_is_set_shown_and_removed(call, path, verb, given, shown, after_removal):
     assert (await call(verb, f"{NS}/{path}", given)).status == 204
     assert kept(await call("GET", f"{NS}/{path}")) == (given if shown is ... else shown)
     assert (await call("DELETE", f"{NS}/{path}")).status == 204
