@@ -157,6 +157,8 @@ class RawPeer:
         with contextlib.suppress(OSError):
             self.socket.close()
 
+    __del__ = close  # a test that fails leaves no open socket behind
+
     def reset(self):
         """Go away with a RST, as a machine that crashed and came back."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
