@@ -6,8 +6,14 @@ PORT ?= 6650
 HTTP ?= 8080
 DATA ?= data
 ARGS ?=
+ORACLE_URL ?= pulsar://127.0.0.1:6650
+ORACLE_HTTP ?= http://127.0.0.1:8080
 
-.PHONY: setup run test quick lint format types unit blackbox conformance fuzz crash-long soak bench proto docs clean
+.PHONY: setup run test lint format types unit blackbox conformance oracle-record fuzz crash-long soak bench docs help clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 .DELETE_ON_ERROR:
 
 $(BIN)/magnetar: pyproject.toml setup.py $(wildcard protocol/*.c)
@@ -15,6 +21,7 @@ $(BIN)/magnetar: pyproject.toml setup.py $(wildcard protocol/*.c)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo "installing magnetar into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --editable .
+	@$(BIN)/python -m compileall -q magnetar broker protocol storage delayed converters
 	@touch $@
 
 $(VENV)/.test-stamp: $(BIN)/magnetar
@@ -41,24 +48,31 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup  ## unit, property, model, crash (sample) and fuzz (sample) tests
-	$(BIN)/pytest -n 2 -q tests --ignore=tests/blackbox --ignore=tests/conformance
-	MAGNETAR_PURE=1 $(BIN)/pytest -n 2 -q tests/protocol tests/broker
+	$(BIN)/python -m pytest -n 2 -q tests --ignore=tests/blackbox --ignore=tests/conformance
+	MAGNETAR_PURE=1 $(BIN)/python -m pytest -n 2 -q tests/protocol tests/broker
 
 conformance: setup  ## recorded answers of Apache Pulsar, over the compiled and the pure helper
-	$(BIN)/pytest -q tests/conformance
-	MAGNETAR_PURE=1 $(BIN)/pytest -q tests/conformance
+	$(BIN)/python -m pytest -q tests/conformance
+	MAGNETAR_PURE=1 $(BIN)/python -m pytest -q tests/conformance
+
+oracle-record: setup  ## record new scenarios against an Apache Pulsar on ORACLE_URL and ORACLE_HTTP
+	$(BIN)/python tests/conformance/transcript.py record --new --jobs 8 --url $(ORACLE_URL) --http $(ORACLE_HTTP) --golden tests/conformance/golden $(filter-out %security.py,$(wildcard tests/conformance/scenarios/*.py))
 
 blackbox: setup  ## the official client against our process
-	$(BIN)/pytest -q tests/blackbox
+	$(BIN)/python -m pytest -q tests/blackbox
 
 fuzz: setup  ## long fuzzing of everything that reads foreign bytes
-	MAGNETAR_FUZZ_SECONDS=600 $(BIN)/pytest -q tests/fuzz --timeout 1200
+	MAGNETAR_FUZZ_SECONDS=600 $(BIN)/python -m pytest -q tests/fuzz --timeout 1200
+	tests/fuzz/asan.sh 300 $(BIN)/python
 
 crash-long: setup  ## every crash point, and kill -9 under live clients
-	MAGNETAR_CRASH_LONG=1 $(BIN)/pytest -n 2 -q tests/crash tests/blackbox/test_kill.py --timeout 3600
+	MAGNETAR_CRASH_LONG=1 $(BIN)/python -m pytest -n 2 -q tests/crash tests/blackbox/test_kill.py tests/blackbox/test_churn.py --timeout 3600
 
 soak: setup  ## ten minutes of surging, stuck, slow and reconnecting clients
-	MAGNETAR_SOAK_SECONDS=600 $(BIN)/pytest -q tests/blackbox/test_soak.py --timeout 1200
+	MAGNETAR_SOAK_SECONDS=600 $(BIN)/python -m pytest -q tests/blackbox/test_soak.py --timeout 1200
+
+docs: setup  ## generate conf/standalone.conf and docs/settings.md from the table of settings
+	$(BIN)/python -m magnetar.broker.settings_docs
 
 bench: setup  ## every benchmark; figures go to docs/performance.md by hand
 	$(BIN)/python -m bench
