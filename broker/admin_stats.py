@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.admin.api import TopicStats
 from magnetar.broker.topic import Topic
+from magnetar.delayed.bucket_index import BucketDelayIndex
 
 if TYPE_CHECKING:
     from magnetar.broker.topics import AnyTopic
@@ -47,6 +48,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
         oldest_backlog_age_seconds=topic.oldest_backlog_age_s() or -1,
         non_contiguous_deleted_ranges={name: len(deleted_ranges(topic, s.cursor)) for name, s in subscriptions.items()},
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
+        delayed_index=topic.delay_index.stats() if isinstance(topic.delay_index, BucketDelayIndex) else None,
         compaction=topic.compaction.stats(),
         quota_evictions_size=topic.quota_evictions_size,
         quota_evictions_age=topic.quota_evictions_age,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magnetar import __version__
+from magnetar.broker.delayed_metrics import delayed_metrics
 from magnetar.broker.metric_rows import (
     BUCKETS,
     CONSUMER_ROWS,
@@ -206,6 +207,9 @@ def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) 
         for kind, count in (("size", view.stats.quota_evictions_size), ("time", view.stats.quota_evictions_age))
     ]
     yield _metric("pulsar_storage_backlog_quota_exceeded_evictions_total", evictions)
+    indexes = [(labels, view.stats.delayed_index) for labels, view in labelled if view.stats.delayed_index is not None]
+    for name, samples in delayed_metrics(indexes):
+        yield _metric(name, [Sample(*sample) for sample in samples])
     subscriptions = [
         (f'{labels},subscription="{escape(name)}"', SubscriptionView(stats))
         for labels, view in labelled

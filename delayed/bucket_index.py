@@ -107,6 +107,8 @@ class BucketDelayIndex:
                 keeper.forget_trimmed()
                 if firing.mutable.growing or keeper.coverage() != keeper.stored_coverage or keeper.dirty:
                     await keeper.seal()
+                while firing.mutable.growing:
+                    await keeper.seal()
             except (StorageError, CatalogueConflictError) as error:
                 log.warning("delayed_index.not_saved", topic=self._topic, error=str(error))
         firing.views.clear()

@@ -24,7 +24,7 @@ from magnetar.delayed.errors import CatalogueConflictError, SnapshotError
 from magnetar.delayed.immutable_bucket import ImmutableBucket
 from magnetar.delayed.position_ranges import PositionRanges
 from magnetar.delayed.snapshot_format import SnapshotEncoder
-from magnetar.delayed.sorted_run import concatenate, sort
+from magnetar.delayed.sorted_run import merge
 from magnetar.storage.errors import StorageError
 from magnetar.storage.position import Position
 
@@ -158,8 +158,8 @@ class BucketKeeper:
     async def seal(self) -> None:
         """Make an immutable bucket of what is in the mutable one."""
         firing, started = self._firing, self.environment.now_ms()
-        coverage = self.coverage()
-        parts = firing.mutable.freeze()
+        parts = firing.mutable.freeze(self._settings.min_index_count)
+        coverage = None if firing.mutable.growing else self.coverage()
         try:
             if parts:
                 await self._seal(parts, coverage, started)
@@ -169,12 +169,12 @@ class BucketKeeper:
             firing.mutable.thaw()
             raise
 
-    async def _seal(self, parts: list[Columns], coverage: PositionRanges, started: int) -> None:
+    async def _seal(self, parts: list[Columns], coverage: PositionRanges | None, started: int) -> None:
         firing, settings = self._firing, self._settings
 
         def encode() -> tuple[list[bytes], Directory, tuple[tuple[int, int], tuple[int, int]]]:
             encoder = SnapshotEncoder(settings.segment_limit, settings.segment_step_ms)
-            encoder.add(sort(concatenate(parts), by_position=False))
+            encoder.add(merge(parts))
             return *encoder.finish(), encoder.bounds()
 
         entries, directory, bounds = await self.environment.off_loop(encode)

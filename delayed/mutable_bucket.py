@@ -131,12 +131,22 @@ class MutableBucket:
 
     # --- sealing -------------------------------------------------------------------------------------------------
 
-    def freeze(self) -> list[Columns]:
-        """What a seal is to store; it stays in service until `sealed`, or goes back with `thaw`."""
+    def freeze(self, at_least: int) -> list[Columns]:
+        """What a seal is to store: the oldest chunks, so many indexes or all. In service until `sealed` or `thaw`.
+
+        Not more, for sorting them holds up everything else in this process.
+        """
         assert not self._frozen
         self._close_open()
-        self._frozen = [c for c in self._sorted if len(c.run)]
-        self._sorted = []
+        count = 0
+        for k, chunk in enumerate(self._sorted):
+            count += len(chunk.run)
+            if count >= at_least:
+                self._frozen, self._sorted = self._sorted[: k + 1], self._sorted[k + 1 :]
+                break
+        else:
+            self._frozen, self._sorted = self._sorted, []
+        self._frozen = [c for c in self._frozen if len(c.run)]
         return [c.run.rest() for c in self._frozen]
 
     def frozen_time(self) -> int:

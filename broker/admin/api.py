@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from magnetar.broker.producer import ProducerStats
     from magnetar.broker.schemas import SchemaRegistry
     from magnetar.broker.settings import Settings
+    from magnetar.delayed.index_stats import DelayIndexStats
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.position import Position
 
@@ -101,6 +102,7 @@ class TopicStats:
     topic_epoch: int | None = None
     non_contiguous_deleted_ranges: dict[str, int] = field(default_factory=dict)
     delayed_index_bytes: int = 0
+    delayed_index: "DelayIndexStats | None" = None
     compaction: CompactionStats = field(default_factory=CompactionStats)
     created_ms: int = 0
     last_publish_ms: int = 0

@@ -15,7 +15,7 @@ OUTCOMES = st.lists(st.sampled_from(["ok", "ok", "before", "after"]), max_size=6
 
 
 class DelayedIndexMachine(RuleBasedStateMachine):
-    """The model: the log is the list of all entries; each subscription knows what it has, holds and has acknowledged."""
+    """The model: the log lists all entries; each subscription knows what it has got, holds and has acknowledged."""
 
     def __init__(self):
         super().__init__()

@@ -1,6 +1,6 @@
 """A world for tests of the delayed index: virtual time, a log in memory, subscriptions, stores that fail.
 
-One asyncio loop is turned by hand, so every `await` of the index is a point where a test may do something else, or crash.
+One asyncio loop is turned by hand: every `await` of the index is a point where a test may do something else, or crash.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def run_of(times):
     deliver_at = array("q", [t or 0 for t in times]).tobytes() if any_flags else None
     return EntryRun(
         1, count, b"x" * count, array("q", range(count + 1)).tobytes(), array("q", range(count)).tobytes(),
-        array("q", [0] * count).tobytes(), ones, deliver_at, array("I", flags).tobytes(), any_flags, all_flags, count, True,
+        array("q", [0] * count).tobytes(), ones, deliver_at, array("I", flags).tobytes(), any_flags, all_flags, count,
+        True,
     )  # fmt: skip
 
 
