@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 WRITE_HIGH_BYTES = 1 << 20
+REQUESTS_HIGH = 1000  # requests of one connection in progress; a peer with more has to wait until half of them are answered
 PROTOCOL_VERSION = 21
 _BEFORE_HANDSHAKE = frozenset(
     {pb.BaseCommand.CONNECT, pb.BaseCommand.AUTH_RESPONSE, pb.BaseCommand.PING, pb.BaseCommand.PONG}
@@ -206,7 +207,13 @@ class Connection(asyncio.BufferedProtocol):
             self.reply_error(row.fail, command, e)
             return
         if result is not None and inspect.iscoroutine(result):
-            self.tasks.spawn(self._run(result, row.fail, command), row.field)
+            self.tasks.spawn(self._run(result, row.fail, command), row.field).add_done_callback(self._request_ended)
+            if len(self.tasks) >= REQUESTS_HIGH:
+                self.hold_reading("requests")
+
+    def _request_ended(self, _task: object) -> None:
+        if "requests" in self._read_holds and len(self.tasks) <= REQUESTS_HIGH // 2:
+            self.release_reading("requests")
 
     async def _run(self, coroutine: Any, fail: Callable[..., bytes] | None, command: Any) -> None:
         try:
