@@ -19,6 +19,7 @@ from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, Subscript
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_catalog import PartitionedTopic
 from magnetar.broker.topic_subscriptions import SubscribeRequest
+from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.storage.errors import NoSuchEntryError
 from magnetar.storage.position import Position
@@ -284,6 +285,20 @@ class AdminTopics:
                     return await _stored(topic, position)
             position = topic.ledger.next_valid(position)
         return None
+
+    async def _delay_index(self, name: TopicName) -> BucketDelayIndex:
+        index = (await self._topic(name)).delay_index
+        if not isinstance(index, BucketDelayIndex):
+            raise NotAllowedError("the in-memory tracker of delayed messages does not tell")
+        return index
+
+    async def delayed_messages(self, name: TopicName) -> dict[str, int]:
+        index = await self._delay_index(name)
+        times = {"earliest": index.earliest_ms, "latest": index.latest_ms}
+        return {"count": index.pending_count} | {key: ms for key, ms in times.items() if ms is not None}
+
+    async def cancel_delayed(self, name: TopicName, position: Position) -> bool:
+        return await (await self._delay_index(name)).cancel(position)
 
     async def analyze_backlog(self, name: TopicName, subscription: str) -> dict[str, object]:
         topic, found = await self._subscription(name, subscription)

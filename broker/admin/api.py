@@ -292,6 +292,14 @@ class TopicsApi(Protocol):
         """The `number`th entry (1 is the next one) of the backlog."""
         ...
 
+    async def delayed_messages(self, name: "TopicName") -> dict[str, int]:
+        """count, earliest and latest (ms) of the messages that wait for their time."""
+        ...
+
+    async def cancel_delayed(self, name: "TopicName", position: "Position") -> bool:
+        """Have nobody get this delayed message, durable on return; False when it does not wait (any more)."""
+        ...
+
     async def analyze_backlog(self, name: "TopicName", subscription: str) -> dict[str, object]:
         """JSON of AnalyzeSubscriptionBacklogResult."""
         ...

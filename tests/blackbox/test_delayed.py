@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pulsar
 import pytest
+import requests
 from pulsar import ConsumerType, InitialPosition
 
 pytestmark = pytest.mark.blackbox
@@ -156,3 +157,21 @@ def test_key_shared_keeps_the_order_of_a_key(client, topic):
     assert sum(map(len, by_key.values())) == 100
     for numbers in by_key.values():
         assert numbers == sorted(numbers)
+
+
+def test_listed_and_cancelled_by_rest(broker, client, topic):
+    consumer = shared(client, topic)
+    producer = client.create_producer(topic, batching_enabled=False)
+    due_ms = int((time.time() + 3) * 1000)
+    ids = [producer.send(b"%d" % k, deliver_at=due_ms + k) for k in range(5)]
+    base = f"{broker.http}/admin/v2/persistent/public/default/{topic.rpartition('/')[2]}/delayedMessages"
+    assert requests.get(base, timeout=5).json() == {"count": 5, "earliest": due_ms, "latest": due_ms + 4}
+    one = f"{base}/ledger/{ids[2].ledger_id()}/entry/{ids[2].entry_id()}"
+    assert requests.delete(one, timeout=5).status_code == 204
+    assert requests.delete(one, timeout=5).status_code == 204
+    assert [d for d, _ in receive(consumer, 4)] == [b"0", b"1", b"3", b"4"]
+    assert_empty(consumer)
+    fired = f"{base}/ledger/{ids[3].ledger_id()}/entry/{ids[3].entry_id()}"
+    assert requests.delete(fired, timeout=5).status_code == 409
+    metrics = requests.get(f"{broker.http}/metrics/", timeout=5).text
+    assert "pulsar_delayed_message_index_bucket_total{" in metrics

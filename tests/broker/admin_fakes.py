@@ -167,6 +167,14 @@ class FakeTopics:
         self._subscription(name, subscription)
         return self.messages.get(number)
 
+    async def delayed_messages(self, name):
+        self._subscriptions(name)
+        return {"count": 2, "earliest": 5, "latest": 7}
+
+    async def cancel_delayed(self, name, position):
+        self.calls.append(("cancel", str(name), position))
+        return position == (3, 4)
+
     async def analyze_backlog(self, name, subscription):
         return {"entries": 0}
 
