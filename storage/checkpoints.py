@@ -89,6 +89,8 @@ class Checkpointer:
         self._synced = dict(last.synced)
         self._touched: dict[int, LedgerState] = {}
         self._plan: CheckpointPlan | None = None
+        self._syncing = False
+        """The plan is in the checkpoint thread."""
         self._again = False
         self._closing = False
         self._bytes = 0
@@ -226,9 +228,7 @@ class Checkpointer:
         if result.full is not None:
             self._health.set_full(StorageFullError(f"ledger file: {result.full}"), "write-behind")
             if self._closing:
-                # The journal has it all; the next start writes it. Nobody may wait for space in a closing store.
-                self._plan = None
-                self._wake()
+                self._give_up()
         else:
             self._health.set_full(None, "write-behind")
         if self.unwritten_bytes * 2 <= self._max_unwritten_bytes and self._appends is not None:
@@ -244,8 +244,27 @@ class Checkpointer:
         self._plan = None
         self._wake()
 
+    def _give_up(self) -> None:
+        """Nobody may wait for space in a closing store: the journal has it all, the next start writes it.
+
+        What the plan would have synced stays to be synced: a later checkpoint must not take it for done. A plan in
+        the checkpoint thread no longer waits for space; it ends by itself.
+        """
+        plan = self._plan
+        if plan is not None and not self._syncing:
+            self._plan = None
+            self._touch_again(plan)
+            self._wake()
+
+    def _touch_again(self, plan: CheckpointPlan) -> None:
+        """The checkpoint did not come about."""
+        for item in plan.touched:
+            if not item.ledger.deleted:
+                self._touched.setdefault(item.ledger.ledger_id, item.ledger)
+
     def _passed(self, plan: CheckpointPlan) -> None:
         if plan is self._plan:  # else it was given up
+            self._syncing = True
             self._lane.submit(plan)
 
     def _work(self, plans: list[CheckpointPlan]) -> None:
@@ -275,7 +294,7 @@ class Checkpointer:
             raise StorageFailedError(f"fsync of ledger {ledger_id}: {error}") from error
 
     def _finished(self, plans: list[CheckpointPlan], result: None, error: BaseException | None) -> None:  # noqa: ARG002 - the lane's form
-        plan, self._plan = self._plan, None
+        plan, self._plan, self._syncing = self._plan, None, False
         assert plan is not None
         if error is None:
             self.checkpoints += 1
@@ -284,9 +303,7 @@ class Checkpointer:
             assert self._journal is not None
             self._journal.released_sequence = plan.sequence
         else:
-            for item in plan.touched:
-                if not item.ledger.deleted:
-                    self._touched.setdefault(item.ledger.ledger_id, item.ledger)
+            self._touch_again(plan)
             if isinstance(error, OSError) and error.errno in SPACE_ERRORS:
                 self._health.set_full(StorageFullError(f"checkpoint: {error}"), "checkpoint")
             else:

@@ -132,8 +132,10 @@ class LedgerFiles:
         except FileNotFoundError:
             if not create:
                 raise
+        file = self._files.open(path, create=True)
+        # Only now: a sync_names in another thread must not take the mark for a name that is not there yet.
         self._unsynced_names = True
-        return self._files.open(path, create=True)
+        return file
 
     def _shrink(self) -> None:
         while len(self._handles) > self._max_open:

@@ -140,6 +140,10 @@ class Recovery:
     def run(self) -> Recovered:
         """Raises OSError, UnsupportedFormatError; then nothing but a repetition is needed."""
         started = self._clock.now_s()
+        # An earlier process may have ended between making a name and syncing its folder (or given up on a full disk):
+        # we see the name, a power loss would not leave it. Nothing may be built on it before it is durable.
+        self._files.sync_dir(self._layout.journal)
+        self._files.sync_dir(self._layout.ledgers)
         self._read_checkpoint()
         segments, scans = self._scan_segments()
         work = journal_work(scans, self._checkpoint.next_sequence, self._report, from_first=not self._checkpoint_intact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STEPS = 40
+LONG = bool(os.environ.get("MAGNETAR_CRASH_LONG"))
 MODES = ("nothing", "some", "everything")
 
 
@@ -83,3 +85,35 @@ def test_disk_full_at_any_write_then_a_crash(seed: int) -> None:
         world = world.after_crash("nothing", seed)
         assert run_until_crash(world.disk, check(world, promise)) is None
     assert times_full
+
+
+def full_then_crash(seed: int, full_at: int, crash_at: int, mode: str) -> None:
+    """No space at one operation, work goes on (restarts included), a power loss later."""
+    world, promise = World(), Promise()
+    world.disk.full_at, world.disk.crash_at = full_at, crash_at
+    work = Work(world, promise, seed)
+    work.may_fail = True
+    try:
+        run_until_crash(world.disk, work.run(STEPS))
+    except OSError:
+        return  # refused to start on the full disk: a scenario of its own
+    world = world.after_crash(mode, seed)
+    run_until_crash(world.disk, check(world, promise))
+
+
+@pytest.mark.parametrize(
+    ("seed", "full_at", "crash_at", "mode"),
+    [(563117, 53, 98, "nothing"), (218694, 41, 84, "nothing"), (168318, 75, 91, "some"), (941655, 224, 264, "some")],
+)
+def test_a_name_left_unsynced_by_the_process_before_is_made_durable(
+    seed: int, full_at: int, crash_at: int, mode: str
+) -> None:
+    """A store closed while full leaves ledger files whose names were never synced; the next start relies on them."""
+    full_then_crash(seed, full_at, crash_at, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_confirmed_after_a_full_disk_and_a_crash(mode: str) -> None:
+    """580896: full at 221, a crash anywhere behind."""
+    for crash_at in range(222, 420, 1 if LONG else 9):
+        full_then_crash(580896, 221, crash_at, mode)
