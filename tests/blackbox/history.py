@@ -126,22 +126,27 @@ class _Checker:
         self.sent_at = {}
 
     def run(self, complete):
-        receipted, handlers = {}, {
-            "delivered": self._delivered,
-            "acknowledged": lambda _, e: self.acks.__setitem__((e.key, e.number), (e.at, False)),
-            "ack confirmed": lambda _, e: self.acks.__setitem__((e.key, e.number), (e.at, True)),
-            "gave back": self._gave_back,
-            "ended": lambda i, e: self.session_ended.__setitem__(e.session, (i, e.at)),
-            "interrupted": self._interrupted,
-            "restarted": self._restarted,
-            "moved": self._moved,
-            "sent": lambda i, e: self.sent_at.setdefault((e.key, e.number), (i, e.at)),
-            "receipted": lambda _, e: receipted.setdefault((e.key, e.number), e.at),
-        }
+        receipted, handlers = (
+            {},
+            {
+                "delivered": self._delivered,
+                "acknowledged": lambda _, e: self.acks.__setitem__((e.key, e.number), (e.at, False)),
+                "ack confirmed": lambda _, e: self.acks.__setitem__((e.key, e.number), (e.at, True)),
+                "gave back": self._gave_back,
+                "ended": lambda i, e: self.session_ended.__setitem__(e.session, (i, e.at)),
+                "interrupted": self._interrupted,
+                "restarted": self._restarted,
+                "moved": self._moved,
+                "sent": lambda i, e: self.sent_at.setdefault((e.key, e.number), (i, e.at)),
+                "receipted": lambda _, e: receipted.setdefault((e.key, e.number), e.at),
+            },
+        )
         for index, event in enumerate(self.events):
             handlers[event.what](index, event)
         if complete:
-            self.found += [f"lost: {each} has a receipt and was never delivered" for each in receipted if each not in self.last]
+            self.found += [
+                f"lost: {each} has a receipt and was never delivered" for each in receipted if each not in self.last
+            ]
         return self.found
 
     def _gave_back(self, index, event):
@@ -202,7 +207,9 @@ class _Checker:
         )
         copy = len(self.ids[message]) > 1  # sent again by its producer, judged in _check_stored_once
         if max(causes) < self.last[message] and not copy:
-            self.found.append(f"duplicated: {message} came to {before.session} and again to {event.session} without a cause")
+            self.found.append(
+                f"duplicated: {message} came to {before.session} and again to {event.session} without a cause"
+            )
         self._check_ack(event, message, before, copy)
 
     def _check_ack(self, event, message, before, copy):

@@ -137,7 +137,9 @@ class RawPeer:
 
     def subscribe(self, topic, subscription="sub", consumer_id=1, permits=0, **values):
         options = {"subType": pb.CommandSubscribe.Shared, "initialPosition": pb.CommandSubscribe.Earliest} | values
-        found = self.ask("SUBSCRIBE", "subscribe", topic=topic, subscription=subscription, consumer_id=consumer_id, **options)
+        found = self.ask(
+            "SUBSCRIBE", "subscribe", topic=topic, subscription=subscription, consumer_id=consumer_id, **options
+        )
         assert found.type == pb.BaseCommand.SUCCESS, found
         if permits:
             self.flow(permits, consumer_id)

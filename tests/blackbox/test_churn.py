@@ -96,7 +96,9 @@ def test_shared_consumers_crash_with_messages_in_hand(broker, topic):
     churn.finish()
 
 
-@pytest.mark.parametrize("kind", [ConsumerType.KeyShared, ConsumerType.Failover, ConsumerType.Shared], ids=lambda k: k.name)
+@pytest.mark.parametrize(
+    "kind", [ConsumerType.KeyShared, ConsumerType.Failover, ConsumerType.Shared], ids=lambda k: k.name
+)
 def test_topics_are_unloaded_under_load(broker, topic, kind):
     churn = Churn(broker, topic, kind, KEYS[:5])
     churn.join()

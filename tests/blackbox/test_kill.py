@@ -290,7 +290,9 @@ def test_delayed_messages_survive_and_are_not_early(new_broker):
 def test_negative_counts_start_again_but_nothing_is_forgotten(new_broker):
     broker = new_broker()
     client = quiet_client(broker.url)
-    consumer = client.subscribe(TOPIC, "sub", consumer_type=ConsumerType.Shared, initial_position=InitialPosition.Earliest)
+    consumer = client.subscribe(
+        TOPIC, "sub", consumer_type=ConsumerType.Shared, initial_position=InitialPosition.Earliest
+    )
     publish(broker.url, 200)
     taken = [consumer.receive(10_000) for _ in range(200)]
     for message in taken[:100]:

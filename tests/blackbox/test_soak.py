@@ -98,7 +98,9 @@ class Soak:
 
 @pytest.mark.timeout(SECONDS * 2 + 60)
 def test_nothing_grows(new_broker):
-    broker = new_broker(managedLedgerCacheSizeMB=16, managedLedgerMaxEntriesPerLedger=5000, managedLedgerMinLedgerRolloverTimeMinutes=0)
+    broker = new_broker(
+        managedLedgerCacheSizeMB=16, managedLedgerMaxEntriesPerLedger=5000, managedLedgerMinLedgerRolloverTimeMinutes=0
+    )
     soak = Soak(broker)
     threads = [
         soak.run(name, getattr(soak, name)) for name in ("surge", "steady", "slow", "stuck", "reconnecting", "seeking")

@@ -161,7 +161,9 @@ def test_an_unknown_key_warns_with_the_nearest_name_and_starts(new_broker):
 
 
 def test_the_environment_is_below_the_command_line(new_broker):
-    broker = new_broker(env={"PULSAR_PREFIX_maxMessageSize": "4096", "PULSAR_PREFIX_clusterName": "env"}, clusterName="line")
+    broker = new_broker(
+        env={"PULSAR_PREFIX_maxMessageSize": "4096", "PULSAR_PREFIX_clusterName": "env"}, clusterName="line"
+    )
     assert "line" in broker.admin("GET", "/admin/v2/clusters")
     client = quiet_client(broker.url)
     producer = client.create_producer(TOPIC, batching_enabled=False)
