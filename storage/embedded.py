@@ -16,12 +16,14 @@ from magnetar.storage.engine_environment import EngineEnvironment
 from magnetar.storage.engine_parts import EngineParts, Foundation, build_parts
 from magnetar.storage.engine_settings import EngineSettings
 from magnetar.storage.engine_stats import EngineStats, collect_stats
+from magnetar.storage.errors import StorageFullError
 from magnetar.storage.layout import Layout
 from magnetar.storage.ledger_catalog import LedgerCatalog
 from magnetar.storage.ledger_files import LedgerFiles
 from magnetar.storage.recovery import Recovered, Recovery
 from magnetar.storage.sqlite_metadata import SqliteMetadataStore
 from magnetar.storage.store_directory import open_store
+from magnetar.storage.writeback import SPACE_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,12 +87,24 @@ async def open_embedded(
 ) -> EmbeddedStorage:
     """Open (or make) the store in ``data_dir``; recovery is complete on return.
 
-    Raises StoreLockedError, StoreMismatchError, UnsupportedFormatError, DamagedFileError (metadata), OSError.
+    Raises StoreLockedError, StoreMismatchError, UnsupportedFormatError, DamagedFileError (metadata), OSError,
+    StorageFullError when there is no room to recover: nothing is lost, start again once there is space.
     """
     settings = settings or EngineSettings()
     environment = environment or EngineEnvironment.real()
     layout = Layout(data_dir)
-    environment.files.make_dir(data_dir)
+    try:
+        return await _open(layout, settings, environment)
+    except OSError as error:
+        if error.errno not in SPACE_ERRORS:
+            raise
+        raise StorageFullError(
+            f"no space to open the store in {data_dir}: {error}; free some and start again"
+        ) from error
+
+
+async def _open(layout: Layout, settings: EngineSettings, environment: EngineEnvironment) -> EmbeddedStorage:
+    environment.files.make_dir(layout.root)
     release_lock = environment.files.lock(layout.lock)
     own_metadata: SqliteMetadataStore | None = None
     try:

@@ -170,7 +170,9 @@ class StoreMismatchError(StorageError):
 
 
 class StorageFullError(StorageError):
-    """No space left on the device. Nothing of this append is kept; later appends may succeed."""
+    """No space left on the device. Later appends may succeed. The outcome of the one that failed is unknown:
+    it is not readable now, but may be found after a restart.
+    """
 
 
 class StorageFailedError(StorageError):

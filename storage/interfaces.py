@@ -73,9 +73,11 @@ class LedgerWriter(Protocol):
         """Append the slab's records; its first entry id must be ``last_add_pushed + 1``.
 
         Never blocks, never raises for a state of the store: ``done(None)`` is called on the loop, never from within
-        this call, once the records are on disk (fdatasync) and readable; ``done(error)`` when they are not and never
-        will be. Calls come strictly in the order of the appends of this ledger. Calls of one group commit are made in
-        one callback of the loop, so a listener may collect them with ``call_soon``.
+        this call, once the records are on disk (fdatasync) and readable; ``done(error)`` when they are not. After an
+        error the outcome is unknown: the records are not readable now, but what reached the disk of them may be found
+        after a restart, unless later records took its place. Calls come strictly in the order of the appends of this
+        ledger. Calls of one group commit are made in one callback of the loop, so a listener may collect them with
+        ``call_soon``.
 
         When an append fails, every append of this ledger pushed before its ``done`` was called fails too, in order, and
         ``last_add_pushed`` falls back to ``last_add_confirmed``: no gap remains, the next slab starts at

@@ -64,7 +64,7 @@ def test_disk_full_at_every_write_and_back(operation: int):
         scenario = Persistent(world, promise)
         try:
             await scenario.run()
-        except OSError:
+        except StorageFullError:
             assert scenario.storage is None  # refused to start; a second try is due
 
     run_until_crash(world.disk, main())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from magnetar.storage.errors import StorageFullError
 from tests.crash.managed_ledger_scenario import Promise, Work, check
 from tests.storage.engine_for_tests import World, run_until_crash
 
@@ -95,7 +96,7 @@ def full_then_crash(seed: int, full_at: int, crash_at: int, mode: str) -> None:
     work.may_fail = True
     try:
         run_until_crash(world.disk, work.run(STEPS))
-    except OSError:
+    except StorageFullError:
         return  # refused to start on the full disk: a scenario of its own
     world = world.after_crash(mode, seed)
     run_until_crash(world.disk, check(world, promise))
