@@ -1,0 +1,186 @@
+"""What is measured. Each scenario takes a server's starter and a scale, and returns named figures of one round."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bench import load, servers
+
+_numbers = itertools.count()
+Figures = dict[str, float]
+Start = Callable[[], servers.Server]
+
+
+def topic() -> str:
+    return f"persistent://public/default/bench-{next(_numbers)}"
+
+
+def quantile(values: list[float], q: float) -> float:
+    """In milliseconds."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * q))] * 1e3
+
+
+def beside(work: Callable, *arguments: object) -> Callable[[], object]:
+    """Run ``work`` in a forked process, so that it does not slow the caller; returns what waits for its result."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=lambda: theirs.send(work(*arguments)), daemon=True)
+    process.start()
+    theirs.close()
+
+    def wait() -> object:
+        result = ours.recv()
+        process.join()
+        return result
+
+    return wait
+
+
+def publish(
+    start: Start, scale: float, count: int, size: int, window: int, batch: int = 1, producers: int = 1
+) -> Figures:
+    """Messages a second from the first SEND to the last receipt, after a tenth of them to warm up."""
+    with start().wait_ready() as server:
+        each = max(window, int(count * scale) // producers)
+        load.publish([load.Producer(server.port, topic(), max(each // 10, 10), size, batch)], window)
+        crowd = [load.Producer(server.port, topic(), each, size, batch) for _ in range(producers)]
+        before = server.cpu_seconds()
+        took = load.publish(crowd, window)
+        messages = each * producers * batch
+        return {"msg/s": messages / took, "server µs CPU/msg": (server.cpu_seconds() - before) / messages * 1e6}
+
+
+def one_in_flight(start: Start, scale: float, count: int) -> Figures:
+    """Milliseconds from a SEND of 1 KiB to its receipt with nothing else outstanding."""
+    with start().wait_ready() as server:
+        took = load.one_in_flight(load.Producer(server.port, topic(), max(100, int(count * scale)), 1024))[20:]
+        return {"p50 ms": quantile(took, 0.5), "p99 ms": quantile(took, 0.99)}
+
+
+def backlog(start: Start, scale: float, count: int) -> Figures:
+    """Messages a second of a consumer that reads a stored backlog of 1 KiB entries, the producer gone."""
+    with start().wait_ready() as server:
+        name, n = topic(), int(count * scale)
+        load.Consumer(server.port, name).close()
+        producer = load.Producer(server.port, name, n, 1024)
+        load.publish([producer], 1000)
+        producer.close()
+        time.sleep(0.5)
+        consumer = load.Consumer(server.port, name)
+        before = server.cpu_seconds()
+        took = load.drain(consumer, n)
+        return {"msg/s": n / took, "server µs CPU/msg": (server.cpu_seconds() - before) / n * 1e6}
+
+
+def _arrivals(port: int, name: str, n: int) -> list[tuple[int, float]]:
+    consumer = load.Consumer(port, name)
+    load.drain(consumer, n)
+    return consumer.arrivals
+
+
+def tail(start: Start, scale: float, count: int) -> Figures:
+    """Messages a second received while the producer publishes at full speed, consumer in a process of its own."""
+    with start().wait_ready() as server:
+        name, n = topic(), int(count * scale)
+        wait = beside(_arrivals, server.port, name, n)
+        producer = load.Producer(server.port, name, n, 1024)
+        started = load.now()
+        published = load.publish([producer], 1000)
+        arrivals = wait()
+        return {"msg/s": n / (arrivals[-1][1] - started), "published/s": n / published}
+
+
+def paced(start: Start, scale: float, rate: int, seconds: float) -> Figures:
+    """Milliseconds from when each message of 1 KiB was due to when a consumer in another process had it."""
+    with start().wait_ready() as server:
+        name, n = topic(), int(rate * max(1.0, seconds * scale))
+        wait = beside(_arrivals, server.port, name, n)
+        producer = load.Producer(server.port, name, n, 1024)
+        first_due = load.paced(producer, rate)
+        late: list[float] = []
+        for reached, when in wait():
+            late += [when - (first_due + i / rate) for i in range(len(late), reached)]
+        late = late[n // 10 :]
+        return {"p50 ms": quantile(late, 0.5), "p99 ms": quantile(late, 0.99), "p99.9 ms": quantile(late, 0.999)}
+
+
+def start_up(_: Start, scale: float) -> Figures:
+    """Seconds from starting the process on an empty directory to the first durable receipt, connecting by retry."""
+    with socket.socket() as probe:
+        probe.bind((load.HOST, 0))
+        port = probe.getsockname()[1]
+    name = topic()
+    with servers.broker(port) as server:
+        while True:
+            try:
+                producer = load.Producer(port, name, 1, 1024)
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.002)
+        load.one_in_flight(producer)
+        took = time.perf_counter() - server.started
+        return {"s": took}
+
+
+def idle_memory(start: Start, scale: float) -> Figures:
+    """Resident megabytes two seconds after start, then with 1,000 idle connections, then with 1,000 idle topics too."""
+    with start().wait_ready() as server:
+        time.sleep(2)
+        figures = {"MB": server.rss_mb()}
+        idle = [socket.create_connection((load.HOST, server.port)) for _ in range(1000)]
+        hello = load.encode_command(
+            load.pb.BaseCommand(
+                type=load.pb.BaseCommand.CONNECT,
+                connect=load.pb.CommandConnect(client_version="bench", protocol_version=19),
+            )
+        )
+        for one in idle:
+            one.sendall(hello)
+            one.recv(4096)
+        figures["MB, 1,000 connections"] = server.rss_mb()
+        holder = load.Connection(server.port)
+        for i in range(1000):
+            body = load.pb.CommandProducer(topic=topic(), producer_id=i, request_id=i)
+            command = load.pb.BaseCommand(type=load.pb.BaseCommand.PRODUCER, producer=body)
+            holder.request(command, load.pb.BaseCommand.PRODUCER_SUCCESS)
+        figures["MB, and 1,000 topics"] = server.rss_mb()
+        for one in idle:
+            one.close()
+        return figures
+
+
+@dataclass
+class Scenario:
+    """``limit``: whether the limit server can run it. ``aim`` is text; nothing is asserted."""
+
+    run: Callable[..., Figures]
+    arguments: dict[str, object] = field(default_factory=dict)
+    limit: bool = False
+    pure: bool = False
+    aim: str = ""
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "publish-1k": Scenario(publish, {"count": 150_000, "size": 1024, "window": 1000}, True, aim=">= 35 % of limit"),
+    "publish-100": Scenario(publish, {"count": 200_000, "size": 100, "window": 1000}, True, aim=">= 35 % of limit"),
+    "publish-64k": Scenario(publish, {"count": 6_000, "size": 65536, "window": 64}, True, aim=">= 60 % of limit"),
+    "publish-batched": Scenario(publish, {"count": 4_000, "size": 1024, "window": 64, "batch": 100}, True),
+    "one-in-flight": Scenario(one_in_flight, {"count": 3_000}, True, aim="p50 <= 3 x limit"),
+    "eight-producers": Scenario(
+        publish, {"count": 150_000, "size": 1024, "window": 1000, "producers": 8}, True, aim=">= 35 % of limit"
+    ),
+    "publish-pure": Scenario(
+        publish, {"count": 100_000, "size": 1024, "window": 1000}, True, pure=True, aim=">= 50,000/s"
+    ),
+    "backlog": Scenario(backlog, {"count": 200_000}, aim=">= 200,000/s"),
+    "tail": Scenario(tail, {"count": 150_000}),
+    "paced-1000": Scenario(paced, {"rate": 1_000, "seconds": 8}),
+    "paced-10000": Scenario(paced, {"rate": 10_000, "seconds": 8}),
+    "start-up": Scenario(start_up, aim="< 0.4 s"),
+    "idle-memory": Scenario(idle_memory, aim="< 60 MB idle"),
+}
