@@ -13,6 +13,7 @@ Only what reads the command line is imported here: the time from start to the fi
 """
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -88,6 +89,7 @@ def _run(settings: "Settings") -> int:
     """Run the broker on a loop of its own; uvloop where it exists. What stops its start is one line, no traceback."""
     import asyncio  # noqa: PLC0415 - not for `version`
 
+    gc.disable()  # modules are no garbage: no search while they load; broker.run turns it on again
     # structlog draws tracebacks with rich where it finds it, and importing that is a fifth of the start-up.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from magnetar.broker.broker import run  # noqa: PLC0415 - the broker itself
@@ -113,6 +115,8 @@ def _run(settings: "Settings") -> int:
         code, problem = EXIT_SYSTEM, str(e)
     except ValueError as e:  # a provider, key or file named in the settings that cannot be used
         code, problem = EXIT_CONFIGURATION, str(e)
+    finally:
+        gc.enable()
     _complain("error", problem)
     return code
 

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 WRITE_HIGH_BYTES = 1 << 20
-REQUESTS_HIGH = 1000  # requests of one connection in progress; a peer with more has to wait until half of them are answered
+# requests of one connection in progress; a peer with more has to wait until half of them are answered
+REQUESTS_HIGH = 1000
 PROTOCOL_VERSION = 21
 _BEFORE_HANDSHAKE = frozenset(
     {pb.BaseCommand.CONNECT, pb.BaseCommand.AUTH_RESPONSE, pb.BaseCommand.PING, pb.BaseCommand.PONG}

@@ -208,7 +208,7 @@ def test_a_kill_never_skips_and_repeats_only_the_last_acknowledgements(new_broke
     history = History(ordered=False, ack_window_s=3.0, settle_s=5.0)
     client = quiet_client(broker.url)
     source = Source(client, TOPIC, history, keys=["k"], pause=0.002)
-    holes = {number for number in range(0, 100_000, 5)}
+    holes = set(range(0, 100_000, 5))
 
     def not_a_hole(message):
         return int(message.data().partition(b":")[2]) not in holes

@@ -1,5 +1,6 @@
 """A disk that is full, fails, or holds garbage, under a real process: typed errors, nothing receipted is lost."""
 
+import contextlib
 import pathlib
 import shutil
 import subprocess
@@ -51,9 +52,7 @@ def stored(url):
     return [int(data) for _, data, _ in read_all(url, TOPIC)]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="after ENOSPC the appender counts on from entries that were refused: no append succeeds again"
-)
+# The log lies on the full disk too: what cannot be logged must not change what is done.
 def test_a_full_disk_is_said_and_service_resumes_by_itself(faulty):
     broker, disk = faulty
     publish(broker.url, 0, 20)
@@ -151,10 +150,8 @@ def entries_readable(broker, ledger_count):
     found = set()
     for start in ledger_count:
         reader = client.create_reader(TOPIC, start, receiver_queue_size=10, start_message_id_inclusive=True)
-        try:
+        with contextlib.suppress(pulsar.Timeout):
             found.add(int(reader.read_next(700).data()))
-        except pulsar.Timeout:
-            pass
         reader.close()
     client.close()
     return found
