@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import operator
 import struct
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,6 +51,7 @@ __all__ = [
 COMPILED = False
 MAGIC_CHECKSUM = b"\x0e\x01"
 _U32 = struct.Struct(">I")
+_HEAD = struct.Struct(">II")
 _SEND = pb.BaseCommand.SEND
 
 _HAS_CHECKSUM = int(EntryFlag.HAS_CHECKSUM)
@@ -105,7 +107,7 @@ class _Run:
 
     def done(self) -> tuple[Any, ...]:
         any_flags, all_flags = 0, 0xFFFFFFFF
-        for flag in self.flags:
+        for flag in set(self.flags):
             any_flags |= flag
             all_flags &= flag
         sequences = self.sequences
@@ -122,7 +124,7 @@ class _Run:
             any_flags,
             all_flags,
             sum(n for n in self.counts if n > 0),
-            all(sequences[i] < sequences[i + 1] for i in range(len(sequences) - 1)),
+            all(map(operator.lt, sequences, sequences[1:])),
         )
 
 
@@ -299,7 +301,7 @@ def encode_receipts(
         ident = ledger + varint(first_entry_id + (k - i) * step)
         body = head + varint(sequences[k]) + b"\x1a" + varint(len(ident)) + ident + b"\x20" + varint(highest[k])
         command = b"\x08\x07\x3a" + varint(len(body)) + body
-        out += [struct.pack(">II", len(command) + 4, len(command)), command]
+        out += [_HEAD.pack(len(command) + 4, len(command)), command]
     return b"".join(out)
 
 
@@ -331,7 +333,7 @@ def encode_messages(
         message += epoch
         command = b"\x08\x09\x4a" + varint(len(message)) + message
         payload = as_sent(body, mode)
-        out += [struct.pack(">II", 4 + len(command) + len(payload), len(command)), command, payload]
+        out += [_HEAD.pack(4 + len(command) + len(payload), len(command)), command, payload]
     return b"".join(out)
 
 

@@ -11,7 +11,9 @@ from magnetar.protocol.checksum import crc32c
 MAGIC_ENTRY_METADATA = b"\x0e\x02"
 RECORD_HEADER = struct.Struct("<IIQQq")
 _U32 = struct.Struct(">I")
+_CHECKSUM = struct.Struct("<I")
 _U64 = (1 << 64) - 1
+_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 
 def stamp(
@@ -41,8 +43,8 @@ def stamp(
                 index += counts[k]
             prefix = entry_prefix(broker_timestamp_ms, index if index_before != -2 else -1)
         head = RECORD_HEADER.pack(len(prefix) + len(entry), 0, ledger_id, first_entry_id + k - i, last_add_confirmed)
-        checksum = crc32c(entry, crc32c(prefix, crc32c(head[8:], crc32c(head[:4]))))
-        parts += [head[:4], struct.pack("<I", checksum), head[8:], prefix, entry]
+        length, rest = head[:4], head[8:] + prefix
+        parts += [length, _CHECKSUM.pack(crc32c(entry, crc32c(length + rest))), rest, entry]
         at += len(head) + len(prefix) + len(entry)
         record_offsets.append(at)
     return b"".join(parts), record_offsets.tobytes()
@@ -59,6 +61,10 @@ def entry_prefix(broker_timestamp_ms: int, index: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return _ONE_BYTE[value]
+    if 0 <= value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     value &= _U64
     out = bytearray()
     while value > 0x7F:
