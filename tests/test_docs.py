@@ -1,0 +1,45 @@
+"""The documents name what exists, and the first page's program runs."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from magnetar.broker.settings import SETTINGS
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGES = [ROOT / n for n in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+PATH = re.compile(
+    r"`((?:broker|protocol|storage|delayed|converters|tests|conf|docs|bench)/[\w/.-]+\.(?:py|md|toml|conf|sh|c))`"
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_and_paths_lead_somewhere(page):
+    text = page.read_text()
+    for target in LINK.findall(text):
+        assert (page.parent / target).exists(), f"dead link {target}"
+    for path in PATH.findall(text):
+        assert (ROOT / path).exists(), f"no such file: {path}"
+
+
+def test_make_targets_named_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        for words in re.findall(r"`make ((?:[a-z-]+ ?)+)", page.read_text()):
+            assert set(words.split()) <= targets, f"{page.name}: make {words}"
+
+
+def test_settings_named_on_the_first_page_exist():
+    for key in re.findall(r"\b(\w+)=\d+\)", (ROOT / "README.md").read_text()):
+        assert key in SETTINGS or key == "timeout_millis", key
+
+
+def test_the_first_program_of_the_readme_runs(magnetar_broker):
+    program = re.search(r"```python\n(import pulsar\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    program = program.replace("pulsar://127.0.0.1:6650", magnetar_broker.url)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert "the receipt means: on the disk" in done.stdout
