@@ -109,7 +109,20 @@ def paced(start: Start, scale: float, rate: int, seconds: float) -> Figures:
         return {"p50 ms": quantile(late, 0.5), "p99 ms": quantile(late, 0.99), "p99.9 ms": quantile(late, 0.999)}
 
 
-def start_up(_: Start, scale: float) -> Figures:
+def paced_receipt(start: Start, scale: float, rate: int, seconds: float) -> Figures:
+    """Milliseconds from when each message of 1 KiB was due to its receipt: what of the latency is the disk's."""
+    with start().wait_ready() as server:
+        n = int(rate * max(1.0, seconds * scale))
+        producer = load.Producer(server.port, topic(), n, 1024)
+        first_due = load.paced(producer, rate)
+        late: list[float] = []
+        for reached, when in producer.receipts:
+            late += [when - (first_due + i / rate) for i in range(len(late), reached)]
+        late = late[n // 10 :]
+        return {"p50 ms": quantile(late, 0.5), "p99 ms": quantile(late, 0.99), "p99.9 ms": quantile(late, 0.999)}
+
+
+def start_up(_: Start, _scale: float) -> Figures:
     """Seconds from starting the process on an empty directory to the first durable receipt, connecting by retry."""
     with socket.socket() as probe:
         probe.bind((load.HOST, 0))
@@ -127,7 +140,7 @@ def start_up(_: Start, scale: float) -> Figures:
         return {"s": took}
 
 
-def idle_memory(start: Start, scale: float) -> Figures:
+def idle_memory(start: Start, _scale: float) -> Figures:
     """Resident megabytes two seconds after start, then with 1,000 idle connections, then with 1,000 idle topics too."""
     with start().wait_ready() as server:
         time.sleep(2)
@@ -181,6 +194,7 @@ SCENARIOS: dict[str, Scenario] = {
     "tail": Scenario(tail, {"count": 150_000}),
     "paced-1000": Scenario(paced, {"rate": 1_000, "seconds": 8}),
     "paced-10000": Scenario(paced, {"rate": 10_000, "seconds": 8}),
+    "receipt-10000": Scenario(paced_receipt, {"rate": 10_000, "seconds": 5}, True),
     "start-up": Scenario(start_up, aim="< 0.4 s"),
     "idle-memory": Scenario(idle_memory, aim="< 60 MB idle"),
 }
