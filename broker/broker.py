@@ -263,7 +263,7 @@ async def _import_later(name: str) -> Any:
 def _spare_the_collector() -> None:
     """Keep full collections short: one over all that the modules brought holds every client up for tens of ms.
 
-    What exists now lives as long as the process, so it is set aside. The hot path makes no cycles, so the youngest
+    What exists now lives as long as the process, so it is set aside. The youngest
     generation may grow past the few hundred objects of a single turn before it is searched.
     """
     gc.freeze()

@@ -13,7 +13,7 @@ enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
     HAS_HIGHEST = 256, BATCHED = 512, HAS_PROPERTIES = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
-enum { RECORD_HEADER = 32, TYPE_SEND = 6 };
+enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384 };
 typedef struct { const uint8_t *p, *end; } span;
 typedef enum { FINE, UNUSUAL } look;
 
@@ -269,22 +269,29 @@ static int look_at_entry(uint32_t *flags, int64_t *deliver_at, const uint8_t *p,
 typedef struct {
     uint64_t producer_id;
     size_t count;
-    buffer data, offsets, sequences, highest, counts, deliver_at, flags;
+    PyObject *data; /* bytes, written in place and cut to `used` in the end */
+    size_t used, limit;
+    buffer offsets, sequences, highest, counts, deliver_at, flags;
     uint32_t any_flags, all_flags;
     int64_t total, last_sequence;
     int ascending;
 } run;
 
 static void run_free(run *r) {
-    buffer *all[] = {&r->data, &r->offsets, &r->sequences, &r->highest, &r->counts, &r->deliver_at, &r->flags};
+    buffer *all[] = {&r->offsets, &r->sequences, &r->highest, &r->counts, &r->deliver_at, &r->flags};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         PyMem_Free(all[i]->data);
+    Py_XDECREF(r->data);
 }
 
-static int run_start(run *r, uint64_t producer_id) {
-    buffer *all[] = {&r->data, &r->offsets, &r->sequences, &r->highest, &r->counts, &r->deliver_at, &r->flags};
+/* `limit`: no more bytes than these can follow in this read. */
+static int run_start(run *r, uint64_t producer_id, size_t limit) {
+    buffer *all[] = {&r->offsets, &r->sequences, &r->highest, &r->counts, &r->deliver_at, &r->flags};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         all[i]->size = 0;
+    Py_CLEAR(r->data);
+    r->used = 0;
+    r->limit = limit;
     r->producer_id = producer_id;
     r->count = 0;
     r->any_flags = 0;
@@ -294,12 +301,25 @@ static int run_start(run *r, uint64_t producer_id) {
     return push_i64(&r->offsets, 0);
 }
 
+/* Room for n more bytes: a little at first, then for all that can follow, so that nothing is copied twice. */
+static int run_room(run *r, size_t n) {
+    size_t have = r->data ? (size_t)PyBytes_GET_SIZE(r->data) : 0, need = r->used + n;
+    if (r->data && need <= have)
+        return 0;
+    size_t room = r->data || need > RUN_START ? r->limit : RUN_START;
+    if (room < need)
+        room = need;
+    if (!r->data)
+        return (r->data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)room)) ? 0 : -1;
+    return _PyBytes_Resize(&r->data, (Py_ssize_t)room);
+}
+
 static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n, uint32_t flags, int64_t deliver_at) {
-    if (reserve(&r->data, n))
+    if (run_room(r, n))
         return -1;
     if (n)
-        memcpy(r->data.data + r->data.size, entry, n);
-    r->data.size += n;
+        memcpy(PyBytes_AS_STRING(r->data) + r->used, entry, n);
+    r->used += n;
     int64_t sequence = (int64_t)c->sequence_id;
     if (r->count && sequence <= r->last_sequence)
         r->ascending = 0;
@@ -308,7 +328,7 @@ static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n
     r->any_flags |= flags;
     r->all_flags &= flags;
     r->total += c->num_messages > 0 ? c->num_messages : 0;
-    return push_i64(&r->offsets, (int64_t)r->data.size) || push_i64(&r->sequences, sequence) || push_i64(&r->highest, (int64_t)(c->highest >= c->sequence_id ? c->highest : 0)) ||
+    return push_i64(&r->offsets, (int64_t)r->used) || push_i64(&r->sequences, sequence) || push_i64(&r->highest, (int64_t)(c->highest >= c->sequence_id ? c->highest : 0)) ||
            push_i64(&r->counts, c->num_messages) || push_i64(&r->deliver_at, deliver_at) || push_u32(&r->flags, flags)
         ? -1 : 0;
 }
@@ -316,8 +336,12 @@ static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n
 static int run_done(run *r, PyObject *items) {
     if (!r->count)
         return 0;
+    if (_PyBytes_Resize(&r->data, (Py_ssize_t)r->used))
+        return -1;
+    PyObject *data = r->data;
+    r->data = NULL;
     PyObject *due = r->any_flags & HAS_DELIVER_AT ? as_bytes(&r->deliver_at) : Py_NewRef(Py_None);
-    PyObject *item = Py_BuildValue("(KnNNNNNNNIILN)", (unsigned long long)r->producer_id, (Py_ssize_t)r->count, as_bytes(&r->data),
+    PyObject *item = Py_BuildValue("(KnNNNNNNNIILN)", (unsigned long long)r->producer_id, (Py_ssize_t)r->count, data,
         as_bytes(&r->offsets), as_bytes(&r->sequences), as_bytes(&r->highest), as_bytes(&r->counts), due, as_bytes(&r->flags),
         (unsigned)r->any_flags, (unsigned)r->all_flags, (long long)r->total, PyBool_FromLong(r->ascending));
     r->count = 0;
@@ -409,7 +433,7 @@ static PyObject *cut(PyObject *self, PyObject *args) {
                 break;
             }
             if (!r.count || r.producer_id != c.producer_id)
-                if (run_done(&r, items) || run_start(&r, c.producer_id))
+                if (run_done(&r, items) || run_start(&r, c.producer_id, stop - at))
                     goto out;
             const uint8_t *entry = command + size;
             size_t n = total - 4 - size;
