@@ -204,7 +204,7 @@ class BucketDelayIndex:
         firing, settings = self._firing, self._settings
         wanted_ms = firing.next_time()
         if wanted_ms != AFTER_ALL:
-            wanted_ms -= firing.early_ms if firing.policy.active else wanted_ms
+            wanted_ms = wanted_ms if firing.policy.active else 0  # when it is due; what may be early comes along then
         for bucket in firing.buckets:
             if bucket.waits_for_load and bucket.loading < 0 and not bucket.resting:
                 wanted_ms = min(

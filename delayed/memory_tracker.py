@@ -108,7 +108,7 @@ class MemoryDelayView:
         if not self._heap:
             self._disarm()
             return
-        due_ms = self._heap[0][0] - (0 if self._policy.strict else self._policy.tick_ms)
+        due_ms = self._heap[0][0] if self._policy.active else 0
         if self._timer is not None and self._armed_for_ms <= due_ms:
             return
         self._disarm()
