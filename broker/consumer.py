@@ -13,6 +13,7 @@ from magnetar.broker.consumer_stats import ConsumerStats
 from magnetar.broker.pending_acks import PendingAcks
 from magnetar.broker.permits import Permits
 from magnetar.broker.rates import RateMeter
+from magnetar.converters.entry import wants_raw
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies, speed
 from magnetar.protocol.runs import EntryFlag
@@ -156,6 +157,8 @@ class Consumer:
         self.read_compacted = spec.read_compacted
         self.connected_ms = 0
         self.end_of_topic_told = False
+        self.wants_raw = wants_raw(spec.metadata)
+        """It asked for stored bytes: nothing is converted for it."""
         self.out = RateMeter()
         self.acks = RateMeter()
         self.redelivered = RateMeter()
@@ -213,7 +216,7 @@ class Consumer:
 
     def push(self, span: Span, messages: int, counts: Sequence[int] | None = None) -> int:
         """Queue MESSAGE frames of entries that hold `messages` messages; returns their bytes."""
-        slab, i, j = span
+        slab, i, j = span = span.slab.stored_span(span) if self.wants_raw else span
         if self._knows_no_batches and slab.facts().any_flags & EntryFlag.BATCHED:
             self.outbox.close_notice(b"", since_version=KNOWS_BATCHES_VERSION)
         data = speed.encode_messages(
@@ -223,6 +226,8 @@ class Consumer:
 
     def push_partial(self, slab: Slab, i: int, messages: int, ack_set: Sequence[int], count: int) -> int:
         """Queue one entry of which a part was acknowledged before (CommandMessage.ack_set)."""
+        if self.wants_raw:
+            slab, i, _ = slab.stored_span(Span(slab, i, i + 1))
         position = slab.position(i)
         data = replies.message(
             self.consumer_id,

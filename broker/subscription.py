@@ -321,6 +321,7 @@ class Subscription:
         if isinstance(self.dispatcher, MultipleConsumersDispatcher):
             self.dispatcher.dropped_up_to(position)
         self.acknowledger.mark_delete_moved()
+        self.entries_available()  # what was held back may be gone
         if self.terminated:
             self._tell_end_of_topic()
 

@@ -8,13 +8,16 @@ broker entry metadata prefix (0x0e02) is not part of these bytes: the caller str
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
 from magnetar.converters.errors import EntryChecksumError, EntryError
 from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ENTRY_FORMAT: Final = "entry.format"
 """Property of MessageMetadata that names a foreign payload format."""
@@ -113,6 +116,6 @@ def declared_messages(metadata: MessageMetadata) -> int:
     return int(metadata.num_messages_in_batch)
 
 
-def wants_raw(properties: dict[str, str]) -> bool:
+def wants_raw(properties: Mapping[str, str]) -> bool:
     """Whether a consumer with these subscription or consumer properties asked for stored bytes."""
     return properties.get(ENTRY_FORMAT_RAW, "").strip().lower() == "true"

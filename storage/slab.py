@@ -82,6 +82,10 @@ class Slab:
             self.__dict__["_hashed" if want_hash else "_facts"] = known
         return known
 
+    def stored_span(self, span: Span) -> Span:
+        """`span` (of this slab) as it is in the log: the same, unless this slab holds a converted view of it."""
+        return span
+
     def __len__(self) -> int:
         return self.count
 

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from magnetar.broker.dispatchers.ports import FilterResult
+from magnetar.broker.dispatchers.ports import FilterResult, Order, Transformed
 from magnetar.broker.dispatchers.sift import Judge, Sifted, sift
 from magnetar.storage.errors import CorruptEntryError, StorageClosedError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
     from typing import Any
 
     from magnetar.broker.consumer import Consumer
-    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.dispatchers.ports import DispatchContext, Parked
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
@@ -41,10 +41,11 @@ _READ_COST_BYTES = 4096  # a read counts at least so much, or one that sends not
 
 
 class Read(NamedTuple):
-    """What to read next: so many new entries, or these positions again."""
+    """What to read next: so many new entries, or these positions again, or what was `held` back in memory."""
 
     max_entries: int
     positions: list[Position] | None = None
+    held: list[Span] | None = None
 
 
 class Dispatcher(ABC):
@@ -53,6 +54,7 @@ class Dispatcher(ABC):
     sub_type: int
     delays: bool = False
     """Whether entries of this type may wait for their time (reference B.8)."""
+    order: Order = Order.NONE
 
     def __init__(self, context: DispatchContext) -> None:
         self.context = context
@@ -166,12 +168,12 @@ class Dispatcher(ABC):
             if inspect.isawaitable(result):
                 self._cold = self.context.tasks.spawn(self._finish(result, read, self._generation), "dispatch.read")
                 return
-            assert isinstance(result, list)
+            assert isinstance(result, list | Transformed)
             if self._backoff_ms:
                 self._recovered()
-            if not result and read.positions is None:
+            if result == [] and read.positions is None:
                 return
-            sent = self._dispatch_counted(result, read)
+            sent = self._dispatch_counted(self._settled(result, read), read)
             queued += sent
             budget -= max(sent, _READ_COST_BYTES)
         if queued:
@@ -197,11 +199,13 @@ class Dispatcher(ABC):
         throttle.take(after[0] - before[0], after[1] - before[1])
         return sent
 
-    def _start(self, read: Read) -> list[Span] | Awaitable[list[Span]]:
+    def _start(self, read: Read) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
         context = self.context
         max_bytes = min(context.settings.max_read_bytes, TURN_BYTES)
-        if read.positions is not None:
-            result: list[Span] | Awaitable[list[Span]] = context.reader.read_positions(read.positions)
+        if read.held is not None:
+            result: list[Span] | Awaitable[list[Span]] = read.held
+        elif read.positions is not None:
+            result = context.reader.read_positions(read.positions)
         else:
             skip = None if context.delay is None or not self.delays else context.delay.pending
             wanted = min(read.max_entries, self._read_entries)
@@ -212,31 +216,56 @@ class Dispatcher(ABC):
             return result
         return self._converted(result) if isinstance(result, list) else self._converted_later(result)
 
-    def _converted(self, spans: list[Span]) -> list[Span] | Awaitable[list[Span]]:
-        """The spans as the converters give them; at once unless one of them has to wait."""
+    def _converted(self, spans: list[Span]) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
+        """What the converters make of a read; as it is stored when everybody here asked for that."""
         transform = self.context.transform
-        done: list[Span] = []
-        assert transform is not None
-        for k, span in enumerate(spans):
-            each = transform(span)
-            if inspect.isawaitable(each):
-                return self._converted_rest(done, each, spans[k + 1 :])
-            done.append(each)
-        return done
+        if transform is None or not spans or all(consumer.wants_raw for consumer in self._receivers()):
+            return spans
+        return transform(spans, self.order)
 
-    async def _converted_rest(self, done: list[Span], waiting: Awaitable[Span], rest: list[Span]) -> list[Span]:
-        done.append(await waiting)
-        converted = self._converted(rest)
-        return done + (converted if isinstance(converted, list) else await converted)
-
-    async def _converted_later(self, result: Awaitable[list[Span]]) -> list[Span]:
+    async def _converted_later(self, result: Awaitable[list[Span]]) -> list[Span] | Transformed:
         converted = self._converted(await result)
-        return converted if isinstance(converted, list) else await converted
+        return converted if isinstance(converted, list | Transformed) else await converted
 
-    async def _finish(self, result: Awaitable[list[Span]], read: Read, generation: int) -> None:
-        """Wait for a cold read, then go on where the turn stopped."""
+    def _receivers(self) -> Iterable[Consumer]:
+        """Who may be sent what is read now."""
+        return self.consumers
+
+    def _settled(self, result: list[Span] | Transformed, read: Read) -> list[Span]:
+        """What of a read is sent now; what its conversion decided about the rest is booked."""
+        if isinstance(result, list):
+            return result
+        for position, ack_set in result.cleared:
+            self.context.cursor.ack(position, ack_set)
+        if result.done:
+            self.context.skipped(result.done)
+        if result.parked:
+            self._park(result, read)
+        return result.spans
+
+    def _park(self, result: Transformed, read: Read) -> None:  # noqa: ARG002 - some types look at the read
+        """Have entries that could not be converted tried again, each after its delay."""
+        for parked in result.parked:
+            self._again_later(parked)
+
+    def _again_later(self, parked: Parked) -> None:
+        position, generation = parked.span.first_position, self._generation
+
+        def due() -> None:
+            if generation == self._generation and not self.closed and not self.context.cursor.is_deleted(position):
+                self._again(position)
+                self.wake()
+
+        self.context.call_later(parked.delay_ms / 1000, due)
+
+    @abstractmethod
+    def _again(self, position: Position) -> None:
+        """Read this position again in one of the next turns."""
+
+    async def _finish(self, waiting: Awaitable[list[Span] | Transformed], read: Read, generation: int) -> None:
+        """Wait for a cold read or a conversion, then go on where the turn stopped."""
         try:
-            spans = await result
+            result = await waiting
         except StorageError as error:
             self._cold = None
             self._ended_read()
@@ -253,8 +282,8 @@ class Dispatcher(ABC):
         self._recovered()
         try:
             if generation == self._generation:
-                if spans or read.positions is not None:
-                    self._dispatch_counted(spans, read)
+                if result != [] or read.positions is not None:
+                    self._dispatch_counted(self._settled(result, read), read)
                     self.wake()
             else:
                 self.wake()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from magnetar.broker.consumer import KEY_SHARED, KeySharedPolicy
 from magnetar.broker.dispatchers.base import Read
 from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
+from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.draining_hashes import DrainingHashes
 from magnetar.broker.hash_ring import RingSelector
 from magnetar.broker.key_ranges import KeySelector, SplitSelector, StickySelector, lost_ranges
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.consumer import Consumer
-    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
     from magnetar.broker.key_ranges import Assignment
     from magnetar.broker.pending_acks import PendingAck
     from magnetar.storage.position import Position
@@ -46,6 +47,7 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
     """Hands entries to the owners of their hashes; keeps the order of each key."""
 
     sub_type = KEY_SHARED
+    order = Order.BY_KEY
 
     def __init__(self, context: DispatchContext, policy: KeySharedPolicy) -> None:
         super().__init__(context)
@@ -55,6 +57,8 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         self.draining: DrainingHashes[Consumer] = DrainingHashes()
         self._replay_may_help = True
         """Something changed since a walk through the replay queue found nothing that can be sent."""
+        self._parked: set[tuple[int, int]] = set()
+        """Of the replay queue: cannot be converted now; what has their key hash waits behind them."""
 
     # --- members -------------------------------------------------------------------------------------------------
 
@@ -91,6 +95,7 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
 
     def _forget_places(self) -> None:
         super()._forget_places()
+        self._parked.clear()
         self._replay_may_help = True
         self.draining.clear()
 
@@ -112,6 +117,26 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
     def _reschedule(self, positions: list[Position]) -> None:
         self._replay_may_help = True
         super()._reschedule(positions)
+
+    # --- what cannot be converted now ----------------------------------------------------------------------------
+
+    def _park(self, result: Transformed, read: Read) -> None:
+        for parked in result.parked:
+            if parked.holds_key and not self.allow_out_of_order:
+                position = parked.span.first_position
+                self._parked.add(position)
+                self.replay.add(*position, KeyHashes(parked.span.slab, self.selector)[parked.span.start])
+        super()._park(result, read)
+
+    def _again(self, position: Position) -> None:
+        self._parked.discard(position)
+        self._replay_may_help = True
+        super()._again(position)
+
+    def _gone(self, position: Position) -> None:
+        if position not in self._parked or self.context.cursor.is_deleted(position):
+            self._parked.discard(position)
+            super()._gone(position)
 
     # --- dispatch ------------------------------------------------------------------------------------------------
 
@@ -149,6 +174,9 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         refused: set[int] = set()
         for position in self.replay:
             key_hash = self.replay.hash_of(*position)
+            if position in self._parked:
+                refused.add(key_hash)
+                continue
             if key_hash:
                 if key_hash in refused:
                     continue

@@ -234,12 +234,16 @@ class MultipleConsumersDispatcher(Dispatcher):
             there = {(s.slab.ledger_id, s.slab.first_entry_id + k) for s in spans for k in range(s.start, s.end)}
             for position in read.positions:
                 if position not in there:
-                    self.replay.discard(*position)
+                    self._gone(position)
         sifted = self._sift(spans, delayed=True)
         if read.positions is not None:
             for position in (*sifted.skipped, *sifted.held, *sifted.rescheduled):
                 self.replay.discard(*position)
         return sifted.spans
+
+    def _gone(self, position: Position) -> None:
+        """A position of a replay read that did not come back: acknowledged, deleted or parked."""
+        self.replay.discard(*position)
 
     def _send(self, consumer: Consumer, span: Span, read: Read, key_hashes: HashLookup | None = None) -> int:
         slab, i, j = span
@@ -257,6 +261,9 @@ class MultipleConsumersDispatcher(Dispatcher):
         slab, i, j = span
         for k in range(i, j):
             self.replay.add(slab.ledger_id, slab.first_entry_id + k, 0 if key_hashes is None else key_hashes[k])
+
+    def _again(self, position: Position) -> None:
+        self.replay.add(position.ledger_id, position.entry_id)
 
     def _reschedule(self, positions: list[Position]) -> None:
         generation = self._generation

@@ -7,7 +7,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +79,14 @@ class DelayView(Protocol):
     def clear(self) -> None: ...
 
 
+class Order(enum.Enum):
+    """What order a subscription's type promises."""
+
+    NONE = "none"  # Shared
+    BY_KEY = "by key"  # Key_Shared
+    TOTAL = "total"  # Exclusive, Failover
+
+
 class FilterResult(enum.Enum):
     """What an entry filter says of an entry (reference F.0)."""
 
@@ -88,7 +96,43 @@ class FilterResult(enum.Enum):
 
 
 EntryFilter = Callable[["Slab", int], FilterResult]
-EntryTransformer = Callable[["Span"], "Span | Awaitable[Span]"]
+
+
+class Parked(NamedTuple):
+    """One entry that cannot be sent now (`span` holds only it, as stored), to be tried again after `delay_ms`."""
+
+    span: Span
+    delay_ms: int
+    holds_key: bool = False
+    """Key_Shared: what has the same key hash waits behind it."""
+
+
+@dataclass(slots=True)
+class Transformed:
+    """What became of the entries of a read that had to be converted.
+
+    spans    to be sent, in order, converted or as stored; every entry keeps its position and message count
+    done     nobody is to be sent these: acknowledged
+    cleared  batch indexes that hold no message: ack sets without their bits
+    parked   not sent now
+    rest     where order is held: the first parked entry and all behind it, not sent and not looked at
+    """
+
+    spans: list[Span] = field(default_factory=list)
+    done: list[Position] = field(default_factory=list)
+    cleared: list[tuple[Position, list[int]]] = field(default_factory=list)
+    parked: list[Parked] = field(default_factory=list)
+    rest: list[Span] = field(default_factory=list)
+
+
+class EntryTransformer(Protocol):
+    """Converts what was read, before it is planned and sent."""
+
+    def __call__(
+        self, spans: list[Span], order: Order
+    ) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
+        """The very list that was given when nothing in it has to be converted. Changes nothing but its own books."""
+        ...
 
 
 class DispatchThrottle(Protocol):

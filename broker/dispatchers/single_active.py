@@ -13,15 +13,16 @@ from magnetar.broker.active_consumer import active_order, choose_active
 from magnetar.broker.consumer import EXCLUSIVE, FAILOVER
 from magnetar.broker.dispatchers.base import Dispatcher, Read
 from magnetar.broker.dispatchers.deliver import Target, deliver
+from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.errors import ConsumerBusyError
 from magnetar.broker.key_ranges import StickySelector
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from magnetar.broker.consumer import Consumer
-    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
     from magnetar.storage.position import Position
 
 
@@ -43,8 +44,14 @@ def asks_for_ranges(consumer: Consumer) -> bool:
     return consumer.sub_type == EXCLUSIVE and policy is not None and policy.sticky and bool(policy.ranges)
 
 
+def _singles(span: Span) -> Iterator[Span]:
+    return (Span(span.slab, k, k + 1) for k in range(span.start, span.end))
+
+
 class SingleActiveDispatcher(Dispatcher):
     """Serves the active one of its consumers."""
+
+    order = Order.TOTAL
 
     def __init__(self, context: DispatchContext, sub_type: int) -> None:
         super().__init__(context)
@@ -53,6 +60,11 @@ class SingleActiveDispatcher(Dispatcher):
         self._consumers: list[Consumer] = []
         self._failover_timer: Any = None
         self._ranges: StickySelector | None = None
+        self._held: list[Span] = []
+        """Read and not sent: the first of them cannot be converted before `_held_until_ms`, and order counts."""
+        self._held_until_ms = 0
+        self._passed: list[Position] = []
+        """Entries that were passed over and are due to be tried again."""
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -170,6 +182,52 @@ class SingleActiveDispatcher(Dispatcher):
         self.forget_read()
         self.wake()
 
+    def rewind(self) -> None:
+        self._forget_held()
+        super().rewind()
+
+    def forget_read(self) -> None:
+        self._forget_held()
+        super().forget_read()
+
+    # --- what cannot be converted now ----------------------------------------------------------------------------
+
+    def _forget_held(self) -> None:
+        """Reading starts anew at or before what is held."""
+        self._held, self._passed = [], []
+
+    def _park(self, result: Transformed, read: Read) -> None:
+        if not result.rest:
+            super()._park(result, read)
+            return
+        delay_ms = result.parked[-1].delay_ms
+        self._held = result.rest + self._held
+        self._held_until_ms = self.context.now_ms() + delay_ms
+        self.context.call_later(delay_ms / 1000, self.wake)
+
+    def _again(self, position: Position) -> None:
+        self._passed.append(position)
+
+    def _held_read(self, max_entries: int) -> Read | None:
+        """What is held, once its first entry may be tried again or is acknowledged; None until then."""
+        cursor = self.context.cursor
+        waits = self.context.now_ms() < self._held_until_ms
+        if waits and not cursor.is_deleted(self._held[0].first_position):
+            return None
+        spans, self._held = self._held, []
+        taken: list[Span] = []
+        for span in spans:
+            now, later = span.cut(max_entries)
+            max_entries -= now.entries
+            if later.entries:
+                self._held.append(later)
+            taken += [each for each in _singles(now) if not cursor.is_deleted(each.first_position)]
+        # Nothing may be left of what was held; a read of no positions lets the turn go on.
+        return Read(len(taken), held=taken) if taken else Read(0, positions=[])
+
+    def _receivers(self) -> Iterable[Consumer]:
+        return () if self.active is None else (self.active,)
+
     # --- dispatch ------------------------------------------------------------------------------------------------
 
     def _next_read(self) -> Read | None:
@@ -179,9 +237,15 @@ class SingleActiveDispatcher(Dispatcher):
         if not consumer.is_writable():
             consumer.when_writable(self.wake)
             return None
-        return Read(min(consumer.permits.available, self.context.settings.max_read_entries))
+        limit = min(consumer.permits.available, self.context.settings.max_read_entries)
+        if self._held:
+            return self._held_read(limit)
+        if self._passed:
+            positions, self._passed = sorted(self._passed)[:limit], sorted(self._passed)[limit:]
+            return Read(limit, positions)
+        return Read(limit)
 
-    def _dispatch(self, spans: list[Span], read: Read) -> int:  # noqa: ARG002 - all reads are new entries
+    def _dispatch(self, spans: list[Span], read: Read) -> int:  # noqa: ARG002 - how it was read does not matter
         consumer, cursor = self.active, self.context.cursor
         assert consumer is not None, "a read of a consumer that left is dropped"
         if self._ranges is not None:

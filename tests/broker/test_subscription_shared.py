@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap
 
-from magnetar.broker.dispatchers.ports import FilterResult
+from magnetar.broker.dispatchers.ports import FilterResult, Order, Transformed
 from magnetar.broker.errors import ConsumerBusyError
 from magnetar.storage.position import Position
 from tests.broker.dispatch_fakes import SHARED, Bench, entry, got
@@ -378,16 +378,16 @@ async def test_converted_spans_are_what_is_sent():
     bench = Bench()
     converted = []
 
-    def transform(span):
-        converted.append(span)
-        return span
+    def transform(spans, order):
+        assert order is Order.NONE
+        converted.extend(spans)
+        return spans
 
-    async def later(span):
-        converted.append(span)
-        return span
+    async def later(spans, order):
+        return transform(spans, order)
 
     c = await bench.join(permits=100)
-    for how in (transform, later, lambda span: later(span) if len(converted) % 2 else transform(span)):
+    for how in (transform, later, lambda *read: Transformed(spans=transform(*read))):
         bench.subscription.context.transform = how
         before = bench.log.entries
         bench.log.append(entry(), entry())
