@@ -8,6 +8,7 @@ conf/standalone.conf and docs/settings.md. A key is in the table only if it does
 from dataclasses import dataclass
 from typing import Final
 
+from magnetar.broker.setting_areas.converting import ConvertingSettings
 from magnetar.broker.setting_areas.delivery import DeliverySettings
 from magnetar.broker.setting_areas.network import NetworkSettings
 from magnetar.broker.setting_areas.operation import OperationSettings
@@ -20,7 +21,15 @@ __all__ = ["AREAS", "SETTINGS", "Setting", "Settings", "Value"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(NetworkSettings, TopicSettings, DeliverySettings, StorageSettings, SecuritySettings, OperationSettings):
+class Settings(
+    NetworkSettings,
+    TopicSettings,
+    DeliverySettings,
+    ConvertingSettings,
+    StorageSettings,
+    SecuritySettings,
+    OperationSettings,
+):
     """All settings of a broker. The attribute of a key is its snake_case form: maxMessageSize is
     `max_message_size`.
     """
@@ -30,6 +39,7 @@ AREAS: Final[dict[str, type]] = {
     "Listeners and connections": NetworkSettings,
     "Topics and publishing": TopicSettings,
     "Delivery": DeliverySettings,
+    "Message converters": ConvertingSettings,
     "Storage": StorageSettings,
     "Security": SecuritySettings,
     "Operation": OperationSettings,
