@@ -92,8 +92,9 @@ class Producer(Connection):
         name = self.request(command, pb.BaseCommand.PRODUCER_SUCCESS).producer_success.producer_name
         self.count, self.acked, self.sent, self.errors = count, 0, 0, 0
         self.ends, pieces, total = [0], [], 0
-        entry = encode_entry(name, size, batch)
+        payload = encode_payload(size, batch)
         for sequence_id in range(count):
+            entry = encode_entry(name, sequence_id, payload, batch)
             send = pb.CommandSend(producer_id=1, sequence_id=sequence_id)
             if batch > 1:
                 send.num_messages = batch
@@ -134,13 +135,21 @@ class Producer(Connection):
             self.receipts.append((self.acked, now()))
 
 
-def encode_entry(producer_name: str, size: int, batch: int) -> bytes:
-    """Magic, checksum, metadata and payload as a client sends them."""
+def encode_payload(size: int, batch: int) -> bytes:
+    """Random bytes, or a batch of them."""
     payload = os.urandom(size)
-    metadata = pb.MessageMetadata(producer_name=producer_name, sequence_id=0, publish_time=int(time.time() * 1000))
     if batch > 1:
         single = pb.SingleMessageMetadata(payload_size=size).SerializeToString()
         payload = (_U32.pack(len(single)) + single + payload) * batch
+    return payload
+
+
+def encode_entry(producer_name: str, sequence_id: int, payload: bytes, batch: int) -> bytes:
+    """Magic, checksum, metadata and payload as a client sends them."""
+    metadata = pb.MessageMetadata(
+        producer_name=producer_name, sequence_id=sequence_id, publish_time=int(time.time() * 1000)
+    )
+    if batch > 1:
         metadata.num_messages_in_batch = batch
     head = metadata.SerializeToString()
     covered = _U32.pack(len(head)) + head + payload

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 from array import array
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magnetar.protocol.checksum import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAGIC_ENTRY_METADATA = b"\x0e\x02"
 RECORD_HEADER = struct.Struct("<IIQQq")
@@ -14,6 +17,8 @@ _U32 = struct.Struct(">I")
 _CHECKSUM = struct.Struct("<I")
 _U64 = (1 << 64) - 1
 _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+_MORE = [bytes((value | 0x80,)) for value in range(0x80)]
+_IDENTITY = struct.Struct("<QQq")
 
 
 def stamp(
@@ -30,24 +35,49 @@ def stamp(
     /,
 ) -> tuple[bytes, bytes]:
     where = memoryview(offsets).cast("q")
-    counts = memoryview(num_messages).cast("q")
+    prefixes = _prefixes(memoryview(num_messages).cast("q")[i:j], broker_timestamp_ms, index_before)
     view = memoryview(data)
     parts: list[bytes | memoryview] = []
-    record_offsets = array("q", [0])
-    index, at = index_before, 0
-    for k in range(i, j):
-        entry = view[where[k] : where[k + 1]]
-        prefix = b""
-        if counts[k] > 0 and (broker_timestamp_ms >= 0 or index_before != -2):
-            if index_before != -2:
-                index += counts[k]
-            prefix = entry_prefix(broker_timestamp_ms, index if index_before != -2 else -1)
-        head = RECORD_HEADER.pack(len(prefix) + len(entry), 0, ledger_id, first_entry_id + k - i, last_add_confirmed)
-        length, rest = head[:4], head[8:] + prefix
-        parts += [length, _CHECKSUM.pack(crc32c(entry, crc32c(length + rest))), rest, entry]
-        at += len(head) + len(prefix) + len(entry)
+    record_offsets = [0]
+    sizes: dict[int, tuple[bytes, int]] = {}  # by its value: the size as a record has it and the checksum of that
+    at, start, entry_id = 0, where[i], first_entry_id
+    identity, encode = _IDENTITY.pack, _CHECKSUM.pack
+    for prefix, end in zip(prefixes, where[i + 1 : j + 1], strict=True):
+        size = len(prefix) + end - start
+        known = sizes.get(size)
+        if known is None:
+            encoded = encode(size)
+            known = sizes[size] = encoded, crc32c(encoded)
+        rest, entry = identity(ledger_id, entry_id, last_add_confirmed) + prefix, view[start:end]
+        parts += (known[0], encode(crc32c(entry, crc32c(rest, known[1]))), rest, entry)
+        at += RECORD_HEADER.size + size
         record_offsets.append(at)
-    return b"".join(parts), record_offsets.tobytes()
+        start, entry_id = end, entry_id + 1
+    return b"".join(parts), array("q", record_offsets).tobytes()
+
+
+def _prefixes(counts: memoryview, broker_timestamp_ms: int, index_before: int) -> list[bytes]:
+    """The 0x0e02 part of each entry; empty for an entry of no messages, or when nothing is wanted."""
+    if index_before == -2:
+        same = entry_prefix(broker_timestamp_ms, -1) if broker_timestamp_ms >= 0 else b""
+        return [same if count > 0 else b"" for count in counts]
+    index = index_before
+    around: dict[int, tuple[bytes, bytes]] = {}  # by all but the low seven bits of the index: what surrounds these
+    prefixes = []
+    for count in counts:
+        if count <= 0:
+            prefixes.append(b"")
+            continue
+        index += count
+        if index < 0x80:
+            prefixes.append(entry_prefix(broker_timestamp_ms, index))
+            continue
+        known = around.get(index >> 7)
+        if known is None:
+            whole, high = entry_prefix(broker_timestamp_ms, index), varint(index >> 7)
+            known = around[index >> 7] = whole[: -1 - len(high)], high
+        prefixes.append(known[0] + _MORE[index & 0x7F] + known[1])
+    return prefixes
 
 
 def entry_prefix(broker_timestamp_ms: int, index: int) -> bytes:
@@ -72,6 +102,21 @@ def varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def varints(values: Iterable[int]) -> list[bytes]:
+    """The varint of each value, cheaper for many that are near each other."""
+    high: dict[int, bytes] = {}  # by all but the low seven bits: what follows these
+    out = []
+    for value in values:
+        if 0 <= value < 0x80:
+            out.append(_ONE_BYTE[value])
+            continue
+        following = high.get(value >> 7)
+        if following is None:
+            following = high[value >> 7] = varint((value & _U64) >> 7)
+        out.append(_MORE[value & 0x7F] + following)
+    return out
 
 
 def scan_records(buffer: Any, start: int, end: int, ledger_id: int, /) -> tuple[bytes, int, str | None]:

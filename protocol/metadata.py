@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.protocol._pure import MAGIC_CHECKSUM, _metadata, after_prefix
+from magnetar.protocol._pure import after_prefix
+from magnetar.protocol._pure_looks import MAGIC_CHECKSUM, metadata_of
 
 
 def parse_metadata(body: memoryview | bytes) -> pb.MessageMetadata | None:
@@ -17,7 +18,7 @@ def split_entry(body: memoryview | bytes) -> tuple[pb.MessageMetadata | None, me
     at = after_prefix(view)
     if bytes(view[at : at + 2]) == MAGIC_CHECKSUM:
         at += 6
-    metadata = _metadata(view, at)
+    metadata = metadata_of(view, at)
     if metadata is None:
         return None, view[:0]
     size = int.from_bytes(view[at : at + 4], "big")
