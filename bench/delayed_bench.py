@@ -25,6 +25,7 @@ from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.delayed.bucket_settings import BucketSettings
 from magnetar.delayed.delay_ports import DelayEnvironment
 from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.index_thread import IndexThread
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.embedded import open_embedded
 from magnetar.storage.engine_settings import EngineSettings
@@ -88,6 +89,7 @@ class Bench:
         self.now = START_MS
         self.log = Log()
         self.tasks = set()
+        self.thread = IndexThread()
         self.views = []
 
     def spawn(self, work, name):
@@ -104,7 +106,7 @@ class Bench:
             now_ms=lambda: self.now,
             call_later=loop.call_later,
             spawn=self.spawn,
-            off_loop=lambda work: loop.run_in_executor(None, work),
+            off_loop=self.thread,
         )
         policy = DelayPolicy(tick_ms=1000, strict=True)
         self.index = BucketDelayIndex("bench", self.log, policy, BucketSettings(), environment)

@@ -166,6 +166,7 @@ class Broker:
         for connection in self.connections:
             connection.close()
         await self.tasks.close()
+        self.topics.context.delay_thread.close()
         await self.ledgers.close()
         await self.storage.close()
         log.info("broker.stopped")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.delayed.bucket_settings import BucketSettings
@@ -11,15 +10,12 @@ from magnetar.delayed.delay_ports import DelayEnvironment
 from magnetar.delayed.memory_tracker import MemoryDelayIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from magnetar.broker.settings import Settings
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topic_context import TopicContext
     from magnetar.delayed.delivery_time import DelayPolicy
     from magnetar.storage.managed_ledger import ManagedLedger
 
-T = TypeVar("T")
 DelayIndex = MemoryDelayIndex | BucketDelayIndex
 _IN_MEMORY = "InMemoryDelayedDeliveryTrackerFactory"
 
@@ -36,7 +32,7 @@ async def open_delay_index(
         now_ms=context.now_ms,
         call_later=context.call_later,
         spawn=tasks.spawn,
-        off_loop=_off_loop,
+        off_loop=context.delay_thread,
     )
     index = BucketDelayIndex(ledger.name, ledger, policy, bucket_settings(context.settings), environment)
     await index.open()
@@ -51,10 +47,6 @@ def bucket_settings(settings: Settings) -> BucketSettings:
         max_segment_indexes=settings.delayed_delivery_max_indexes_per_bucket_snapshot_segment,
         max_buckets=settings.delayed_delivery_max_num_buckets,
     )
-
-
-def _off_loop(work: Callable[[], T]) -> Awaitable[T]:
-    return asyncio.get_running_loop().run_in_executor(None, work)
 
 
 __all__ = ["DelayIndex", "bucket_settings", "open_delay_index"]

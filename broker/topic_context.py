@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from magnetar.delayed.index_thread import IndexThread
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,4 +33,5 @@ class TopicContext:
     ledger_config: Callable[[TopicConfig], ManagedLedgerConfig]
     check_backlog_quota: Callable[[Topic], None]
     transform: Callable[..., Any] | None = None
+    delay_thread: IndexThread = field(default_factory=IndexThread)
     compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))

@@ -193,7 +193,7 @@ class BucketDelayIndex:
             self._fire_soon()
             for view in list(firing.views.values()):
                 view.wake()
-        elif any(bucket.exhausted for bucket in firing.buckets):
+        elif self._keeper.has_work:
             self._work_soon()
         self._arm()
 

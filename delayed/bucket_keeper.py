@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
-from magnetar.delayed.bucket_merge import mergeable, merged_snapshot
+from magnetar.delayed.bucket_merge import WINDOW_INDEXES, mergeable, merged_snapshot
 from magnetar.delayed.catalogue import BucketRecord, CatalogueRecord
+from magnetar.delayed.due_merge import take_due
 from magnetar.delayed.errors import CatalogueConflictError, SnapshotError
 from magnetar.delayed.immutable_bucket import ImmutableBucket
+from magnetar.delayed.mutable_bucket import Chunk
 from magnetar.delayed.position_ranges import PositionRanges
 from magnetar.delayed.snapshot_format import SnapshotEncoder
-from magnetar.delayed.sorted_run import merge
+from magnetar.delayed.sorted_run import AFTER_ALL, SortedRun
 from magnetar.storage.errors import StorageError
 from magnetar.storage.position import Position
 
@@ -125,15 +127,22 @@ class BucketKeeper:
             await self.drop(exhausted)
         elif self.doomed & self._stored_doomed:
             await self._delete_doomed()
-        elif len(firing.buckets) > self._settings.bucket_limit and (
-            sources := mergeable(firing.buckets, self._settings)
-        ):
+        elif sources := self._to_merge():
             await self.merge(sources)
         elif self.catalogue.exists and self._uncovered() >= self._settings.uncovered_entries:
             await self.seal()
         else:
             return False
         return True
+
+    def _to_merge(self) -> list[ImmutableBucket]:
+        firing = self._firing
+        return mergeable(firing.buckets, self._settings, firing.cutoff())
+
+    @property
+    def has_work(self) -> bool:
+        """Whether what has fired is a reason to work."""
+        return any(bucket.exhausted for bucket in self._firing.buckets) or bool(self._to_merge())
 
     def _uncovered(self) -> int:
         """Entries a crash now would have us look through."""
@@ -174,7 +183,9 @@ class BucketKeeper:
 
         def encode() -> tuple[list[bytes], Directory, tuple[tuple[int, int], tuple[int, int]]]:
             encoder = SnapshotEncoder(settings.segment_limit, settings.segment_step_ms)
-            encoder.add(merge(parts))
+            chunks = [Chunk(SortedRun(part)) for part in parts]
+            while (window := take_due(chunks, AFTER_ALL, WINDOW_INDEXES)).rows:
+                encoder.add(window)
             return *encoder.finish(), encoder.bounds()
 
         entries, directory, bounds = await self.environment.off_loop(encode)

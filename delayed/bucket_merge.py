@@ -1,4 +1,8 @@
-"""Which buckets to merge, and the merging: segment by segment, so memory holds one segment of each source."""
+"""Which buckets to merge, and the merging: segment by segment, so memory holds one segment of each source.
+
+There are two reasons: more buckets than the limit, and buckets of which more than half has fired (their snapshots are
+mostly past, and each holds a segment in memory).
+"""
 
 from __future__ import annotations
 
@@ -19,25 +23,48 @@ if TYPE_CHECKING:
     from magnetar.delayed.snapshot_store import SnapshotStore
     from magnetar.delayed.sorted_run import Columns, Key
 
-__all__ = ["mergeable", "merged_snapshot"]
+__all__ = ["WINDOW_INDEXES", "mergeable", "merged_snapshot"]
 
 _FAN_IN = 8
+_ALONE_BYTES = 1 << 20
+"""A snapshot of this size is worth rewriting without others."""
+WINDOW_INDEXES = 8192
+"""Indexes merged in one call, for sorting them holds up everything else in this process."""
 
 
-def mergeable(buckets: Sequence[ImmutableBucket], settings: BucketSettings) -> list[ImmutableBucket]:
-    """The smallest ones, as many as are merged at a time and fit into one bucket; [] when there is nothing to do."""
+def mergeable(buckets: Sequence[ImmutableBucket], settings: BucketSettings, due_ms: int) -> list[ImmutableBucket]:
+    """What to make one bucket of, smallest first; [] when there is nothing to do. ``due_ms``: what is due by now."""
+    usable = [b for b in buckets if not (b.merging or b.gone or b.exhausted)]
     excess = len(buckets) - settings.bucket_limit
-    if excess <= 0:
-        return []
-    fan_in = min(_FAN_IN, excess + 1) if settings.bucket_limit < _FAN_IN else _FAN_IN
+    if excess > 0:
+        fan_in = min(_FAN_IN, excess + 1) if settings.bucket_limit < _FAN_IN else _FAN_IN
+        chosen = _smallest(usable, fan_in, settings)
+        if len(chosen) > 1:
+            return chosen
+    chosen = _smallest([b for b in usable if _is_mostly_past(b, settings, due_ms)], _FAN_IN, settings)
+    return chosen if len(chosen) > 1 or (chosen and chosen[0].record.size_bytes >= _ALONE_BYTES) else []
+
+
+def _smallest(buckets: Sequence[ImmutableBucket], fan_in: int, settings: BucketSettings) -> list[ImmutableBucket]:
+    """As many as are merged at a time and fit into one bucket."""
     chosen: list[ImmutableBucket] = []
     total = 0
-    for bucket in sorted((b for b in buckets if not (b.merging or b.gone or b.exhausted)), key=lambda b: b.remaining):
+    for bucket in sorted(buckets, key=lambda b: b.remaining):
         total += bucket.remaining
         if len(chosen) == fan_in or (chosen and total > settings.max_bucket_indexes):
             break
         chosen.append(bucket)
-    return chosen if len(chosen) > 1 else []
+    return chosen
+
+
+def _is_mostly_past(bucket: ImmutableBucket, settings: BucketSettings, due_ms: int) -> bool:
+    """More than half has fired, it was not small to begin with, and it will not be gone soon anyway."""
+    record = bucket.record
+    return (
+        bucket.remaining * 2 < record.count
+        and record.count * 2 >= settings.min_index_count
+        and record.max_time > due_ms + settings.prefetch_ms
+    )
 
 
 class _Reader:
@@ -78,7 +105,7 @@ async def merged_snapshot(
     readers = [_Reader(source) for source in sources]
 
     def window() -> None:
-        encoder.add(take_due(readers, AFTER_ALL, AFTER_ALL))
+        encoder.add(take_due(readers, AFTER_ALL, WINDOW_INDEXES))
 
     while readers:
         for reader in readers:

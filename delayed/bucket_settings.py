@@ -30,7 +30,7 @@ class BucketSettings:
     prefetch_ms: int = 30_000
     """A segment is loaded this long before its first message is due."""
     slice_indexes: int = 2_048
-    """Most indexes that one bucket gives in one turn of firing."""
+    """Indexes that fire in one turn of the loop."""
     ready_limit: int = 65_536
     """A subscription keeps the order of so many due entries; beyond, it keeps a bitmap."""
     min_fire_interval_ms: int = 10

@@ -27,11 +27,12 @@ __all__ = ["BucketDelayView"]
 class _Ready:
     """A fired batch, taken up to ``at``; rows at or behind ``below`` are the cursor's."""
 
-    __slots__ = ("at", "batch", "below")
+    __slots__ = ("all_below", "at", "batch", "below")
 
     def __init__(self, batch: Columns, below: Position) -> None:
         self.batch = batch
         self.below = below
+        self.all_below = max(batch.ledgers) < below.ledger_id
         self.at = 0
 
 
@@ -76,12 +77,10 @@ class BucketDelayView:
         while self._ready and len(out) < max_entries:
             ready = self._ready[0]
             _, ledgers, entries = ready.batch
-            below, k, end = ready.below, ready.at, len(entries)
-            while k < end and len(out) < max_entries:
-                position = Position(ledgers[k], entries[k])
-                k += 1
-                if position < below:
-                    out.append(position)
+            below, end = ready.below, len(entries)
+            k = min(ready.at + max_entries - len(out), end)
+            found = map(Position, ledgers[ready.at : k], entries[ready.at : k])
+            out += found if ready.all_below else [position for position in found if position < below]
             self._queued -= k - ready.at
             ready.at = k
             if k == end:

@@ -26,9 +26,10 @@ class Source(Protocol):
 
 
 def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
-    """Indexes due at ``cutoff_ms`` in exact order of keys, at most ``limit`` of each source; empty when there are none.
+    """Indexes due at ``cutoff_ms`` in exact order of keys, about ``limit`` at most; empty when there are none.
 
-    No source gives anything beyond the smallest key at which some source stops, so pieces never overlap in order.
+    The limit is shared by the sources, each of which may give one at least. No source gives anything beyond the
+    smallest key at which some source stops, so pieces never overlap in order.
     """
     bound: Key = (cutoff_ms, AFTER_ALL, AFTER_ALL)
     due: list[SortedRun] = []
@@ -40,7 +41,9 @@ def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
         if run is None or run.head_time > cutoff_ms:
             continue
         due.append(run)
-        end = run.head + limit
+    share = max(limit // len(due), 1) if due else limit
+    for run in due:
+        end = run.head + share
         if end <= len(run.times):
             bound = min(bound, run.key(end - 1))
     parts = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from magnetar.delayed.sorted_run import AFTER_ALL, Key, SortedRun
@@ -31,6 +33,8 @@ class ImmutableBucket:
         """It is no longer in service: what is still being read for it is dropped."""
         self._current: SortedRun | None = None
         self._next: SortedRun | None = None
+        self._rest = array("q", accumulate(reversed(directory.counts), initial=0))[::-1]
+        """Indexes from each segment on."""
 
     @property
     def current(self) -> SortedRun | None:
@@ -96,8 +100,8 @@ class ImmutableBucket:
     @property
     def remaining(self) -> int:
         """Indexes not yet taken."""
-        rest = sum(self.directory.counts[self.segment + (self._current is not None) :])
-        return rest + (len(self._current) if self._current is not None else 0)
+        current = self._current
+        return self._rest[self.segment] if current is None else self._rest[self.segment + 1] + len(current)
 
     @property
     def loaded_indexes(self) -> int:
@@ -106,4 +110,4 @@ class ImmutableBucket:
     @property
     def memory_bytes(self) -> int:
         segments = sum(r.columns.size_bytes for r in (self._current, self._next) if r is not None)
-        return segments + 20 * self.directory.segments + 8 * len(self.directory.ledgers) + 500
+        return segments + 28 * self.directory.segments + 8 * len(self.directory.ledgers) + 500

@@ -105,14 +105,16 @@ class PendingEntries:
         held = self._by_ledger.get(ledger_id)
         if held is None:
             return BitMap()
-        before = len(held)
-        wanted = BitMap(ids)
-        present = wanted & held if len(ids) > _FEW else BitMap([e for e in wanted if e in held])
-        if len(present) == before:
-            del self._by_ledger[ledger_id]
+        if len(ids) <= _FEW:
+            present = _clear_few(held, ids)
         else:
-            held.difference_update(present)
-        return None if len(present) == len(ids) else present
+            wanted = BitMap(ids)
+            found = wanted & held
+            held.difference_update(found)
+            present = None if len(found) == len(ids) else found
+        if not held:
+            del self._by_ledger[ledger_id]
+        return present
 
     def drop_below(self, ledger_id: int) -> int:
         """Forget ledgers before this one; returns how many entries that were."""
@@ -138,6 +140,16 @@ class PendingEntries:
     @property
     def memory_bytes(self) -> int:
         return sum(map(bitmap_bytes, self._by_ledger.values()))
+
+
+def _clear_few(held: BitMap, ids: list[int]) -> BitMap | None:
+    """The same, faster for a few bits; the bitmap may be empty after it."""
+    present: list[int] = []
+    for entry_id in ids:
+        if entry_id in held:
+            held.discard(entry_id)
+            present.append(entry_id)
+    return None if len(present) == len(ids) else BitMap(present)
 
 
 def bitmap_bytes(bitmap: BitMap) -> int:
