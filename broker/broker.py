@@ -47,10 +47,12 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import BrokerUrls
     from magnetar.broker.admin_topics import AdminTopics
     from magnetar.broker.maintenance import Maintenance
+    from magnetar.broker.converting.service import Converting
     from magnetar.broker.metrics import BrokerMetrics
     from magnetar.broker.namespaces import PolicyChange
     from magnetar.broker.settings import Settings
     from magnetar.storage.embedded import EmbeddedStorage
+    from magnetar.protocol.topic_name import TopicName
 
 log = structlog.get_logger(__name__)
 EXIT_OK = 0
@@ -86,6 +88,7 @@ class Broker:
         self.maintenance: Maintenance
         self.admin_topics: AdminTopics
         self.http_port: int | None = None
+        self.converting: Converting | None = None
         self.exit_code = EXIT_OK
         self.started_s = time.monotonic()
         self.now_ms = now_ms
@@ -113,6 +116,9 @@ class Broker:
         await self.catalog.load(n for t in self.namespaces.tenants.names() for n in self.namespaces.namespaces_of(t))
         self.schemas = SchemaRegistry(metadata, now_ms)
         self.authenticator = Authenticator(settings)
+        if settings.message_converters:
+            start_converting = (await _import_later("magnetar.broker.converting.service")).start_converting
+            self.converting = await start_converting(settings, now_ms, self._shared_properties)
         self.authorizer = Authorizer(settings, self.namespaces)
         context = TopicContext(
             settings=settings,
@@ -123,9 +129,12 @@ class Broker:
             ledger_config=lambda config: ledger_config(settings, config),
             check_backlog_quota=check_backlog_quota,
         )
+            converting=self.converting,
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
         check_complete(set(HANDLERS))
         self.namespaces.listen(self._on_policies_changed)
+        if self.converting is not None:
+            self.converting.use_topics(self.topics)
         await self.server.start()
         self.addresses.bound(self.server.port, self.server.port_tls, None, None)
         self.maintenance = (await _import_later("magnetar.broker.maintenance")).Maintenance(self)
@@ -167,6 +176,8 @@ class Broker:
             connection.close()
         await self.tasks.close()
         self.topics.context.delay_thread.close()
+        if self.converting is not None:
+            await self.converting.close()
         await self.ledgers.close()
         await self.storage.close()
         log.info("broker.stopped")
@@ -231,6 +242,14 @@ class Broker:
 
     def is_ready(self) -> bool:
         return not self._stopping and self.storage.health.failed is None
+    def _shared_properties(self, name: TopicName) -> tuple[dict[str, str], ...]:
+        """Properties of a topic's namespace and of the partitioned topic it is a part of."""
+        policies, partitioned = self.namespaces.policies(name.namespace), self.catalog.partitioned(name.base)
+        return (
+            {} if policies is None else policies.properties,
+            {} if partitioned is None else partitioned.properties,
+        )
+
 
     async def check_health(self) -> None:
         """Write and read back: raises when the store cannot keep what it is given."""

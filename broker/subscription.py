@@ -287,6 +287,8 @@ class Subscription:
     def entries_available(self) -> None:
         """New entries became readable; called once per burst of appends."""
         if self.dispatcher is not None and self.dispatcher.consumers:
+        if self.context.transform is not None:
+            self.context.transform.close()
             self.dispatcher.wake()
 
     delayed_due = entries_available

@@ -94,6 +94,7 @@ class Topic:
         epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
         self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.now_ms)
+        self.converting = None if context.converting is None else context.converting.topic(name, self.user_properties)
         self.subscriptions = TopicSubscriptions(self)
         self.delay_index: DelayIndex | None = None
         self.quota_evictions_size = 0
@@ -287,7 +288,7 @@ class Topic:
         if self.delay_index is not None:
             await self.delay_index.close()
         await self.ledger.close()
-        self.state = TopicState.CLOSED
+        self._closed()
 
     async def delete(self) -> None:
         """Remove the topic and all it holds; clients are told by CLOSE_*."""
@@ -309,7 +310,12 @@ class Topic:
     @property
     def is_open(self) -> bool:
         return self.state is TopicState.OPEN
+        self._closed()
 
+    def _closed(self) -> None:
+
+        if self.converting is not None:
+            self.converting.service.forget(self.converting)
     @property
     def is_system(self) -> bool:
         return self.name.is_system

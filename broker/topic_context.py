@@ -11,6 +11,7 @@ from magnetar.delayed.index_thread import IndexThread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.broker.converting.service import Converting
     from magnetar.broker.policies import TopicConfig
     from magnetar.broker.settings import Settings
     from magnetar.broker.topic import Topic
@@ -32,6 +33,7 @@ class TopicContext:
     effective: Callable[[TopicName], TopicConfig]
     ledger_config: Callable[[TopicConfig], ManagedLedgerConfig]
     check_backlog_quota: Callable[[Topic], None]
-    transform: Callable[..., Any] | None = None
+    converting: Converting | None = None
+    """None when no converters are configured."""
     delay_thread: IndexThread = field(default_factory=IndexThread)
     compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))

@@ -90,6 +90,7 @@ class TopicSubscriptions:
             delay=delay,
             on_empty=self._on_empty,
         )
+            transform=None if topic.converting is None else topic.converting.transformer(name),
         subscription.context.throttle = self._throttle()
         self.by_name[name] = subscription
         if topic.ledger.terminated:

@@ -54,6 +54,10 @@ class Breaker:
         waited = now_ms - self._opened_at_ms
         return BreakerState.HALF_OPEN if waited >= self._settings.open_ms else BreakerState.OPEN
 
+    def wait_ms(self, now_ms: int) -> int:
+        """How long it stays open; 0 when it is not."""
+        return 0 if self._opened_at_ms is None else max(0, self._opened_at_ms + self._settings.open_ms - now_ms)
+
     def allows(self, now_ms: int) -> bool:
         """Whether the converter may be called now. In half-open, True takes the one probe: `record` must follow."""
         match self.state(now_ms):

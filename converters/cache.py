@@ -47,11 +47,13 @@ class ConversionCache:
         self._entries.move_to_end((ledger_id, entry_id, tag))
         return found
 
-    def put(self, ledger_id: int, entry_id: int, tag: str, converted: Converted) -> None:
-        """Keep a result. Identities are not kept (they are the stored bytes), nor what is larger than the cache."""
+    def put(self, ledger_id: int, entry_id: int, tag: str, converted: Converted) -> bool:
+        """Keep a result; whether it is kept. Identities are not (they are the stored bytes), nor what is larger than
+        the cache.
+        """
         weight = _weight(converted)
         if converted.identity or weight > self._max_bytes:
-            return
+            return False
         key = (ledger_id, entry_id, tag)
         old = self._entries.pop(key, None)
         if old is not None:
@@ -62,6 +64,7 @@ class ConversionCache:
             _, dropped = self._entries.popitem(last=False)
             self._bytes -= _weight(dropped)
             self._evictions += 1
+        return True
 
     def clear(self) -> None:
         """Forget everything, as after a reload of the chain."""

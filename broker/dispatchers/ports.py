@@ -134,6 +134,10 @@ class EntryTransformer(Protocol):
         """The very list that was given when nothing in it has to be converted. Changes nothing but its own books."""
         ...
 
+    def close(self) -> None:
+        """The subscription closes: what is awaited ends soon, with anything."""
+        ...
+
 
 class DispatchThrottle(Protocol):
     """Dispatch rates of policies (rate_limits.Throttles)."""

@@ -1,0 +1,83 @@
+"""What the settings say about converting, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magnetar.converters.breaker import BreakerSettings
+from magnetar.converters.limits import ExpansionLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from magnetar.broker.settings import Settings
+
+_MIB = 1 << 20
+_FRAME_BYTES = 10 * 1024
+_INLINE_GROWTH = 8
+"""What is converted on the event loop may become so many times messageConverterInlineMaxBytes."""
+
+
+class ConvertingSettingsError(ValueError):
+    """The converters cannot be loaded as configured; the message names the setting and what would fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertingConfig:
+    """Settings of the area "Message converters"."""
+
+    specs: tuple[str, ...]
+    values: Mapping[str, str] = field(default_factory=dict)
+    optional: bool = False
+    failure_policy: str = "park"
+    park_ordered: str = "block"
+    dead_letter_attempts: int = 3
+    timeout_s: float = 2.0
+    inline_max_bytes: int = 32 * 1024
+    workers: int = 2
+    worker_memory_bytes: int = 1 << 30
+    cache_bytes: int = 64 * _MIB
+    limits: ExpansionLimits = field(default_factory=ExpansionLimits)
+    breaker: BreakerSettings = field(default_factory=BreakerSettings)
+
+    @classmethod
+    def of(cls, settings: Settings) -> ConvertingConfig:
+        """Raises: ConvertingSettingsError."""
+        return cls(
+            specs=settings.message_converters,
+            values=_values(settings.message_converter_settings),
+            optional=settings.message_converters_optional,
+            failure_policy=settings.message_converter_failure_policy,
+            park_ordered=settings.message_converter_park_ordered,
+            dead_letter_attempts=settings.message_converter_dead_letter_attempts,
+            timeout_s=settings.message_converter_timeout_millis / 1000,
+            inline_max_bytes=settings.message_converter_inline_max_bytes,
+            workers=settings.message_converter_workers,
+            worker_memory_bytes=settings.message_converter_worker_memory_mb * _MIB,
+            cache_bytes=settings.message_converter_cache_size_mb * _MIB,
+            limits=ExpansionLimits(
+                max_entry_bytes=settings.max_message_size + _FRAME_BYTES,
+                max_ratio=settings.message_converter_max_expansion_ratio,
+            ),
+            breaker=BreakerSettings(
+                failure_percent=settings.message_converter_breaker_failure_percent,
+                open_ms=settings.message_converter_breaker_open_millis,
+            ),
+        )
+
+    @property
+    def inline_limits(self) -> ExpansionLimits:
+        """Of conversions on the event loop: what grows beyond them is done again by a worker."""
+        most = min(self.inline_max_bytes * _INLINE_GROWTH, self.limits.max_entry_bytes)
+        return ExpansionLimits(max_entry_bytes=most, max_ratio=self.limits.max_ratio, free_bytes=most)
+
+
+def _values(pairs: tuple[str, ...]) -> dict[str, str]:
+    values = {}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or "." not in key:
+            raise ConvertingSettingsError(f"messageConverterSettings: {pair!r} is not name.key=value")
+        values[key] = value
+    return values

@@ -1,0 +1,41 @@
+"""Converted entries in the form dispatch works with: a slab of records at the positions of the stored ones.
+
+Broker entry metadata stays in front of each entry, so consumers that negotiated it see the unchanged index. The records
+go to consumers only, so their checksum field is zero.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import TYPE_CHECKING
+
+from magnetar.protocol import speed
+from magnetar.storage.slab import Slab, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_HEADER = struct.Struct("<IIQQq")
+
+
+class ConvertedSlab(Slab):
+    """Entries `start ..` of `stored`, converted."""
+
+    __slots__ = ("_start", "_stored")
+
+    def __init__(self, stored: Slab, start: int, entries: Sequence[bytes]) -> None:
+        parts: list[bytes | memoryview] = []
+        offsets = array("q", [0])
+        for k, entry in enumerate(entries, start):
+            body = stored.body(k)
+            prefix = body[: speed.after_prefix(body)]
+            size = len(prefix) + len(entry)
+            parts += (_HEADER.pack(size, 0, stored.ledger_id, stored.first_entry_id + k, -1), prefix, entry)
+            offsets.append(offsets[-1] + _HEADER.size + size)
+        super().__init__(stored.ledger_id, stored.first_entry_id + start, b"".join(parts), offsets.tobytes())
+        self._stored = stored
+        self._start = start
+
+    def stored_span(self, span: Span) -> Span:
+        return Span(self._stored, self._start + span.start, self._start + span.end)

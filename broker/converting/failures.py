@@ -1,0 +1,69 @@
+"""Entries of a topic that could not be converted: how often it was tried, and when it is worth trying again.
+
+One book for all subscriptions of a topic: the bytes are the same, so is the failure. Until its time is up the failure
+stands and no converter is called. Bounded: of too many, those untouched for longest are forgotten and begin anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from magnetar.converters.outcome import park_delay_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.converters.outcome import ConversionFailure
+    from magnetar.storage.position import Position
+
+MAX_FAILURES: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A failure that stands. `retry_at_ms`: on the clock of the book."""
+
+    failure: ConversionFailure
+    attempts: int
+    retry_at_ms: int
+
+
+class FailureBook:
+    """Failures by position."""
+
+    def __init__(self, now_ms: Callable[[], int], limit: int = MAX_FAILURES) -> None:
+        self._now_ms = now_ms
+        self._limit = limit
+        self._failed: OrderedDict[Position, Failed] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._failed)
+
+    def __contains__(self, position: object) -> bool:
+        """Whether the entry has failed before."""
+        return position in self._failed
+
+    def standing(self, position: Position) -> Failed | None:
+        """The failure that stands now; None when the entry may be tried (again)."""
+        found = self._failed.get(position)
+        return None if found is None or found.retry_at_ms <= self._now_ms() else found
+
+    def last(self, position: Position) -> Failed | None:
+        """The last failure, whether it is time to try again or not."""
+        return self._failed.get(position)
+
+    def add(self, position: Position, failure: ConversionFailure) -> Failed:
+        """One more attempt failed."""
+        before = self._failed.pop(position, None)
+        attempts = 1 if before is None else before.attempts + 1
+        failed = Failed(failure, attempts, self._now_ms() + park_delay_ms(attempts))
+        self._failed[position] = failed
+        if len(self._failed) > self._limit:
+            self._failed.popitem(last=False)
+        return failed
+
+    def remove(self, position: Position) -> None:
+        """It was converted after all."""
+        self._failed.pop(position, None)

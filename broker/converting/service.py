@@ -1,0 +1,117 @@
+"""Everything about converting that the broker owns: the chain, the worker processes, the cache, a book per topic."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.broker.converting.candidates import Candidates
+from magnetar.broker.converting.config import ConvertingConfig, ConvertingSettingsError
+from magnetar.broker.converting.dead_letters import DeadLetters
+from magnetar.broker.converting.flights import Flights
+from magnetar.broker.converting.loading import hello, is_builtin, load_builtin
+from magnetar.broker.converting.topic_converting import TopicConverting
+from magnetar.broker.converting.worker_pool import WorkerPool
+from magnetar.broker.converting.worker_process import WorkerError, WorkerProcess
+from magnetar.broker.tasks import TaskSet
+from magnetar.converters.cache import ConversionCache
+from magnetar.converters.chain import ConverterChain
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.topics import Topics
+    from magnetar.protocol.topic_name import TopicName
+
+log = structlog.get_logger(__name__)
+SharedProperties = Callable[["TopicName"], tuple[Mapping[str, str], ...]]
+
+
+class Converting:
+    """`await start()`, give topics their `topic(...)`, `await close()`."""
+
+    dead_letters: DeadLetters
+
+    def __init__(
+        self,
+        config: ConvertingConfig,
+        now_ms: Callable[[], int],
+        shared_properties: SharedProperties = lambda _name: (),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.config = config
+        self.now_ms = now_ms
+        self.clock = clock
+        self.chain = ConverterChain()
+        self.candidates = Candidates(self.chain)
+        self.cache = ConversionCache(config.cache_bytes)
+        self.flights = Flights(clock)
+        self.topics: dict[TopicName, TopicConverting] = {}
+        self._shared_properties = shared_properties
+        self._tasks = TaskSet()
+        self._hello = hello(config, sys.path)
+        self.pool = WorkerPool(config.workers, config.timeout_s, self._new_worker, self._tasks)
+
+    def _new_worker(self) -> WorkerProcess:
+        return WorkerProcess(self._hello)
+
+    async def start(self) -> None:
+        """Load the chain. Raises: ConvertingSettingsError."""
+        welcome = None
+        if not all(map(is_builtin, self.config.specs)):
+            worker = self._new_worker()
+            try:
+                await worker.start()
+            except WorkerError as error:
+                raise ConvertingSettingsError(f"messageConverters: {error}") from error
+            welcome = worker.welcome
+            if welcome.refusal is None:
+                self.pool.adopt(worker)
+            else:
+                await worker.kill()
+        self.chain, problems = load_builtin(self.config, welcome)
+        self.candidates = Candidates(self.chain)
+        for problem in problems:
+            log.warning("converter.left_out", reason=problem)
+        log.info("converters.loaded", converters=[each.tag for each in self.chain.converters])
+
+    def use_topics(self, topics: Topics) -> None:
+        """Dead letters are stored there; called once, before anything is dispatched."""
+        self.dead_letters = DeadLetters(topics, self._tasks, self.now_ms)
+
+    def topic(self, name: TopicName, own_properties: Callable[[], Mapping[str, str]]) -> TopicConverting:
+        """The book of a topic that was loaded."""
+        shared = self._shared_properties
+        converting = self.topics[name] = TopicConverting(self, name, lambda: (*shared(name), own_properties()))
+        return converting
+
+    def forget(self, converting: TopicConverting) -> None:
+        """The topic is closed."""
+        if self.topics.get(converting.name) is converting:
+            del self.topics[converting.name]
+
+    async def close(self) -> None:
+        """Nothing is converted any more; no process is left on return."""
+        await self._tasks.close()
+        await self.pool.close()
+        for name, error in self.chain.close():
+            log.error("converter.close_failed", converter=name, reason=str(error))
+
+
+async def start_converting(
+    settings: Settings, now_ms: Callable[[], int], shared_properties: SharedProperties
+) -> Converting | None:
+    """None when there is no converter after all. Raises: ConvertingSettingsError.
+
+    shared_properties: of a topic's namespace, and of the partitioned topic it is a part of.
+    """
+    converting = Converting(ConvertingConfig.of(settings), now_ms, shared_properties)
+    try:
+        await converting.start()
+    except BaseException:
+        await converting.close()
+        raise
+    return converting if converting.chain else None
