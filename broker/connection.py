@@ -129,8 +129,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 entry.connection_lost()
         self._call_writable()  # whoever waits for room learns that nothing is to be written any more
-        if len(self.tasks):
-            self.broker.tasks.spawn(self.tasks.close(), "connection.close")
+        if len(self.tasks):  # none is cancelled: what a request changes in the metadata store it changes whole
+            self.broker.tasks.spawn(self.tasks.settle(), "connection.settle")
 
     def close(self) -> None:
         """Close after what was written has been sent; safe to call twice."""

@@ -200,6 +200,11 @@ class Consumer:
 
     # --- what it is sent -----------------------------------------------------------------------------------------
 
+    @property
+    def _told_epoch(self) -> int:
+        """The epoch in its messages; whoever reads the compacted topic is told none (Apache Pulsar 4.2.4)."""
+        return -1 if self.read_compacted else self.epoch
+
     def is_writable(self) -> bool:
         return self.outbox.is_writable()
 
@@ -220,7 +225,7 @@ class Consumer:
         if self._knows_no_batches and slab.facts().any_flags & EntryFlag.BATCHED:
             self.outbox.close_notice(b"", since_version=KNOWS_BATCHES_VERSION)
         data = speed.encode_messages(
-            self.consumer_id, slab.data, slab.offsets, i, j, self._partition, self._mode, self.epoch, counts
+            self.consumer_id, slab.data, slab.offsets, i, j, self._partition, self._mode, self._told_epoch, counts
         )
         return self._queue(data, span, messages)
 
@@ -237,7 +242,7 @@ class Consumer:
             speed.as_sent(slab.body(i), self._mode),
             redelivery_count=count,
             ack_set=ack_set,
-            consumer_epoch=self.epoch,
+            consumer_epoch=self._told_epoch,
         )
         return self._queue(data, Span(slab, i, i + 1), messages)
 

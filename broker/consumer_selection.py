@@ -1,16 +1,18 @@
 """Round robin over consumers by priority (Shared subscriptions). A pure choice.
 
 A lower priority_level is served first; consumers of a worse level get messages only while no consumer of a better one
-can take any. Within a level it is round robin in the order they joined.
+can take any. Within a level it is round robin in the order they joined. Whose turn it is is one index into the list of
+all, as in Apache Pulsar 4.2.4: it points behind the one served last, and stays where it is when consumers come and go.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import takewhile
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 class HasPriority(Protocol):
@@ -22,39 +24,44 @@ C = TypeVar("C", bound=HasPriority)
 
 
 class RoundRobin(Generic[C]):
-    """Consumers sorted by priority level; equal levels keep the order they joined in."""
+    """Consumers sorted by priority level; equal levels keep the order they joined in.
 
-    def __init__(self) -> None:
+    With `by_level` off the list is in the order of joining, whatever the levels (non-persistent topics).
+    """
+
+    def __init__(self, *, by_level: bool = True) -> None:
         self.consumers: list[C] = []
-        self._next: dict[int, int] = {}  # level -> index within the level
+        self._by_level = by_level
+        self._turn = 0
 
     def add(self, consumer: C) -> None:
         levels = [c.priority_level for c in self.consumers]
-        self.consumers.insert(bisect_right(levels, consumer.priority_level), consumer)
+        at = bisect_right(levels, consumer.priority_level) if self._by_level else len(levels)
+        self.consumers.insert(at, consumer)
 
     def remove(self, consumer: C) -> None:
-        level = consumer.priority_level
-        same = [c for c in self.consumers if c.priority_level == level]
-        at = same.index(consumer)
-        following = self._next.get(level, 0)
-        self._next[level] = following - 1 if at < following else following
         self.consumers.remove(consumer)
-        if len(same) == 1:
-            del self._next[level]
 
     def next(self, usable: Callable[[C], bool]) -> C | None:
         """The next consumer to be served, None when none is usable."""
-        consumers, start, n = self.consumers, 0, len(self.consumers)
-        while start < n:
-            level = consumers[start].priority_level
-            end = start + 1
-            while end < n and consumers[end].priority_level == level:
-                end += 1
-            size, first = end - start, self._next.get(level, 0)
-            for k in range(size):
-                at = (first + k) % size
-                if usable(consumers[start + at]):
-                    self._next[level] = (at + 1) % size
-                    return consumers[start + at]
-            start = end
+        consumers = self.consumers
+        if not consumers:
+            return None
+        if self._turn >= len(consumers):
+            self._turn = 0
+        for i in self._candidates(self._turn):
+            if usable(consumers[i]):
+                self._turn = i + 1
+                return consumers[i]
         return None
+
+    def _candidates(self, turn: int) -> Iterator[int]:
+        """Better levels in their order, then the level of the turn from there round, then what is behind."""
+        levels = [c.priority_level for c in self.consumers]
+        level, size = levels[turn], len(levels)
+        yield from takewhile(lambda i: levels[i] < level, range(turn))
+        same = list(takewhile(lambda i: levels[i] == level, range(turn, size)))
+        yield from same
+        first = levels.index(level)
+        yield from takewhile(lambda i: levels[i] == level, range(first, turn))
+        yield from range(turn + len(same), size)

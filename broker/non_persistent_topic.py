@@ -70,6 +70,12 @@ class NonPersistentSubscriptions:
     def consumer_count(self) -> int:
         return sum(len(s.consumers) for s in self.by_name.values())
 
+    def check_room(self) -> None:
+        """Raise ConsumerBusyError when the topic has all the consumers it may have."""
+        limit = self._topic.config.max_consumers
+        if limit > 0 and self.consumer_count >= limit:
+            raise ConsumerBusyError("Topic reached max consumers limit")
+
     def require_creatable(self, name: str, *, durable: bool) -> None:
         """Subscriptions without storage are always created on demand."""
 
@@ -102,9 +108,7 @@ class NonPersistentSubscriptions:
             raise NotAllowedError("readCompacted only valid on persistent topics")
         if TYPE_NAMES[consumer.sub_type] not in topic.config.subscription_types_enabled:
             raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
-        limit = topic.config.max_consumers
-        if limit > 0 and self.consumer_count >= limit:
-            raise ConsumerBusyError("Topic reached max consumers limit")
+        self.check_room()
         subscription = await self.create(request)
         try:
             await subscription.add_consumer(consumer)
@@ -182,13 +186,18 @@ class NonPersistentTopic:
 
     def check_new_producer(self, request: ProducerRequest) -> None:
         self.check_usable()
+        self.producers.check_limit(self.config.max_producers)
         if self.encryption_required and not request.encrypted:
             raise MetadataError("Encryption is required in this topic")
 
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         self.check_usable()
-        self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
-        await self.producers.admit(producer, self.config.max_producers, on_queued)
+
+        def check() -> None:
+            self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
+            self.producers.check_limit(self.config.max_producers)
+
+        await self.producers.admit(producer, on_queued, check)
         self.last_used_s = self.context.monotonic()
 
     def remove_producer(self, producer: Producer) -> None:

@@ -213,7 +213,7 @@ class Producer:
             self.topic.append_failed(self, run, stored, result.error)
         while self._parked and self._parked[0][0] <= self._completed_runs:
             self.connection.write(self._parked.popleft()[1])
-        if self._drained and self._submitted_runs == self._completed_runs:
+        if self._drained and self.is_drained:
             waiters, self._drained = self._drained, []
             for waiter in waiters:
                 if not waiter.done():
@@ -221,7 +221,7 @@ class Producer:
 
     async def wait_drained(self) -> None:
         """Return when every run handed over so far has completed."""
-        if self._submitted_runs != self._completed_runs:
+        if not self.is_drained:
             waiter = self.connection.loop.create_future()
             self._drained.append(waiter)
             await waiter
@@ -238,6 +238,15 @@ class Producer:
         """The client closes it: after the receipts of all it sent."""
         self.closing = True
         await self.wait_drained()
+        self.close_now()
+
+    @property
+    def is_drained(self) -> bool:
+        """Nothing it sent is still to be answered."""
+        return self._submitted_runs == self._completed_runs
+
+    def close_now(self) -> None:
+        """The client closed it and has all its receipts."""
         if not self.closed:
             self.closed = True
             self.topic.remove_producer(self)

@@ -11,6 +11,24 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 log = structlog.get_logger(__name__)
+_uninterrupted: set[asyncio.Task[None]] = set()
+
+
+async def uninterrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`; when this is cancelled meanwhile, `work` goes on to its end all the same.
+
+    For changes of the metadata store: one that is written and then not taken note of looks like another owner's.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    _uninterrupted.add(task)
+    task.add_done_callback(_ended)
+    await asyncio.shield(task)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    _uninterrupted.discard(task)
+    if not task.cancelled():
+        task.exception()  # whoever waits has it; when nobody does any more, nobody needs it
 
 
 class TaskSet:
@@ -33,6 +51,14 @@ class TaskSet:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task.failed", task=task.get_name(), exc_info=error)
+
+    async def settle(self) -> None:
+        """Wait until all have ended by themselves; when that is cancelled, they are too."""
+        try:
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """Cancel what still runs and wait until it has ended; safe to call twice."""

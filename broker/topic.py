@@ -200,8 +200,7 @@ class Topic:
     def check_new_producer(self, request: ProducerRequest) -> None:
         """What can be refused before schema and subscription of the request are looked at."""
         self.check_usable()
-        if self.ledger.terminated:
-            raise TopicTerminatedError("Topic was already terminated")
+        self.producers.check_limit(self.config.max_producers)
         self.context.check_backlog_quota(self)
         if self.encryption_required and not request.encrypted:
             raise MetadataError("Encryption is required in this topic")
@@ -209,8 +208,14 @@ class Topic:
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         """Attach a producer by the rules of access; raises what the client is told."""
         self.check_usable()
-        self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
-        await self.producers.admit(producer, self.config.max_producers, on_queued)
+
+        def check() -> None:
+            if self.ledger.terminated:
+                raise TopicTerminatedError("Topic was already terminated")
+            self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
+            self.producers.check_limit(self.config.max_producers)
+
+        await self.producers.admit(producer, on_queued, check)
         self.last_used_s = self.context.monotonic()
         self.deduplication.producer_joined(producer.name)
 

@@ -9,15 +9,16 @@ exclusive grant carries a topic epoch that only grows and is durable before it i
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, TopicTerminatedError
+from magnetar.broker.tasks import uninterrupted
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
 
     from magnetar.broker.producer import Producer
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 class TopicProducers:
     """The producers of one topic, connected and waiting."""
 
-    def __init__(self, load_epoch: int | None, save_epoch: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, load_epoch: int | None, save_epoch: Callable[[int], Coroutine[Any, Any, None]]) -> None:
         self.by_name: dict[str, Producer] = {}
         self.epoch = load_epoch
         self.exclusive: Producer | None = None
@@ -49,26 +50,31 @@ class TopicProducers:
         if limit > 0 and sum(p.connection.address.rpartition(":")[0] == host for p in self) >= limit:
             raise ProducerBusyError("Topic reached max same address producers limit")
 
-    async def admit(self, producer: Producer, max_producers: int, on_queued: Callable[[], None]) -> None:
+    def check_limit(self, max_producers: int) -> None:
+        """Raise ProducerBusyError when so many are attached (0: no limit); those that wait do not count."""
+        if 0 < max_producers <= len(self.by_name):
+            raise ProducerBusyError(f"Topic has reached the limit of {max_producers} producers")
+
+    async def admit(self, producer: Producer, on_queued: Callable[[], None], check: Callable[[], None]) -> None:
         """Attach the producer or raise.
 
         Returns when the producer is attached; for WaitForExclusive that may take for ever: `on_queued` tells that it
-        waits.
+        waits. `check` is asked once access is granted and raises what else stands against the producer.
         Raises: ProducerBusyError, ProducerFencedError; TopicTerminatedError when the topic ends meanwhile.
         """
         mode = producer.access_mode
-        taken = len(self.by_name) + len(self._waiting)
-        if 0 < max_producers <= taken and producer.name not in self.by_name:
-            raise ProducerBusyError(f"Topic has reached the limit of {max_producers} producers")
         if mode == pb.Shared:
             self._check_shared()
         else:
             await self._claim_exclusive(producer, on_queued)
         try:
+            check()
             await self._claim_name(producer)
             if mode == pb.Shared:
                 # a claim for exclusive access may have come while the old holder of the name was asked
                 self._check_shared()
+        except TopicTerminatedError:
+            raise  # Apache Pulsar 4.2.4 lets a claim stand that only the end of the topic refuses
         except BaseException:
             if self.exclusive is producer:
                 self._release_exclusive(producer)
@@ -86,7 +92,10 @@ class TopicProducers:
         wanted = producer.requested_topic_epoch
         occupied = self.exclusive is not None or bool(self.by_name)
         waits = occupied and producer.access_mode == pb.WaitForExclusive
+        if producer.access_mode == pb.ExclusiveWithFencing:
+            await self._fence_others(producer)
         if not waits and wanted is not None and self.epoch is not None and wanted < self.epoch:
+            self._release_exclusive(producer)
             raise ProducerFencedError(f"Producer has epoch {wanted}, the topic has {self.epoch}")
         if producer.access_mode == pb.Exclusive:
             if occupied or self._waiting:
@@ -94,19 +103,34 @@ class TopicProducers:
         elif waits:
             on_queued()
             await self._wait_turn(producer)  # who has waited keeps the epoch it asked for, whatever it is now
-        elif producer.access_mode == pb.ExclusiveWithFencing:
-            self._displace_all()
         self.exclusive = producer
-        epoch = wanted if wanted is not None else (0 if self.epoch is None else self.epoch + 1)
+        epoch = self._next_epoch(producer)
         if epoch != self.epoch:
             try:
-                await self._save_epoch(epoch)
+                await uninterrupted(self._save_epoch(epoch))
             except BaseException:
                 self._release_exclusive(producer)
                 raise
             self.epoch = epoch
         if self.exclusive is not producer:
             raise ProducerFencedError("Fenced while exclusive access was granted")
+
+    async def _fence_others(self, producer: Producer) -> None:
+        """Drive everybody off, before the epoch is looked at: a producer that is refused then has done it too."""
+        self._displace_all()
+        self.exclusive = producer
+        try:
+            await asyncio.sleep(0)  # those that waited hear of it before this one is answered
+        except BaseException:
+            self._release_exclusive(producer)
+            raise
+        if self.exclusive is not producer:
+            raise ProducerFencedError("Fenced while exclusive access was granted")
+
+    def _next_epoch(self, producer: Producer) -> int:
+        """The epoch the producer asked for, else the next one."""
+        wanted = producer.requested_topic_epoch
+        return wanted if wanted is not None else 0 if self.epoch is None else self.epoch + 1
 
     async def _wait_turn(self, producer: Producer) -> None:
         turn: asyncio.Future[None] = producer.connection.loop.create_future()
@@ -159,7 +183,7 @@ class TopicProducers:
         while self._waiting:
             producer, turn = self._waiting.popleft()
             if turn.done():
-                self.epoch = 0 if self.epoch is None else self.epoch + 1
+                self.epoch = self._next_epoch(producer)
                 continue
             self.exclusive = producer
             turn.set_result(None)

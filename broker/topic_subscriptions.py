@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -134,19 +135,16 @@ class TopicSubscriptions:
     async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> Subscription:
         """Find or create the subscription and attach the consumer; raises what the client is told."""
         topic = self._topic
-        topic.check_usable()
-        config = topic.config
-        if config.max_consumers > 0 and self.consumer_count >= config.max_consumers:
-            raise ConsumerBusyError("Topic reached max consumers limit")
         if request.read_compacted and consumer.sub_type not in (
             pb.CommandSubscribe.Exclusive,
             pb.CommandSubscribe.Failover,
         ):
             raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
-        if TYPE_NAMES[consumer.sub_type] not in config.subscription_types_enabled:
+        if TYPE_NAMES[consumer.sub_type] not in topic.config.subscription_types_enabled:
             raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
-        self._check_same_address(consumer)
+        check_name(request.subscription)
         self._check_rate(consumer)
+        topic.check_usable()
         subscription = self.by_name.get(request.subscription)
         if subscription is None:
             subscription = await self.create(request)
@@ -154,11 +152,14 @@ class TopicSubscriptions:
             raise NotAllowedError(
                 f"{'D' if subscription.durable else 'Non-d'}urable subscription with the same name already exists."
             )
-        if not subscription.consumers:
-            self._choose_reader(subscription, request)
         if request.replicated:
             subscription.replicated = True
+        await self._roll_back(subscription, request)
+        if not subscription.consumers:
+            self._choose_reader(subscription, request)
         try:
+            self.check_room()
+            self._check_same_address(consumer)
             await subscription.add_consumer(consumer)
         except BrokerError:
             if not subscription.durable and not subscription.consumers:
@@ -168,6 +169,12 @@ class TopicSubscriptions:
         if topic.ledger.terminated:
             subscription.on_terminated()
         return subscription
+
+    def check_room(self) -> None:
+        """Raise ConsumerBusyError when the topic has all the consumers it may have: asked before anything else."""
+        most = self._topic.config.max_consumers
+        if 0 < most <= self.consumer_count:
+            raise ConsumerBusyError("Topic reached max consumers limit")
 
     def _check_same_address(self, consumer: Consumer) -> None:
         limit = self._topic.context.settings.max_same_address_consumers_per_topic
@@ -218,7 +225,6 @@ class TopicSubscriptions:
         subscription = self._attach(request.subscription, cursor)
         log.info("subscription.created", topic=str(topic.name), subscription=request.subscription)
         await self._begin_compacted(subscription, request)
-        await self._roll_back(subscription, request)
         return subscription
 
     async def _create_non_durable(self, request: SubscribeRequest) -> Subscription:
@@ -229,14 +235,14 @@ class TopicSubscriptions:
         cursor = ledger.new_non_durable_cursor(request.subscription, start)
         subscription = self._attach(request.subscription, cursor)
         await self._begin_compacted(subscription, request)
-        await self._roll_back(subscription, request)
         return subscription
 
     async def _roll_back(self, subscription: Subscription, request: SubscribeRequest) -> None:
         if request.rollback_s > 0:
             ledger = self._topic.ledger
             position = await ledger.position_for_time(self._topic.context.now_ms() - request.rollback_s * 1000)
-            await subscription.cursor.reset(position)
+            with contextlib.suppress(BrokerError):  # the consumer joins all the same
+                await subscription.seek(position)
 
     def require_creatable(self, name: str, *, durable: bool) -> None:
         """Whether SUBSCRIBE may create `name` here: auto creation of subscriptions must be on."""

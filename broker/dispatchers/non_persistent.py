@@ -118,7 +118,7 @@ class SharedNonPersistent(NonPersistentDispatcher):
 
     def __init__(self, context: DispatchContext) -> None:
         super().__init__(context)
-        self._members: RoundRobin[Consumer] = RoundRobin()
+        self._members: RoundRobin[Consumer] = RoundRobin(by_level=False)
 
     @property
     def consumers(self) -> Sequence[Consumer]:

@@ -5,7 +5,7 @@ B.14).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.consumer import Consumer
 from magnetar.broker.errors import (
@@ -26,6 +26,8 @@ from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from magnetar.broker.connection import Connection
     from magnetar.broker.non_persistent_subscription import NonPersistentSubscription
     from magnetar.broker.subscription import Subscription
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 _INT32_MAX = 2**31 - 1
 
 
-async def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> None:
-    """Create a consumer, or answer again for one that is there."""
+def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
+    """Create a consumer, or answer again for one that is there (at once: what follows in the same read sees it)."""
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.subscription)
     metadata = unique_metadata(command.metadata)
@@ -47,9 +49,19 @@ async def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> None:
         if isinstance(existing, asyncio.Future):
             raise ServiceNotReadyError("Consumer is already present on the connection")
         conn.write(replies.success(command.request_id))
-        return
+        return None
     pending: asyncio.Future[Consumer] = conn.loop.create_future()
     conn.consumers[command.consumer_id] = pending
+    return _attach(conn, command, name, metadata, pending)
+
+
+async def _attach(
+    conn: Connection,
+    command: pb.CommandSubscribe,
+    name: TopicName,
+    metadata: dict[str, str],
+    pending: asyncio.Future[Consumer],
+) -> None:
     try:
         consumer = await _create(conn, command, name, metadata)
     except BaseException as e:
@@ -75,6 +87,7 @@ async def _create(
     broker = conn.broker
     topic = await broker.topics.get(name, create=command.force_topic_creation)
     request = subscribe_request(command)
+    topic.subscriptions.check_room()
     topic.subscriptions.require_creatable(request.subscription, durable=request.durable)
     if command.HasField("schema"):
         await broker.schemas.for_consumer(topic, command.schema)
@@ -185,7 +198,7 @@ async def on_seek(conn: Connection, command: pb.CommandSeek) -> None:
     conn.write(replies.success(command.request_id))
 
 
-async def on_close_consumer(conn: Connection, command: pb.CommandCloseConsumer) -> None:
+def on_close_consumer(conn: Connection, command: pb.CommandCloseConsumer) -> None:
     entry = conn.consumers.pop(command.consumer_id, None)
     if isinstance(entry, asyncio.Future):
         entry.cancel()

@@ -159,3 +159,32 @@ def test_a_silent_peer_is_sent_away(new_broker):
     client.close()
     for each in (mute, deaf):
         each.close()
+
+
+def test_requests_of_a_peer_that_is_gone_leave_nothing_half_done(small, topic):
+    """Whatever moment the connection ends in: the topic, its epoch, schema and subscriptions work for the next one."""
+    broker, _ = small
+    schema = pb.Schema(name="s", type=pb.Schema.String, schema_data=b"")
+    request = frame(
+        command(
+            "PRODUCER", "producer", topic=topic, producer_id=1, request_id=1, schema=schema,
+            producer_access_mode=pb.ExclusiveWithFencing,
+        )
+    )  # fmt: skip
+    for round_ in range(40):
+        name = f"{topic}-{round_ % 8}"
+        data = b"".join(
+            frame(command("SUBSCRIBE", "subscribe", topic=name, subscription=f"s{round_}-{i}", consumer_id=i,
+                          request_id=10 + i, subType=pb.CommandSubscribe.Shared))
+            for i in range(3)
+        )  # fmt: skip
+        peer = RawPeer(broker.url)
+        peer.write(request + data)
+        time.sleep(round_ % 10 * 0.0005)
+        peer.reset()
+    after = RawPeer(broker.url)
+    after.producer(topic, schema=schema, producer_access_mode=pb.ExclusiveWithFencing)
+    for round_ in range(40):
+        for i in range(3):
+            after.subscribe(f"{topic}-{round_ % 8}", f"s{round_}-{i}", consumer_id=round_ * 10 + i)
+    after.close()
