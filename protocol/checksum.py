@@ -1,7 +1,31 @@
-"""CRC-32C (Castagnoli), the checksum of frames and records."""
+"""CRC-32C (Castagnoli), the checksum of frames and records: the package `crc32c`, without what it imports for itself.
+
+The package looks its own version up by `importlib.metadata`, which is a twentieth of the broker's start-up. So its
+extension is loaded alone; where that does not work, the package.
+"""
 
 from __future__ import annotations
 
-from crc32c import crc32c
+import importlib.util
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING
 
 __all__ = ["crc32c"]
+
+
+def _extension() -> object:
+    package = importlib.util.find_spec("crc32c")
+    spec = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations) if package is not None else None
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, "crc32c", None)
+
+
+if TYPE_CHECKING:
+    from crc32c import crc32c
+else:
+    crc32c = _extension()
+    if crc32c is None:  # another shape of the package
+        from crc32c import crc32c

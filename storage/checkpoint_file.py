@@ -18,8 +18,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
+from magnetar.protocol.checksum import crc32c
 from magnetar.storage.errors import DamagedFileError, StorageFailedError
 from magnetar.storage.file_header import CHECKPOINT_MAGIC, FILE_HEADER_BYTES, FileHeader, parse_file_header
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from magnetar.protocol.checksum import crc32c
 from magnetar.storage.errors import DamagedFileError, UnsupportedFormatError
 
 __all__ = [

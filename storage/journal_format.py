@@ -24,7 +24,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
+from magnetar.protocol.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,8 +26,7 @@ import struct
 from array import array
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from magnetar.protocol.checksum import crc32c
 from magnetar.storage.file_header import FILE_HEADER_BYTES, FORMAT_VERSION
 from magnetar.storage.ledger_index import LedgerIndex
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.speed import scan_records
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 
-from crc32c import crc32c
-
+from magnetar.protocol.checksum import crc32c
 from magnetar.storage.errors import BadVersionError, DamagedFileError, NoNodeError
 from magnetar.storage.metadata_paths import names_below
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
+from magnetar.protocol.checksum import crc32c
 from magnetar.storage.checkpoint_file import Checkpoint, write_checkpoint
 from magnetar.storage.errors import DamagedFileError, StoreMismatchError, UnsupportedFormatError
 from magnetar.storage.file_header import FORMAT_VERSION
