@@ -5,7 +5,6 @@ conf/standalone.conf and docs/settings.md. A key is in the table only if it does
 `setting_areas/ignored.py` lists what Apache Pulsar knows beyond that.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from magnetar.broker.setting_areas.converting import ConvertingSettings
@@ -13,14 +12,14 @@ from magnetar.broker.setting_areas.delivery import DeliverySettings
 from magnetar.broker.setting_areas.network import NetworkSettings
 from magnetar.broker.setting_areas.operation import OperationSettings
 from magnetar.broker.setting_areas.security import SecuritySettings
-from magnetar.broker.setting_areas.setting import Setting, Value, rows_of
+from magnetar.broker.setting_areas.setting import Setting, Value, rows_of, table
 from magnetar.broker.setting_areas.storage import StorageSettings
 from magnetar.broker.setting_areas.topics import TopicSettings
 
 __all__ = ["AREAS", "SETTINGS", "Setting", "Settings", "Value"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@table
 class Settings(
     NetworkSettings,
     TopicSettings,

@@ -1,14 +1,12 @@
 """Settings of message converters: foreign entry formats that are converted on dispatch."""
 
-from dataclasses import dataclass
-
-from magnetar.broker.setting_areas.setting import setting
+from magnetar.broker.setting_areas.setting import Table, setting, table
 
 _OURS = "Magnetar"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConvertingSettings:
+@table
+class ConvertingSettings(Table):
     """What is converted on dispatch, within which limits, and what happens to entries that cannot be."""
 
     message_converters: tuple[str, ...] = setting(

@@ -1,14 +1,12 @@
 """Settings of subscriptions, dispatching and delayed delivery."""
 
-from dataclasses import dataclass
-
-from magnetar.broker.setting_areas.setting import setting
+from magnetar.broker.setting_areas.setting import Table, setting, table
 
 _DELAYED = "org.apache.pulsar.broker.delayed."
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeliverySettings:
+@table
+class DeliverySettings(Table):
     """How entries get from a topic to its consumers."""
 
     subscription_types_enabled: tuple[str, ...] = setting(

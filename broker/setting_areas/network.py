@@ -1,15 +1,13 @@
 """Settings of listeners, connections, TLS and the data directory."""
 
-from dataclasses import dataclass
-
-from magnetar.broker.setting_areas.setting import setting
+from magnetar.broker.setting_areas.setting import Table, setting, table
 
 _OWN = "Magnetar"
 _PORT = 65535
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkSettings:
+@table
+class NetworkSettings(Table):
     """Where the broker listens, what it tells clients, and how much a connection may ask for."""
 
     cluster_name: str = setting(

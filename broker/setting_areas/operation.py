@@ -1,12 +1,10 @@
 """Settings of metrics and statistics."""
 
-from dataclasses import dataclass
-
-from magnetar.broker.setting_areas.setting import setting
+from magnetar.broker.setting_areas.setting import Table, setting, table
 
 
-@dataclass(frozen=True, kw_only=True)
-class OperationSettings:
+@table
+class OperationSettings(Table):
     """What operators see."""
 
     stats_update_frequency_in_secs: int = setting(

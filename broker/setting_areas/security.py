@@ -1,14 +1,12 @@
 """Settings of authentication and authorization."""
 
-from dataclasses import dataclass
-
-from magnetar.broker.setting_areas.setting import setting
+from magnetar.broker.setting_areas.setting import Table, setting, table
 
 _PULSAR_AUTHORIZATION = "org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SecuritySettings:
+@table
+class SecuritySettings(Table):
     """Who a client is, and what it may do."""
 
     authentication_enabled: bool = setting("authenticationEnabled", False, "Clients must say who they are.")

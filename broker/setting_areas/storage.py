@@ -1,12 +1,10 @@
 """Settings of managed ledgers, cursors, retention, quotas and compaction."""
 
-from dataclasses import dataclass
-
-from magnetar.broker.setting_areas.setting import setting
+from magnetar.broker.setting_areas.setting import Table, setting, table
 
 
-@dataclass(frozen=True, kw_only=True)
-class StorageSettings:
+@table
+class StorageSettings(Table):
     """How entries are kept, and until when."""
 
     managed_ledger_max_entries_per_ledger: int = setting(

@@ -1,8 +1,6 @@
 """Settings of topics: creation, deletion, limits, deduplication, entry metadata, schemas."""
 
-from dataclasses import dataclass
-
-from magnetar.broker.setting_areas.setting import setting
+from magnetar.broker.setting_areas.setting import Table, setting, table
 
 _SCHEMA_STRATEGIES = (
     "ALWAYS_INCOMPATIBLE",
@@ -16,8 +14,8 @@ _SCHEMA_STRATEGIES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopicSettings:
+@table
+class TopicSettings(Table):
     """What may be created, how many of it, and what happens to a message on its way into a topic."""
 
     allow_auto_topic_creation: bool = setting(
