@@ -4,6 +4,8 @@ Records of the metadata store (JSON, Pulsar's paths where it has them):
     /admin/clusters/<cluster>                                ClusterData
     /admin/policies/<tenant>                                 TenantInfo
     /admin/policies/<tenant>/<namespace>                     Policies
+    /admin/resourcegroups/<group>                            ResourceGroup
+    /admin/resource-quotas/<"default" or bundle>             ResourceQuota; the bundle's full name, encoded
     /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded, partitions share one
 
 Writes of one record are made one after the other and carry the version they were based on, so a second broker on the
@@ -21,7 +23,7 @@ import msgspec
 
 from magnetar.broker.policies import NO_POLICIES, NO_TOPIC_POLICIES, TopicConfig, effective_config
 from magnetar.broker.policy_records import Policies, TopicPolicies, even_bundles
-from magnetar.broker.policy_values import ClusterData, TenantInfo
+from magnetar.broker.policy_values import ClusterData, ResourceGroup, ResourceQuota, TenantInfo
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -33,6 +35,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 _CLUSTERS: Final = "/admin/clusters"
 _POLICIES: Final = "/admin/policies"
 _TOPIC_POLICIES: Final = "/admin/topic-policies"
+_RESOURCE_GROUPS: Final = "/admin/resourcegroups"
+_QUOTAS: Final = "/admin/resource-quotas"
 _SYSTEM_TENANT: Final = "pulsar"
 FIRST_NAMESPACES: Final = ("public/default", f"{_SYSTEM_TENANT}/system")
 
@@ -127,6 +131,10 @@ class NamespaceStore:
         self.clusters = Records(metadata, ClusterData, lambda name: f"{_CLUSTERS}/{quote(name, safe='')}")
         self.tenants = Records(metadata, TenantInfo, lambda name: f"{_POLICIES}/{name}")
         self.namespaces = Records(metadata, Policies, lambda name: f"{_POLICIES}/{name}")
+        self.resource_groups = Records(
+            metadata, ResourceGroup, lambda name: f"{_RESOURCE_GROUPS}/{quote(name, safe='')}"
+        )
+        self.quotas = Records(metadata, ResourceQuota, lambda name: f"{_QUOTAS}/{quote(name, safe='')}")
         self.topics = Records(metadata, TopicPolicies, _topic_path)
         self._listeners: list[Callable[[PolicyChange], None]] = []
         # What was merged last per namespace or topic: right as long as both records are the very same objects.
@@ -143,6 +151,10 @@ class NamespaceStore:
     async def _load(self) -> None:
         for cluster in await self._metadata.children(_CLUSTERS):
             await self.clusters.load(unquote(cluster))
+        for group in await self._metadata.children(_RESOURCE_GROUPS):
+            await self.resource_groups.load(unquote(group))
+        for quota in await self._metadata.children(_QUOTAS):
+            await self.quotas.load(unquote(quota))
         for tenant in await self._metadata.children(_POLICIES):
             await self.tenants.load(tenant)
             for namespace in await self._metadata.children(f"{_POLICIES}/{tenant}"):
@@ -202,9 +214,13 @@ class NamespaceStore:
         key = topic.namespace if own is NO_TOPIC_POLICIES else str(topic.base)
         made = self._effective.get(key)
         if made is None or made[0] is not namespace or made[1] is not own:
-            made = namespace, own, effective_config(self._settings, namespace, own)
+            made = namespace, own, effective_config(self._settings, namespace, own.merged())
             self._effective[key] = made
         return made[2]
+
+    def effective_with(self, topic: "TopicName", own: TopicPolicies) -> TopicConfig:
+        """What would apply to the topic with these policies of its own."""
+        return effective_config(self._settings, self.namespaces.get(topic.namespace) or NO_POLICIES, own)
 
     # --- changes -------------------------------------------------------------------------------------------------
 

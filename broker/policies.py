@@ -21,6 +21,7 @@ T = TypeVar("T")
 NO_POLICIES: Final = Policies()
 NO_TOPIC_POLICIES: Final = TopicPolicies()
 _UNLIMITED: Final = DispatchRate(rate_period_in_second=1)
+_UNLIMITED_SUBSCRIBING: Final = SubscribeRate(subscribe_throttling_rate_per_consumer=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class TopicConfig:
     max_message_size: int
     dispatch_rate: DispatchRate
     subscription_dispatch_rate: DispatchRate
+    subscription_rates: dict[str, DispatchRate]  # of single subscriptions, by name
     replicator_dispatch_rate: DispatchRate
     publish_rate: PublishRate
     subscribe_rate: SubscribeRate
@@ -118,8 +120,11 @@ def effective_config(settings: Settings, namespace: Policies, topic: TopicPolici
             or namespace.subscription_types_enabled
             or settings.subscription_types_enabled
         ),
+        subscription_rates=topic.subscription_rates,
         subscription_expiration_minutes=first(
-            namespace.subscription_expiration_time_minutes, settings.subscription_expiration_time_minutes
+            topic.subscription_expiration_time_minutes,
+            namespace.subscription_expiration_time_minutes,
+            settings.subscription_expiration_time_minutes,
         ),
         schema_compatibility_strategy=schema_strategy(settings, namespace, topic),
         is_allow_auto_update_schema=first(
@@ -177,7 +182,9 @@ def _rates(cluster: str, namespace: Policies, topic: TopicPolicies) -> _Rates:
         or namespace.replicator_dispatch_rate.get(cluster)
         or _UNLIMITED,
         "publish_rate": topic.publish_rate or namespace.publish_max_message_rate.get(cluster) or PublishRate(),
-        "subscribe_rate": topic.subscribe_rate or namespace.cluster_subscribe_rate.get(cluster) or SubscribeRate(),
+        "subscribe_rate": topic.subscribe_rate
+        or namespace.cluster_subscribe_rate.get(cluster)
+        or _UNLIMITED_SUBSCRIBING,
     }
 
 

@@ -3,6 +3,7 @@
 They are never changed in place: a change stores a copy (`namespaces.NamespaceStore`), so a reader may keep what it got.
 """
 
+import zlib
 from itertools import pairwise
 from typing import Final
 
@@ -14,6 +15,7 @@ from magnetar.broker.policy_values import (
     AutoSubscriptionCreation,
     AutoTopicCreation,
     BacklogQuota,
+    BookieAffinity,
     BundlesData,
     DelayedDeliveryPolicies,
     DispatchRate,
@@ -29,6 +31,8 @@ from magnetar.broker.policy_values import (
 )
 
 LAST_BUNDLE_BOUNDARY: Final = 0xFFFFFFFF
+# Fields of Policies that Apache Pulsar keeps elsewhere: not part of what is shown of a namespace.
+KEPT_APART: Final = ("antiAffinityGroup", "bookieAffinity")
 
 
 class Policies(msgspec.Struct, kw_only=True, frozen=True):
@@ -80,10 +84,12 @@ class Policies(msgspec.Struct, kw_only=True, frozen=True):
         name="deduplicationSnapshotIntervalSeconds", default=None
     )
     subscription_types_enabled: list[SubscriptionType] = []
+    allowed_topic_property_keys_for_metrics: list[str] | None = None
     properties: dict[str, str] = {}
     resource_group_name: str | None = None
     entry_filters: EntryFilters | None = field(name="entryFilters", default=None)
     anti_affinity_group: str | None = field(name="antiAffinityGroup", default=None)
+    bookie_affinity: BookieAffinity | None = field(name="bookieAffinity", default=None)
     migrated: bool = False
     dispatcher_pause_on_ack_state_persistent_enabled: bool | None = field(
         name="dispatcherPauseOnAckStatePersistentEnabled", default=None
@@ -109,6 +115,7 @@ class TopicPolicies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
     max_unacked_messages_per_consumer: int | None = None
     max_unacked_messages_per_subscription: int | None = None
     max_message_size: int | None = None
+    subscription_expiration_time_minutes: int | None = None
     dispatch_rate: DispatchRate | None = None
     subscription_dispatch_rate: DispatchRate | None = None
     replicator_dispatch_rate: DispatchRate | None = None
@@ -122,12 +129,40 @@ class TopicPolicies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
     offload_policies: dict[str, object] | None = None
     entry_filters: EntryFilters | None = None
     dispatcher_pause_on_ack_state_persistent: bool | None = None
+    subscription_rates: dict[str, DispatchRate] = {}
+    for_all_clusters: "TopicPolicies | None" = None
+
+    def of_scope(self, *, all_clusters: bool) -> "TopicPolicies":
+        """The policies that were set for all clusters, or those of this one."""
+        return (self.for_all_clusters or TopicPolicies()) if all_clusters else self
+
+    def with_scope(self, policies: "TopicPolicies", *, all_clusters: bool) -> "TopicPolicies":
+        """A copy in which `policies` replace those of that scope."""
+        if all_clusters:
+            return msgspec.structs.replace(self, for_all_clusters=policies)
+        return msgspec.structs.replace(policies, for_all_clusters=self.for_all_clusters)
+
+    def merged(self) -> "TopicPolicies":
+        """What counts here: what this cluster has, else what was set for all of them."""
+        everywhere = self.for_all_clusters
+        if everywhere is None:
+            return self
+        quotas = everywhere.backlog_quota_map | self.backlog_quota_map
+        rates = everywhere.subscription_rates | self.subscription_rates
+        own = {name: getattr(self, name) for name in self.__struct_fields__}
+        more = {name: getattr(everywhere, name) for name, value in own.items() if value is None}
+        return msgspec.structs.replace(self, **more, backlog_quota_map=quotas, subscription_rates=rates)
 
 
 def shown(value: object) -> object:
     """A value as the admin API shows it: plain JSON values, unset fields of objects left out."""
-    plain = msgspec.to_builtins(value)
-    return {k: v for k, v in plain.items() if v is not None} if isinstance(plain, dict) else plain
+    return _without_nulls(msgspec.to_builtins(value))
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def even_bundles(count: int) -> BundlesData:
@@ -135,6 +170,13 @@ def even_bundles(count: int) -> BundlesData:
     step = (LAST_BUNDLE_BOUNDARY + 1) // count
     cuts = [step * i for i in range(count)] + [LAST_BUNDLE_BOUNDARY]
     return BundlesData(boundaries=[f"0x{cut:08x}" for cut in cuts], num_bundles=count)
+
+
+def bundle_of(topic: str, bundles: BundlesData) -> str:
+    """The bundle of a topic's full name: the range its CRC-32 falls into."""
+    point = zlib.crc32(topic.encode())
+    found = [each for each in bundle_ranges(bundles) if int(each.partition("_")[0], 16) <= point]
+    return found[-1] if found else "0x00000000_0xffffffff"
 
 
 def bundle_ranges(bundles: BundlesData) -> list[str]:

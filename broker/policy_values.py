@@ -128,7 +128,7 @@ class PublishRate(msgspec.Struct, rename="camel", kw_only=True):
 class SubscribeRate(msgspec.Struct, rename="camel", kw_only=True):
     """How often one consumer may subscribe per period; 0 and less is unlimited."""
 
-    subscribe_throttling_rate_per_consumer: int = 0
+    subscribe_throttling_rate_per_consumer: int = -1
     rate_period_in_second: int = 30
 
 
@@ -152,6 +152,35 @@ class InactiveTopicPolicies(msgspec.Struct, rename="camel", kw_only=True):
     inactive_topic_delete_mode: InactiveTopicDeleteMode | None = None
     max_inactive_duration_seconds: int = 0
     delete_while_inactive: bool = False
+
+
+class ResourceGroup(msgspec.Struct, rename="camel", kw_only=True):
+    """Limits that namespaces of one group share; -1: none. Kept for tools, not enforced."""
+
+    publish_rate_in_msgs: int | None = None
+    publish_rate_in_bytes: int | None = None
+    dispatch_rate_in_msgs: int | None = None
+    dispatch_rate_in_bytes: int | None = None
+    replication_dispatch_rate_in_msgs: int | None = None
+    replication_dispatch_rate_in_bytes: int | None = None
+
+
+class ResourceQuota(msgspec.Struct, rename="camel", kw_only=True):
+    """What a bundle is expected to need at most. Kept for tools: one broker balances nothing."""
+
+    msg_rate_in: float = 0.0
+    msg_rate_out: float = 0.0
+    bandwidth_in: float = 0.0
+    bandwidth_out: float = 0.0
+    memory: float = 0.0
+    dynamic: bool = True
+
+
+class BookieAffinity(msgspec.Struct, rename="camel", kw_only=True):
+    """Groups of bookies preferred by a namespace. Kept for tools: the embedded store has no bookies."""
+
+    bookkeeper_affinity_group_primary: str | None = None
+    bookkeeper_affinity_group_secondary: str | None = None
 
 
 class EntryFilters(msgspec.Struct, rename="camel", kw_only=True):

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from magnetar.broker.admin import (
+    affinity,
     broker_stats,
     brokers,
     bundles,
@@ -20,13 +21,16 @@ from magnetar.broker.admin import (
     messages,
     namespace_policies,
     namespaces,
+    offload_policies,
     operations,
     partitioned_topics,
     permissions,
+    resource_groups,
     schemas,
     subscriptions,
     tenants,
     topic_policies,
+    topic_policy_specials,
     topics,
 )
 from magnetar.broker.admin.call import Call, target_of
@@ -52,8 +56,11 @@ TABLES: Final = (
     broker_stats,
     clusters,
     tenants,
+    affinity,
     namespaces,
     permissions,
+    resource_groups,
+    offload_policies,
     namespace_policies,
     schemas,
     partitioned_topics,
@@ -62,6 +69,7 @@ TABLES: Final = (
     messages,
     operations,
     topic_policies,
+    topic_policy_specials,
     topics,
     bundles,
 )

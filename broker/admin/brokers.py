@@ -15,14 +15,6 @@ from magnetar.storage.errors import StorageError
 
 routes = RouteTable()
 BROKERS = ADMIN + "/brokers"
-_QUOTA = {
-    "msgRateIn": 40.0,
-    "msgRateOut": 120.0,
-    "bandwidthIn": 100000.0,
-    "bandwidthOut": 300000.0,
-    "memory": 80.0,
-    "dynamic": True,
-}
 
 
 @routes.get(BROKERS + "/health", SUPER)
@@ -133,22 +125,6 @@ async def owned_namespaces(call: Call) -> Response:
     state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
     names = {stats.name.namespace for stats in call.topics.loaded_stats()}
     return json_response({f"{name}/0x00000000_0xffffffff": state for name in sorted(names)})
-
-
-@routes.get(ADMIN + "/resource-quotas", SUPER)
-async def default_quota(_call: Call) -> Response:
-    return json_response(_QUOTA)
-
-
-@routes.get(ADMIN + "/resource-quotas/{tenant}/{namespace}/{bundle}", SUPER)
-async def bundle_quota(call: Call) -> Response:
-    call.policies()
-    return json_response(_QUOTA)
-
-
-@routes.get(ADMIN + "/resourcegroups", SUPER)
-async def resource_groups(_call: Call) -> Response:
-    return json_response([])
 
 
 @routes.get(ADMIN + "/bookies/racks-info", SUPER)

@@ -1,16 +1,25 @@
 """Bundles of namespaces, by their range of the hash: 0x00000000_0x40000000. One broker owns them all."""
 
+from typing import Final
+
 import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.namespaces import clear_subscriptions, unload_topics, unsubscribe_everywhere
-from magnetar.broker.admin.responses import done, precondition
+from magnetar.broker.admin.responses import conflict, done, precondition
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN
-from magnetar.broker.policy_records import Policies, bundle_ranges
+from magnetar.broker.policy_records import Policies, bundle_of, bundle_ranges
 
 routes = RouteTable()
+_EQUAL_PARTS: Final = "range_equally_divide"
+_ALGORITHMS: Final = (
+    _EQUAL_PARTS,
+    "topic_count_equally_divide",
+    "specified_positions_divide",
+    "flow_or_qps_equally_divide",
+)
 
 
 @routes.put(NAMESPACE + "/{bundle}/unload", NAMESPACE_ADMIN)
@@ -23,8 +32,13 @@ async def unload_bundle(call: Call) -> Response:
 
 @routes.put(NAMESPACE + "/{bundle}/split", NAMESPACE_ADMIN)
 async def split_bundle(call: Call) -> Response:
-    """Cut the bundle in two equal parts."""
+    """Cut the bundle in two equal parts. The algorithms that look at its topics find nothing to gain in one broker."""
     low, high = _check_bundle(call)
+    algorithm = call.query("splitAlgorithmName") or _EQUAL_PARTS
+    if algorithm not in _ALGORITHMS:
+        raise precondition(f"Unsupported namespace bundle split algorithm, supported: {', '.join(_ALGORITHMS)}")
+    if algorithm != _EQUAL_PARTS:
+        return done()
     middle = f"0x{(int(low, 16) + int(high, 16) + 1) // 2:08x}"
 
     def cut(old: Policies) -> Policies:
@@ -38,9 +52,13 @@ async def split_bundle(call: Call) -> Response:
 
 @routes.delete(NAMESPACE + "/{bundle}", NAMESPACE_ADMIN)
 async def delete_bundle(call: Call) -> Response:
-    """Whatever a path names here that is no bundle is refused as one, as Apache Pulsar does."""
+    """An empty bundle goes on being there. Whatever a path names that is no bundle is refused as one."""
     _check_bundle(call)
-    raise precondition("A bundle cannot be deleted")
+    bundle = call.param("bundle")
+    names = [*call.topics.names(call.namespace, "persistent"), *call.topics.names(call.namespace, "non-persistent")]
+    if any(bundle_of(name, call.policies().bundles) == bundle for name in names):
+        raise conflict("Cannot delete non empty bundle")
+    return done()
 
 
 @routes.post(NAMESPACE + "/{bundle}/clearBacklog", NAMESPACE_ADMIN)

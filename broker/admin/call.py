@@ -1,10 +1,11 @@
 """One HTTP request as handlers see it: who asks, what about, with what."""
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import msgspec
 
+from magnetar.broker.admin.json_body import decode_body
 from magnetar.broker.admin.responses import RestError, not_found, precondition
 from magnetar.broker.auth.authorizer import Target
 from magnetar.protocol.errors import InvalidTopicNameError
@@ -94,7 +95,7 @@ class Call:
         if not raw:
             return None
         try:
-            return msgspec.json.decode(raw, type=cast("type[T]", kind | None if kind is not Any else kind))
+            return decode_body(raw, kind)
         except msgspec.DecodeError as e:
             raise RestError(400, f"body: {e}") from e
 
@@ -104,6 +105,10 @@ class Call:
         if value is None:
             raise RestError(400, reason)
         return value
+
+    async def is_null(self) -> bool:
+        """Whether the body is null or nothing."""
+        return (await self.raw_body()).strip() in (b"", b"null")
 
     async def raw_body(self) -> bytes:
         raw = await self.request.body()

@@ -1,14 +1,13 @@
 """HTTP lookup: which broker serves a topic. Here always this one."""
 
-import zlib
-
 from starlette.responses import Response
 
-from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, json_response, text
+from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.responses import RestError, json_response, precondition, text
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import TOPIC_USE
-from magnetar.broker.policy_records import bundle_ranges
+from magnetar.broker.policy_records import bundle_of
+from magnetar.broker.policy_values import BundlesData
 
 routes = RouteTable()
 LOOKUP = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"
@@ -40,9 +39,9 @@ async def lookup(call: Call) -> Response:
 
 @routes.get(LOOKUP + "/bundle", TOPIC_USE)
 async def bundle(call: Call) -> Response:
-    """The bundle of the topic: the range its name's CRC-32 falls into."""
-    name = call.topic()
-    policies = call.policies()
-    point = zlib.crc32(str(name).encode())
-    found = [each for each in bundle_ranges(policies.bundles) if int(each.partition("_")[0], 16) <= point]
-    return text(found[-1] if found else "0x00000000_0xffffffff")
+    """The bundle of the topic; that of a namespace that does not exist is the whole range."""
+    name = topic_of(call.request.path_params)
+    if name is None:
+        raise precondition("Topic name is not valid")
+    policies = call.namespaces.policies(name.namespace)
+    return text(bundle_of(str(name), policies.bundles if policies else BundlesData()))

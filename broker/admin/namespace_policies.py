@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.json_body import fitted
 from magnetar.broker.admin.policy_rules import at_least_zero
 from magnetar.broker.admin.policy_table import PolicyRow, known_or
 from magnetar.broker.admin.responses import RestError, done, json_response, precondition
@@ -32,6 +33,8 @@ from magnetar.broker.policy_values import (
 )
 
 routes = RouteTable()
+# The order in which Apache Pulsar lists a set of them.
+_TYPES_IN_ORDER: Final[tuple[SubscriptionType, ...]] = ("Shared", "Failover", "Key_Shared", "Exclusive")
 Row = PolicyRow
 
 
@@ -43,6 +46,13 @@ def no_filters(value: EntryFilters) -> RestError | None:
     if not value.entry_filter_names:
         return RestError(400, "entryFilterNames can't be empty. To remove entry filters use the remove method.")
     return RestError(400, f"Entry filter '{value.entry_filter_names}' not found")
+
+
+def subscription_types(types: list[SubscriptionType | None]) -> list[SubscriptionType]:
+    """Each once, in Apache Pulsar's order; a text that is no type is refused."""
+    if None in types:
+        raise RestError(500, "there is no such subscription type")
+    return [each for each in _TYPES_IN_ORDER if each in types]
 
 
 ROWS: Final = (
@@ -77,7 +87,6 @@ ROWS: Final = (
         field="persistence",
         kind=PersistencePolicies,
         rule=policy_rules.persistence,
-        null_clears=True,
     ),
     Row(
         path="delayedDelivery",
@@ -103,7 +112,7 @@ ROWS: Final = (
     ),
     Row(path="publishRate", field="publish_max_message_rate", kind=PublishRate, null_clears=True, per_cluster=True),
     Row(path="subscribeRate", field="cluster_subscribe_rate", kind=SubscribeRate, null_clears=True, per_cluster=True),
-    _limit("compactionThreshold", "compaction_threshold", verb="PUT"),
+    _limit("compactionThreshold", "compaction_threshold", verb="PUT", wide=True),
     _limit("maxProducersPerTopic", "max_producers_per_topic"),
     _limit("maxConsumersPerTopic", "max_consumers_per_topic"),
     _limit("maxConsumersPerSubscription", "max_consumers_per_subscription"),
@@ -144,21 +153,17 @@ ROWS: Final = (
     Row(
         path="subscriptionTypesEnabled",
         field="subscription_types_enabled",
-        kind=list[SubscriptionType],
+        kind=list[SubscriptionType | None],
+        convert=subscription_types,
+    ),
+    Row(path="entryFilters", field="entry_filters", kind=EntryFilters, rule=no_filters, null_clears=True),
+    Row(
+        path="allowedTopicPropertyKeysForMetrics",
+        field="allowed_topic_property_keys_for_metrics",
+        kind=list[str],
+        convert=lambda names: sorted(set(names)),
         null_clears=True,
     ),
-    Row(path="offloadThreshold", field="offload_threshold", kind=int, verb="PUT", removable=False),
-    Row(
-        path="offloadThresholdInSeconds",
-        field="offload_threshold_in_seconds",
-        kind=int,
-        verb="PUT",
-        removable=False,
-        set_status=200,
-    ),
-    Row(path="offloadDeletionLagMs", field="offload_deletion_lag_ms", kind=int, verb="PUT"),
-    Row(path="antiAffinity", field="anti_affinity_group", kind=str),
-    Row(path="entryFilters", field="entry_filters", kind=EntryFilters, rule=no_filters),
 )
 
 
@@ -214,8 +219,9 @@ async def backlog_quotas(call: Call) -> Response:
 async def set_backlog_quota(call: Call) -> Response:
     policies = call.policies()
     quota, kind = await read_quota(call), quota_type(call)
-    if quota is not None:
-        _refuse(policy_rules.quota_fits_retention({kind: quota}, policies.retention_policies))
+    if quota is None:
+        raise RestError(500, "a backlog quota is required")
+    _refuse(policy_rules.quota_fits_retention({kind: quota}, policies.retention_policies))
     await call.namespaces.update_namespace(call.namespace, lambda old: with_quota(old, kind, quota))
     return done()
 
@@ -245,9 +251,10 @@ async def read_quota(call: Call) -> BacklogQuota | None:
     if raw.get("policy") not in policies:
         raise RestError(400, "backlog quota: the attribute policy cannot be null")
     try:
-        quota = msgspec.convert(raw, BacklogQuota)
+        quota = fitted(raw, BacklogQuota)
     except msgspec.ValidationError as e:
         raise RestError(400, f"body: {e}") from e
+    assert quota is not None, "only null is None"
     size = quota.limit_size if "limitSize" in raw or quota.limit is None else quota.limit
     return msgspec.structs.replace(quota, limit=size, limit_size=size)
 
@@ -265,7 +272,7 @@ async def replication(call: Call) -> Response:
 @routes.post(NAMESPACE + "/replication", NAMESPACE_ADMIN)
 async def set_replication(call: Call) -> Response:
     call.policies()
-    clusters = await call.body(list[str])
+    clusters = list(dict.fromkeys(await call.body(list[str]) or []))
     if not clusters:
         raise precondition("ClusterIds should not be null or empty")
     for cluster in clusters:
@@ -285,7 +292,7 @@ async def allowed_clusters(call: Call) -> Response:
 @routes.post(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
 async def set_allowed_clusters(call: Call) -> Response:
     policies = call.policies()
-    clusters = await call.required_body(list[str])
+    clusters = list(dict.fromkeys(await call.required_body(list[str])))
     tenant = call.namespaces.tenants.get(call.param("tenant"))
     for cluster in clusters:
         if tenant is None or cluster not in tenant.allowed_clusters:
@@ -321,37 +328,3 @@ async def _pause_on_ack_state(call: Call, *, on: bool) -> Response:
         lambda old: msgspec.structs.replace(old, dispatcher_pause_on_ack_state_persistent_enabled=on),
     )
     return done()
-
-
-@routes.get(NAMESPACE + "/offloadPolicies", NAMESPACE_ADMIN)
-async def offload_policies(call: Call) -> Response:
-    return json_response(call.policies().offload_policies)
-
-
-@routes.post(NAMESPACE + "/offloadPolicies", NAMESPACE_ADMIN)
-async def set_offload_policies(call: Call) -> Response:
-    call.policies()
-    raise precondition("There is no storage to offload to")
-
-
-@routes.delete(NAMESPACE + "/removeOffloadPolicies", NAMESPACE_ADMIN)
-async def remove_offload_policies(call: Call) -> Response:
-    call.policies()
-    return done()
-
-
-@routes.get(NAMESPACE + "/resourcegroup", NAMESPACE_ADMIN)
-async def resource_group(call: Call) -> Response:
-    return json_response(call.policies().resource_group_name)
-
-
-@routes.delete(NAMESPACE + "/resourcegroup", NAMESPACE_ADMIN)
-async def remove_resource_group(call: Call) -> Response:
-    call.policies()
-    return done()
-
-
-@routes.get(NAMESPACE + "/persistence/bookieAffinity", NAMESPACE_ADMIN)
-async def bookie_affinity(call: Call) -> Response:
-    call.policies()
-    return done(200)

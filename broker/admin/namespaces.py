@@ -8,11 +8,12 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, valid_name
+from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
-from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TENANT_ADMIN
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.errors import SubscriptionNotFoundError
-from magnetar.broker.policy_records import Policies, even_bundles, shown
+from magnetar.broker.policy_records import KEPT_APART, Policies, even_bundles, shown
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ async def get_namespace(call: Call) -> Response:
     data["is_allow_auto_update_schema"] = data.get(
         "is_allow_auto_update_schema", call.api.settings.is_allow_auto_update_schema_enabled
     )
-    data["backlog_quota_map"] = {kind: shown(quota) for kind, quota in policies.backlog_quota_map.items()}
+    for name in KEPT_APART:
+        data.pop(name, None)
+    data["clusterDispatchRate"] = data["topicDispatchRate"]  # its older name
+    if policies.offload_policies is not None:
+        data["offload_policies"] = shown_offload(policies.offload_policies)
     return json_response(data)
 
 
@@ -145,6 +150,15 @@ async def list_topics(call: Call) -> Response:
     if mode not in _DOMAINS:
         raise not_found(f"there is no mode {mode}")
     return json_response(sorted(_topics(call, call.namespace, mode, system=call.flag("includeSystemTopic"))))
+
+
+@routes.post(NAMESPACE + "/migration", SUPER)
+async def set_migration(call: Call) -> Response:
+    """Kept and shown; there is no other cluster to send clients to."""
+    migrated = await call.required_body(bool)
+    call.policies()
+    await call.namespaces.update_namespace(call.namespace, lambda old: msgspec.structs.replace(old, migrated=migrated))
+    return done()
 
 
 @routes.put(NAMESPACE + "/unload", NAMESPACE_ADMIN)

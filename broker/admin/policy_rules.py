@@ -43,7 +43,7 @@ def retention(value: RetentionPolicies) -> RestError | None:
 
 
 def persistence(value: PersistencePolicies) -> RestError | None:
-    if value.bookkeeper_ensemble >= value.bookkeeper_write_quorum >= value.bookkeeper_ack_quorum >= 0:
+    if value.bookkeeper_ensemble >= value.bookkeeper_write_quorum >= value.bookkeeper_ack_quorum > 0:
         return None
     return RestError(400, "Bookkeeper Ensemble >= WriteQuorum >= AckQuorum does not hold")
 

@@ -29,6 +29,9 @@ class PolicyRow:
     verb      the method that sets it
     rule      what a value has to obey, beyond its type
     null_clears   a body of null unsets it; if not, it is refused
+    null_ignored  a body of null changes nothing
+    wide          an integer of 64 bits, not 32
+    isolated      kept apart for all clusters (`?isGlobal=true`) and for this one; topic policies only
     removable     DELETE exists
     removed       what is kept after it; None: nothing
     per_cluster   kept per cluster; REST speaks of this one's
@@ -45,6 +48,9 @@ class PolicyRow:
     verb: str = "POST"
     rule: Rule | None = None
     null_clears: bool = False
+    null_ignored: bool = False
+    wide: bool = False
+    isolated: bool = True
     removable: bool = True
     removed: Any = None
     per_cluster: bool = False
@@ -79,6 +85,8 @@ class PolicyRow:
             value = self.kind()
         if value is None:
             return None
+        if type(value) is int and not self.wide and not -(2**31) <= value < 2**31:
+            raise RestError(500, f"{value} is out of range of int")
         value = self.convert(value)
         problem = self.rule(value) if self.rule is not None and value is not None else None
         if problem is not None:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, not_found
+from magnetar.broker.admin.responses import RestError, not_found, precondition
 from magnetar.protocol.topic_name import TopicName
 
 NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
@@ -38,6 +38,20 @@ def topic_parts(call: Call) -> list[TopicName]:
 def existing_parts(call: Call) -> list[TopicName]:
     """Like `topic_parts`, without partitions that nobody has used yet."""
     return [part for part in topic_parts(call) if call.topics.exists(part)]
+
+
+def policy_topic(call: Call) -> TopicName:
+    """The topic whose policies are meant; raises for partitions, unknown topics, and when there are no such
+    policies.
+    """
+    name = call.topic()
+    if not call.api.settings.topic_level_policies_enabled:
+        raise RestError(405, "Topic level policies is disabled, to enable the topic level policy and retry.")
+    if name.is_partition:
+        raise precondition("Not allowed to set/get topic policy for a partition")
+    if call.topics.partition_count(name) is None and not call.topics.exists(name):
+        raise topic_missing(name)
+    return name
 
 
 async def each_part(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> None:

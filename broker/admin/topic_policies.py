@@ -2,24 +2,23 @@
 after all.
 """
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.namespace_policies import no_filters, quota_type, read_quota
+from magnetar.broker.admin.namespace_policies import no_filters, subscription_types
 from magnetar.broker.admin.policy_rules import at_least_zero
-from magnetar.broker.admin.policy_table import PolicyRow, known_or
-from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition
+from magnetar.broker.admin.policy_table import PolicyRow
+from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
+from magnetar.broker.admin.topic_calls import policy_topic
+from magnetar.broker.admin.topic_scope import change_own, own_policies, refuse, scope_of
 from magnetar.broker.auth.table import TOPIC_ADMIN
 from magnetar.broker.policies import TopicConfig
-from magnetar.broker.policy_records import TopicPolicies, shown
 from magnetar.broker.policy_values import (
     AutoSubscriptionCreation,
-    BacklogQuota,
     DelayedDeliveryPolicies,
     DispatchRate,
     EntryFilters,
@@ -31,7 +30,6 @@ from magnetar.broker.policy_values import (
     SubscribeRate,
     SubscriptionType,
 )
-from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 Row = PolicyRow
@@ -55,12 +53,18 @@ def _applied_auto_subscription(config: TopicConfig) -> AutoSubscriptionCreation:
     return AutoSubscriptionCreation(allow_auto_subscription_creation=config.allow_auto_subscription_creation)
 
 
+def _known_strategy(text: str) -> str | None:
+    """UNDEFINED is the same as no strategy, and so is a text nobody knows."""
+    return text if text in get_args(SchemaStrategy) and text != "UNDEFINED" else None
+
+
 ROWS: Final = (
     Row(
         path="retention",
         field="retention",
         kind=RetentionPolicies,
         rule=policy_rules.retention,
+        null_ignored=True,
         applied=_of("retention"),
     ),
     Row(
@@ -84,12 +88,12 @@ ROWS: Final = (
         null_clears=True,
         applied=_of("inactive_topic"),
     ),
-    Row(path="dispatchRate", field="dispatch_rate", kind=DispatchRate, null_clears=True, applied=_of("dispatch_rate")),
+    Row(path="dispatchRate", field="dispatch_rate", kind=DispatchRate, null_ignored=True, applied=_of("dispatch_rate")),
     Row(
         path="subscriptionDispatchRate",
         field="subscription_dispatch_rate",
         kind=DispatchRate,
-        null_clears=True,
+        null_ignored=True,
         applied=_of("subscription_dispatch_rate"),
     ),
     Row(
@@ -99,12 +103,12 @@ ROWS: Final = (
         null_clears=True,
         applied=_of("replicator_dispatch_rate"),
     ),
-    Row(path="publishRate", field="publish_rate", kind=PublishRate, unset_status=204),
+    Row(path="publishRate", field="publish_rate", kind=PublishRate, null_ignored=True, unset_status=204),
     Row(
         path="subscribeRate",
         field="subscribe_rate",
         kind=SubscribeRate,
-        null_clears=True,
+        null_ignored=True,
         applied=_of("subscribe_rate"),
     ),
     Row(
@@ -115,16 +119,22 @@ ROWS: Final = (
         applied=_of("deduplication_enabled"),
     ),
     _limit("deduplicationSnapshotInterval", "deduplication_snapshot_interval_seconds", null_clears=True),
-    _limit("compactionThreshold", "compaction_threshold", "compaction_threshold_bytes"),
+    _limit("compactionThreshold", "compaction_threshold", "compaction_threshold_bytes", wide=True),
     _limit("maxProducers", "max_producers", "max_producers"),
     _limit("maxConsumers", "max_consumers", "max_consumers"),
     _limit("maxConsumersPerSubscription", "max_consumers_per_subscription", unset_status=204),
     _limit("maxSubscriptionsPerTopic", "max_subscriptions", unset_status=204),
-    _limit("maxUnackedMessagesOnConsumer", "max_unacked_messages_per_consumer", "max_unacked_messages_per_consumer"),
+    _limit(
+        "maxUnackedMessagesOnConsumer",
+        "max_unacked_messages_per_consumer",
+        "max_unacked_messages_per_consumer",
+        null_clears=True,
+    ),
     _limit(
         "maxUnackedMessagesOnSubscription",
         "max_unacked_messages_per_subscription",
         "max_unacked_messages_per_subscription",
+        null_clears=True,
     ),
     _limit("maxMessageSize", "max_message_size", unset_status=204),
     Row(
@@ -132,8 +142,9 @@ ROWS: Final = (
         field="schema_compatibility_strategy",
         kind=str,
         verb="PUT",
-        convert=known_or(SchemaStrategy, None),
+        convert=_known_strategy,
         null_clears=True,
+        isolated=False,
         applied=_of("schema_compatibility_strategy"),
     ),
     Row(
@@ -141,6 +152,7 @@ ROWS: Final = (
         field="schema_validation_enforced",
         kind=bool,
         removable=False,
+        isolated=False,
         when_unset=False,
         applied=_of("schema_validation_enforced"),
     ),
@@ -154,8 +166,8 @@ ROWS: Final = (
     Row(
         path="subscriptionTypesEnabled",
         field="subscription_types_enabled",
-        kind=list[SubscriptionType],
-        null_clears=True,
+        kind=list[SubscriptionType | None],
+        convert=subscription_types,
         removed=[],
         unset_status=204,
     ),
@@ -167,35 +179,31 @@ ROWS: Final = (
         when_unset=False,
         applied=lambda _: False,
     ),
-    Row(path="entryFilters", field="entry_filters", kind=EntryFilters, rule=no_filters, applied=_applied_filters),
+    Row(
+        path="entryFilters",
+        field="entry_filters",
+        kind=EntryFilters,
+        rule=no_filters,
+        null_clears=True,
+        applied=_applied_filters,
+    ),
 )
-
-
-def policy_topic(call: Call) -> TopicName:
-    """The topic whose policies are meant; raises for partitions, unknown topics, and when there are no such
-    policies.
-    """
-    name = call.topic()
-    if not call.api.settings.topic_level_policies_enabled:
-        raise RestError(405, "Topic level policies is disabled, to enable the topic level policy and retry.")
-    if name.is_partition:
-        raise precondition("Not allowed to set/get topic policy for a partition")
-    if call.topics.partition_count(name) is None and not call.topics.exists(name):
-        raise not_found(f"Topic {name} not found")
-    return name
 
 
 def _declare(row: PolicyRow) -> None:
     async def read(call: Call) -> Response:
         name = policy_topic(call)
-        value = row.read(call.namespaces.topic_policies(name), call.api.settings.cluster_name)
+        policies = own_policies(call, name, all_clusters=scope_of(call, row))
+        value = row.read(policies, call.api.settings.cluster_name)
         if value is None and call.flag("applied") and row.applied is not None:
-            value = row.applied(call.namespaces.effective(name))
+            value = row.applied(call.namespaces.effective_with(name, policies))
         answer = row.show(value)
         return json_response(answer, row.unset_status if answer is None else 200)
 
     async def write(call: Call) -> Response:
-        name = policy_topic(call)
+        name, all_clusters = policy_topic(call), scope_of(call, row)
+        if row.null_ignored and await call.is_null():
+            return done()
         if row.field == "dispatcher_pause_on_ack_state_persistent":
             value: Any = True
         else:
@@ -203,15 +211,15 @@ def _declare(row: PolicyRow) -> None:
         if row.field == "max_message_size":
             refuse(policy_rules.message_size(call.api.settings, value))
         if row.field == "retention":
-            refuse(policy_rules.quota_fits_retention(call.namespaces.topic_policies(name).backlog_quota_map, value))
-        return await store(call, name, value)
+            quotas = own_policies(call, name, all_clusters=all_clusters).backlog_quota_map
+            refuse(policy_rules.quota_fits_retention(quotas, value))
+        return await change_own(call, name, lambda old: row.written(old, value, ""), all_clusters=all_clusters)
 
     async def remove(call: Call) -> Response:
-        return await store(call, policy_topic(call), row.removed)
-
-    async def store(call: Call, name: TopicName, value: Any) -> Response:
-        await call.namespaces.update_topic(name, lambda old: row.written(old, value, ""))
-        return done()
+        name = policy_topic(call)
+        return await change_own(
+            call, name, lambda old: row.written(old, row.removed, ""), all_clusters=scope_of(call, row)
+        )
 
     path = f"{TOPIC}/{row.path}"
     routes.add("GET", path, TOPIC_ADMIN, read)
@@ -220,145 +228,5 @@ def _declare(row: PolicyRow) -> None:
         routes.add("DELETE", path, TOPIC_ADMIN, remove)
 
 
-def refuse(problem: RestError | None) -> None:
-    if problem is not None:
-        raise problem
-
-
 for _row in ROWS:
     _declare(_row)
-
-
-# --- what does not fit the table --------------------------------------------------------------------------------
-
-
-@routes.get(TOPIC + "/messageTTL", TOPIC_ADMIN)
-async def message_ttl(call: Call) -> Response:
-    name = policy_topic(call)
-    value = call.namespaces.topic_policies(name).message_ttl_in_seconds
-    if value is None and call.flag("applied"):
-        value = call.namespaces.effective(name).message_ttl_seconds
-    return json_response(value)
-
-
-@routes.post(TOPIC + "/messageTTL", TOPIC_ADMIN)
-async def set_message_ttl(call: Call) -> Response:
-    """The value is a query parameter; without one the policy is removed."""
-    name = policy_topic(call)
-    value = call.query_number("messageTTL")
-    if value is not None and value < 0:
-        raise precondition("Invalid value for message TTL")
-    return await _store_ttl(call, name, value)
-
-
-@routes.delete(TOPIC + "/messageTTL", TOPIC_ADMIN)
-async def remove_message_ttl(call: Call) -> Response:
-    return await _store_ttl(call, policy_topic(call), None)
-
-
-async def _store_ttl(call: Call, name: TopicName, value: int | None) -> Response:
-    await call.namespaces.update_topic(name, lambda old: msgspec.structs.replace(old, message_ttl_in_seconds=value))
-    return done()
-
-
-@routes.get(TOPIC + "/backlogQuotaMap", TOPIC_ADMIN)
-async def backlog_quotas(call: Call) -> Response:
-    name = policy_topic(call)
-    quotas = call.namespaces.topic_policies(name).backlog_quota_map
-    if not quotas and call.flag("applied"):
-        config = call.namespaces.effective(name)
-        quotas = {"destination_storage": config.size_quota, "message_age": config.age_quota}
-    return json_response({kind: shown(quota) for kind, quota in quotas.items()})
-
-
-@routes.post(TOPIC + "/backlogQuota", TOPIC_ADMIN)
-async def set_backlog_quota(call: Call) -> Response:
-    name = policy_topic(call)
-    quota, kind = await read_quota(call), quota_type(call)
-    if quota is not None:
-        kept = call.namespaces.topic_policies(name).retention
-        refuse(policy_rules.quota_fits_retention({kind: quota}, kept))
-    await call.namespaces.update_topic(name, lambda old: _with_quota(old, kind, quota))
-    return done()
-
-
-@routes.delete(TOPIC + "/backlogQuota", TOPIC_ADMIN)
-async def remove_backlog_quota(call: Call) -> Response:
-    name, kind = policy_topic(call), quota_type(call)
-    await call.namespaces.update_topic(name, lambda old: _with_quota(old, kind, None))
-    return done()
-
-
-def _with_quota(policies: TopicPolicies, kind: str, quota: BacklogQuota | None) -> TopicPolicies:
-    kept = {name: value for name, value in policies.backlog_quota_map.items() if name != kind}
-    return msgspec.structs.replace(policies, backlog_quota_map=kept if quota is None else kept | {kind: quota})
-
-
-@routes.get(TOPIC + "/replication", TOPIC_ADMIN)
-async def replication(call: Call) -> Response:
-    name = policy_topic(call)
-    clusters = call.namespaces.topic_policies(name).replication_clusters
-    if clusters is None and call.flag("applied"):
-        policies = call.namespaces.policies(name.namespace)
-        clusters = policies.replication_clusters if policies is not None else None
-    return json_response(clusters)
-
-
-@routes.post(TOPIC + "/replication", TOPIC_ADMIN)
-async def set_replication(call: Call) -> Response:
-    name = policy_topic(call)
-    clusters = await call.body(list[str])
-    if not clusters:
-        raise precondition("ClusterIds should not be null or empty")
-    if call.api.settings.cluster_name not in clusters:
-        raise precondition("Can not remove local cluster from the topic-level replication clusters policy")
-    for cluster in clusters:
-        if cluster not in call.namespaces.clusters:
-            raise RestError(403, f"Invalid cluster id: {cluster}")
-    return await _store_replication(call, name, clusters)
-
-
-@routes.delete(TOPIC + "/replication", TOPIC_ADMIN)
-async def remove_replication(call: Call) -> Response:
-    return await _store_replication(call, policy_topic(call), None)
-
-
-async def _store_replication(call: Call, name: TopicName, clusters: list[str] | None) -> Response:
-    await call.namespaces.update_topic(name, lambda old: msgspec.structs.replace(old, replication_clusters=clusters))
-    return done()
-
-
-@routes.get(TOPIC + "/offloadPolicies", TOPIC_ADMIN)
-async def offload_policies(call: Call) -> Response:
-    policy_topic(call)
-    return json_response(None)
-
-
-@routes.post(TOPIC + "/offloadPolicies", TOPIC_ADMIN)
-async def set_offload_policies(call: Call) -> Response:
-    policy_topic(call)
-    raise precondition("There is no storage to offload to")
-
-
-@routes.delete(TOPIC + "/offloadPolicies", TOPIC_ADMIN)
-async def remove_offload_policies(call: Call) -> Response:
-    policy_topic(call)
-    return done()
-
-
-@routes.put(TOPIC + "/shadowTopics", TOPIC_ADMIN)
-async def set_shadow_topics(call: Call) -> Response:
-    policy_topic(call)
-    raise precondition("There is no cluster to have shadow topics in")
-
-
-@routes.delete(TOPIC + "/shadowTopics", TOPIC_ADMIN)
-async def remove_shadow_topics(call: Call) -> Response:
-    policy_topic(call)
-    return done()
-
-
-@routes.get(TOPIC + "/shadowTopics", TOPIC_ADMIN)
-async def shadow_topics(call: Call) -> Response:
-    policy_topic(call)
-    return json_response(None)

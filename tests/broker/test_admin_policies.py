@@ -294,7 +294,7 @@ async def test_backlog_quotas_of_a_topic(call):
         ("replication", ["other"], 412),
         ("replication", [], 412),
         ("entryFilters", {"entryFilterNames": "a"}, 400),
-        ("subscriptionTypesEnabled", ["Foo"], 400),
+        ("subscriptionTypesEnabled", ["Foo"], 500),
     ],
 )
 async def test_bad_topic_policies(call, path, body, status):

@@ -1,0 +1,90 @@
+"""Which namespaces should be apart, and which bookies they prefer.
+
+Kept for tools: there is one broker and no bookie.
+"""
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
+from magnetar.broker.policy_records import shown
+from magnetar.broker.policy_values import BookieAffinity
+
+routes = RouteTable()
+
+
+@routes.get(NAMESPACE + "/antiAffinity", NAMESPACE_ADMIN)
+async def anti_affinity(call: Call) -> Response:
+    """The text as it was set; nothing for a namespace that does not exist either."""
+    policies = call.namespaces.policies(call.namespace)
+    group = policies.anti_affinity_group if policies else None
+    return done(200) if group is None else Response(group, media_type="application/json")
+
+
+@routes.post(NAMESPACE + "/antiAffinity", NAMESPACE_ADMIN)
+async def set_anti_affinity(call: Call) -> Response:
+    """The body is the group's name as plain text."""
+    call.policies()
+    group = (await call.raw_body()).decode(errors="replace")
+    if not group.strip():
+        raise precondition("Anti-affinity group name can't be empty")
+    return await _store_group(call, group)
+
+
+@routes.delete(NAMESPACE + "/antiAffinity", NAMESPACE_ADMIN)
+async def remove_anti_affinity(call: Call) -> Response:
+    call.policies()
+    return await _store_group(call, None)
+
+
+async def _store_group(call: Call, group: str | None) -> Response:
+    await call.namespaces.update_namespace(
+        call.namespace, lambda old: msgspec.structs.replace(old, anti_affinity_group=group)
+    )
+    return done()
+
+
+@routes.get(ADMIN + "/namespaces/{cluster}/antiAffinity/{group}", SUPER)
+async def namespaces_of_group(call: Call) -> Response:
+    """Namespaces of ?tenant= in the group."""
+    tenant = call.query("tenant")
+    if not tenant:
+        raise RestError(400, "tenant is required")
+    if call.param("cluster") not in call.namespaces.clusters:
+        raise precondition(f"Cluster {call.param('cluster')} does not exist.")
+    found = []
+    for name in call.namespaces.namespaces_of(tenant):
+        policies = call.namespaces.policies(name)
+        if policies is not None and policies.anti_affinity_group == call.param("group"):
+            found.append(name)
+    return json_response(found)
+
+
+@routes.get(NAMESPACE + "/persistence/bookieAffinity", NAMESPACE_ADMIN)
+async def bookie_affinity(call: Call) -> Response:
+    policies = call.namespaces.policies(call.namespace)
+    if policies is None or policies.bookie_affinity is None:
+        raise not_found("Namespace local-policies does not exist")
+    return json_response(shown(policies.bookie_affinity) or None)
+
+
+@routes.post(NAMESPACE + "/persistence/bookieAffinity", NAMESPACE_ADMIN)
+async def set_bookie_affinity(call: Call) -> Response:
+    call.policies()
+    return await _store_bookies(call, await call.body(BookieAffinity) or BookieAffinity())
+
+
+@routes.delete(NAMESPACE + "/persistence/bookieAffinity", NAMESPACE_ADMIN)
+async def remove_bookie_affinity(call: Call) -> Response:
+    call.policies()
+    return await _store_bookies(call, BookieAffinity())
+
+
+async def _store_bookies(call: Call, groups: BookieAffinity | None) -> Response:
+    await call.namespaces.update_namespace(
+        call.namespace, lambda old: msgspec.structs.replace(old, bookie_affinity=groups)
+    )
+    return done()

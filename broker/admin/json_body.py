@@ -1,0 +1,121 @@
+"""JSON bodies read as leniently as Apache Pulsar reads them (Jackson's defaults, unknown properties ignored).
+
+    wanted          also taken
+    integer         a fraction (cut off), a text that is one
+    truth value     a number (0 is false), "true" and "false"
+    text            numbers and truth values as they are written
+    fraction        a text that is one
+    one of a set    any other text becomes null
+    object          null for a member that cannot be null becomes its default
+
+Everything else that does not fit is refused. Pure.
+"""
+
+import math
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec import inspect
+
+T = TypeVar("T")
+
+
+def decode_body(raw: bytes, kind: type[T]) -> T | None:
+    """The value; raises msgspec.DecodeError (msgspec.ValidationError) for text that is no JSON or does not fit."""
+    try:
+        return fitted(msgspec.json.decode(raw), kind)
+    except RecursionError:
+        raise msgspec.DecodeError("nested too deep") from None
+
+
+def fitted(value: object, kind: type[T]) -> T | None:
+    """A plain JSON value as `kind`; null is None. Raises msgspec.ValidationError."""
+    if value is None:
+        return None
+    return msgspec.convert(_fit(value, _type_of(cast("Hashable", kind))), kind)
+
+
+@lru_cache(maxsize=256)
+def _type_of(kind: Hashable) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def _fit(value: Any, wanted: inspect.Type) -> Any:
+    if isinstance(wanted, inspect.UnionType):
+        return _fit_one_of(value, wanted)
+    if isinstance(wanted, inspect.StructType):
+        return _fit_object(value, wanted)
+    if isinstance(wanted, inspect.ListType):
+        return [_fit(item, wanted.item_type) for item in value] if isinstance(value, list) else value
+    if isinstance(wanted, inspect.DictType):
+        if not isinstance(value, dict):
+            return value
+        return {key: _fit(item, wanted.value_type) for key, item in value.items()}
+    return _fit_plain(value, wanted)
+
+
+def _fit_one_of(value: Any, wanted: inspect.UnionType) -> Any:
+    """The member of the union that fits the JSON: objects where there is one for them."""
+    if value is None and wanted.includes_none:
+        return None
+    members = [each for each in wanted.types if not isinstance(each, inspect.NoneType)]
+    objects = [each for each in members if isinstance(each, (inspect.StructType, inspect.DictType))]
+    others = [each for each in members if each not in objects]
+    fits = objects if isinstance(value, dict) else others
+    return _fit(value, (fits or members)[0])
+
+
+def _fit_object(value: Any, wanted: inspect.StructType) -> Any:
+    if not isinstance(value, dict):
+        return value
+    fields = {each.encode_name: each.type for each in wanted.fields}
+    fit = {key: _fit(item, fields[key]) for key, item in value.items() if key in fields}
+    return {key: item for key, item in fit.items() if item is not None or _may_be_null(fields[key])}
+
+
+def _may_be_null(wanted: inspect.Type) -> bool:
+    return isinstance(wanted, inspect.NoneType) or (isinstance(wanted, inspect.UnionType) and wanted.includes_none)
+
+
+def _fit_plain(value: Any, wanted: inspect.Type) -> Any:
+    if isinstance(wanted, inspect.LiteralType):
+        return value if value in wanted.values or not isinstance(value, str) else None
+    if isinstance(wanted, inspect.BoolType):
+        return _as_truth(value)
+    if isinstance(wanted, inspect.IntType):
+        return _as_integer(value)
+    if isinstance(wanted, inspect.FloatType):
+        return _as_fraction(value)
+    if isinstance(wanted, inspect.StrType) and isinstance(value, (bool, int, float)):
+        return msgspec.json.encode(value).decode()
+    return value
+
+
+def _as_truth(value: Any) -> Any:
+    if isinstance(value, int):
+        return value != 0
+    if isinstance(value, str):
+        return {"true": True, "false": False, "": False}.get(value.strip().lower(), value)
+    return value
+
+
+def _as_integer(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if math.isfinite(value) else value
+    if isinstance(value, str):
+        try:
+            return int(value.strip() or 0)
+        except ValueError:
+            return value
+    return value
+
+
+def _as_fraction(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value

@@ -1,0 +1,149 @@
+"""Resource groups and resource quotas.
+
+Kept and shown for tools, enforced by nothing: there is one broker and nothing to balance.
+"""
+
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
+from magnetar.broker.policy_records import bundle_ranges, shown
+from magnetar.broker.policy_values import ResourceGroup, ResourceQuota
+
+routes = RouteTable()
+GROUP = ADMIN + "/resourcegroups/{group}"
+QUOTAS = ADMIN + "/resource-quotas"
+BUNDLE_QUOTA = QUOTAS + "/{tenant}/{namespace}/{bundle}"
+_DEFAULT: Final = "default"
+_FIRST_QUOTA: Final = ResourceQuota(
+    msg_rate_in=40.0, msg_rate_out=120.0, bandwidth_in=100000.0, bandwidth_out=300000.0, memory=80.0, dynamic=True
+)
+_ALWAYS_SHOWN: Final = dict.fromkeys(
+    ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes"), -1
+)
+
+
+@routes.get(ADMIN + "/resourcegroups", SUPER)
+async def list_groups(call: Call) -> Response:
+    return json_response(call.namespaces.resource_groups.names())
+
+
+@routes.get(GROUP, SUPER)
+async def get_group(call: Call) -> Response:
+    found = shown(_group(call))
+    assert isinstance(found, dict), "ResourceGroup is an object"
+    return json_response(_ALWAYS_SHOWN | found)
+
+
+@routes.put(GROUP, SUPER)
+async def put_group(call: Call) -> Response:
+    """Create the group, or change what the body names of it."""
+    body = await call.required_body(ResourceGroup)
+    groups, name = call.namespaces.resource_groups, call.param("group")
+    given = {field: value for field, value in msgspec.structs.asdict(body).items() if value is not None}
+    if name in groups:
+        await groups.update(name, lambda old: msgspec.structs.replace(old, **given))
+    else:
+        await groups.create(name, body)
+    return done()
+
+
+@routes.delete(GROUP, SUPER)
+async def delete_group(call: Call) -> Response:
+    """Refused while a namespace uses it."""
+    _group(call)
+    name = call.param("group")
+    for namespace in call.namespaces.namespaces.names():
+        policies = call.namespaces.policies(namespace)
+        if policies is not None and policies.resource_group_name == name:
+            raise precondition("ResourceGroup is in use")
+    await call.namespaces.resource_groups.delete(name)
+    return done()
+
+
+def _group(call: Call) -> ResourceGroup:
+    found = call.namespaces.resource_groups.get(call.param("group"))
+    if found is None:
+        raise not_found("ResourceGroup does not exist")
+    return found
+
+
+@routes.get(NAMESPACE + "/resourcegroup", NAMESPACE_ADMIN)
+async def group_of_namespace(call: Call) -> Response:
+    name = call.policies().resource_group_name
+    return done(200) if name is None else Response(name, media_type="application/json")
+
+
+@routes.post(NAMESPACE + "/resourcegroup/{group}", NAMESPACE_ADMIN)
+async def set_group_of_namespace(call: Call) -> Response:
+    if call.param("group") not in call.namespaces.resource_groups:
+        raise precondition("ResourceGroup does not exist")
+    call.policies()
+    return await _store_group(call, call.param("group"))
+
+
+@routes.delete(NAMESPACE + "/resourcegroup", NAMESPACE_ADMIN)
+async def remove_group_of_namespace(call: Call) -> Response:
+    call.policies()
+    return await _store_group(call, None)
+
+
+async def _store_group(call: Call, name: str | None) -> Response:
+    await call.namespaces.update_namespace(
+        call.namespace, lambda old: msgspec.structs.replace(old, resource_group_name=name)
+    )
+    return done()
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------
+
+
+@routes.get(QUOTAS, SUPER)
+async def default_quota(call: Call) -> Response:
+    return json_response(call.namespaces.quotas.get(_DEFAULT) or _FIRST_QUOTA)
+
+
+@routes.post(QUOTAS, SUPER)
+async def set_default_quota(call: Call) -> Response:
+    return await _store_quota(call, _DEFAULT)
+
+
+@routes.get(BUNDLE_QUOTA, SUPER)
+async def bundle_quota(call: Call) -> Response:
+    quotas = call.namespaces.quotas
+    return json_response(quotas.get(_bundle(call)) or quotas.get(_DEFAULT) or _FIRST_QUOTA)
+
+
+@routes.post(BUNDLE_QUOTA, SUPER)
+async def set_bundle_quota(call: Call) -> Response:
+    return await _store_quota(call, _bundle(call))
+
+
+@routes.delete(BUNDLE_QUOTA, SUPER)
+async def remove_bundle_quota(call: Call) -> Response:
+    name = _bundle(call)
+    if name in call.namespaces.quotas:
+        await call.namespaces.quotas.delete(name)
+    return done()
+
+
+async def _store_quota(call: Call, name: str) -> Response:
+    quota = await call.body(ResourceQuota)
+    if quota is None:
+        raise RestError(400, "a quota is required")
+    await call.namespaces.quotas.update(name, lambda _: quota, quota)
+    return done()
+
+
+def _bundle(call: Call) -> str:
+    """The bundle's full name; raises 412 when there is none like it."""
+    policies = call.namespaces.policies(call.namespace)
+    bundle = call.param("bundle")
+    if policies is None or bundle not in bundle_ranges(policies.bundles):
+        raise precondition(f"Failed to find bundle {bundle} of namespace {call.namespace}")
+    return f"{call.namespace}/{bundle}"

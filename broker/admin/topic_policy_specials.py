@@ -1,0 +1,185 @@
+"""Policies of topics that do not fit the table: quotas, rates of one subscription, clusters, numbers in the query."""
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin import policy_rules
+from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.namespace_policies import quota_type, read_quota
+from magnetar.broker.admin.responses import RestError, done, json_response, precondition
+from magnetar.broker.admin.routes import TOPIC, RouteTable
+from magnetar.broker.admin.topic_calls import policy_topic
+from magnetar.broker.admin.topic_scope import change_own, own_policies, refuse, scope_of
+from magnetar.broker.auth.table import TOPIC_ADMIN
+from magnetar.broker.policies import NO_TOPIC_POLICIES
+from magnetar.broker.policy_records import TopicPolicies, shown
+from magnetar.broker.policy_values import BacklogQuota, DispatchRate
+from magnetar.protocol.topic_name import TopicName
+
+routes = RouteTable()
+
+
+def _declare_query_number(path: str, field: str, applied: str) -> None:
+    """A number that comes as a query parameter of the policy's own name; without one the policy is removed."""
+
+    async def read(call: Call) -> Response:
+        name = policy_topic(call)
+        policies = own_policies(call, name, all_clusters=scope_of(call))
+        value = getattr(policies, field)
+        if value is None and call.flag("applied"):
+            value = getattr(call.namespaces.effective_with(name, policies), applied)
+        return json_response(value)
+
+    async def write(call: Call) -> Response:
+        name, value = policy_topic(call), call.query_number(path)
+        if value is not None and value < 0:
+            raise precondition(f"Invalid value for {path}")
+        return await store(call, name, value)
+
+    async def remove(call: Call) -> Response:
+        return await store(call, policy_topic(call), None)
+
+    async def store(call: Call, name: TopicName, value: int | None) -> Response:
+        return await change_own(
+            call, name, lambda old: msgspec.structs.replace(old, **{field: value}), all_clusters=scope_of(call)
+        )
+
+    routes.add("GET", f"{TOPIC}/{path}", TOPIC_ADMIN, read)
+    routes.add("POST", f"{TOPIC}/{path}", TOPIC_ADMIN, write)
+    routes.add("DELETE", f"{TOPIC}/{path}", TOPIC_ADMIN, remove)
+
+
+_declare_query_number("messageTTL", "message_ttl_in_seconds", "message_ttl_seconds")
+_declare_query_number(
+    "subscriptionExpirationTime", "subscription_expiration_time_minutes", "subscription_expiration_minutes"
+)
+
+
+@routes.get(TOPIC + "/{subscription}/dispatchRate", TOPIC_ADMIN)
+async def rate_of_subscription(call: Call) -> Response:
+    """The rate of that subscription alone; ?applied=true what applies to it after all."""
+    name = policy_topic(call)
+    policies = own_policies(call, name, all_clusters=scope_of(call))
+    rate = policies.subscription_rates.get(call.param("subscription"))
+    if rate is None and call.flag("applied"):
+        rate = call.namespaces.effective_with(name, policies).subscription_dispatch_rate
+    return json_response(rate)
+
+
+@routes.post(TOPIC + "/{subscription}/dispatchRate", TOPIC_ADMIN)
+async def set_rate_of_subscription(call: Call) -> Response:
+    name = policy_topic(call)
+    return await _store_rate(call, name, await call.body(DispatchRate))
+
+
+@routes.delete(TOPIC + "/{subscription}/dispatchRate", TOPIC_ADMIN)
+async def remove_rate_of_subscription(call: Call) -> Response:
+    return await _store_rate(call, policy_topic(call), None)
+
+
+async def _store_rate(call: Call, name: TopicName, rate: DispatchRate | None) -> Response:
+    subscription = call.param("subscription")
+
+    def change(old: TopicPolicies) -> TopicPolicies:
+        kept = {key: value for key, value in old.subscription_rates.items() if key != subscription}
+        return msgspec.structs.replace(old, subscription_rates=kept if rate is None else kept | {subscription: rate})
+
+    return await change_own(call, name, change, all_clusters=scope_of(call))
+
+
+@routes.delete(TOPIC + "/policies", TOPIC_ADMIN)
+async def remove_all(call: Call) -> Response:
+    """Every policy of the topic, of both scopes; a topic that does not exist has none."""
+    name = topic_of(call.request.path_params)
+    if name is None:
+        raise precondition("Topic name is not valid")
+    if str(name.base) in call.namespaces.topics:
+        await call.namespaces.update_topic(name, lambda _: NO_TOPIC_POLICIES)
+    return done()
+
+
+@routes.get(TOPIC + "/backlogQuotaMap", TOPIC_ADMIN)
+async def backlog_quotas(call: Call) -> Response:
+    name = policy_topic(call)
+    policies = own_policies(call, name, all_clusters=scope_of(call))
+    quotas = policies.backlog_quota_map
+    if not quotas and call.flag("applied"):
+        config = call.namespaces.effective_with(name, policies)
+        quotas = {"destination_storage": config.size_quota, "message_age": config.age_quota}
+    return json_response({kind: shown(quota) for kind, quota in quotas.items()})
+
+
+@routes.post(TOPIC + "/backlogQuota", TOPIC_ADMIN)
+async def set_backlog_quota(call: Call) -> Response:
+    name = policy_topic(call)
+    quota, kind = await read_quota(call), quota_type(call)
+    if quota is not None:
+        kept = own_policies(call, name, all_clusters=scope_of(call)).retention
+        refuse(policy_rules.quota_fits_retention({kind: quota}, kept))
+    return await change_own(call, name, lambda old: _with_quota(old, kind, quota), all_clusters=scope_of(call))
+
+
+@routes.delete(TOPIC + "/backlogQuota", TOPIC_ADMIN)
+async def remove_backlog_quota(call: Call) -> Response:
+    name, kind = policy_topic(call), quota_type(call)
+    return await change_own(call, name, lambda old: _with_quota(old, kind, None), all_clusters=scope_of(call))
+
+
+def _with_quota(policies: TopicPolicies, kind: str, quota: BacklogQuota | None) -> TopicPolicies:
+    kept = {name: value for name, value in policies.backlog_quota_map.items() if name != kind}
+    return msgspec.structs.replace(policies, backlog_quota_map=kept if quota is None else kept | {kind: quota})
+
+
+@routes.get(TOPIC + "/replication", TOPIC_ADMIN)
+async def replication(call: Call) -> Response:
+    name = policy_topic(call)
+    clusters = own_policies(call, name, all_clusters=scope_of(call)).replication_clusters
+    if clusters is None and call.flag("applied"):
+        policies = call.namespaces.policies(name.namespace)
+        clusters = policies.replication_clusters if policies is not None else None
+    return json_response(clusters)
+
+
+@routes.post(TOPIC + "/replication", TOPIC_ADMIN)
+async def set_replication(call: Call) -> Response:
+    name = policy_topic(call)
+    clusters = list(dict.fromkeys(await call.body(list[str]) or []))
+    if not clusters:
+        raise precondition("ClusterIds should not be null or empty")
+    if scope_of(call):
+        raise precondition("Can not set topic-level replication clusters for all clusters")
+    if call.api.settings.cluster_name not in clusters:
+        raise precondition("Can not remove local cluster from the topic-level replication clusters policy")
+    for cluster in clusters:
+        if cluster not in call.namespaces.clusters:
+            raise RestError(403, f"Invalid cluster id: {cluster}")
+    return await _store_replication(call, name, clusters)
+
+
+@routes.delete(TOPIC + "/replication", TOPIC_ADMIN)
+async def remove_replication(call: Call) -> Response:
+    return await _store_replication(call, policy_topic(call), None)
+
+
+async def _store_replication(call: Call, name: TopicName, clusters: list[str] | None) -> Response:
+    return await change_own(
+        call, name, lambda old: msgspec.structs.replace(old, replication_clusters=clusters), all_clusters=scope_of(call)
+    )
+
+
+@routes.put(TOPIC + "/shadowTopics", TOPIC_ADMIN)
+async def set_shadow_topics(call: Call) -> Response:
+    policy_topic(call)
+    raise precondition("There is no cluster to have shadow topics in")
+
+
+@routes.delete(TOPIC + "/shadowTopics", TOPIC_ADMIN)
+async def remove_shadow_topics(call: Call) -> Response:
+    policy_topic(call)
+    return done()
+
+
+@routes.get(TOPIC + "/shadowTopics", TOPIC_ADMIN)
+async def shadow_topics(call: Call) -> Response:
+    policy_topic(call)
+    return json_response(None)
