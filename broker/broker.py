@@ -26,6 +26,7 @@ from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.table import check_complete
 from magnetar.broker.connections import Connections
+from magnetar.broker.delay_indexes import bitmap_shelf
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.ledger_config import engine_settings, ledger_config
 from magnetar.broker.namespaces import NamespaceStore
@@ -46,13 +47,13 @@ from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import BrokerUrls
     from magnetar.broker.admin_topics import AdminTopics
-    from magnetar.broker.maintenance import Maintenance
     from magnetar.broker.converting.service import Converting
+    from magnetar.broker.maintenance import Maintenance
     from magnetar.broker.metrics import BrokerMetrics
     from magnetar.broker.namespaces import PolicyChange
     from magnetar.broker.settings import Settings
-    from magnetar.storage.embedded import EmbeddedStorage
     from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.embedded import EmbeddedStorage
 
 log = structlog.get_logger(__name__)
 EXIT_OK = 0
@@ -87,8 +88,8 @@ class Broker:
         self.authorizer: Authorizer
         self.maintenance: Maintenance
         self.admin_topics: AdminTopics
-        self.http_port: int | None = None
         self.converting: Converting | None = None
+        self.http_port: int | None = None
         self.exit_code = EXIT_OK
         self.started_s = time.monotonic()
         self.now_ms = now_ms
@@ -115,10 +116,10 @@ class Broker:
         self.catalog = TopicCatalog(metadata, self.ledgers)
         await self.catalog.load(n for t in self.namespaces.tenants.names() for n in self.namespaces.namespaces_of(t))
         self.schemas = SchemaRegistry(metadata, now_ms)
-        self.authenticator = Authenticator(settings)
         if settings.message_converters:
             start_converting = (await _import_later("magnetar.broker.converting.service")).start_converting
             self.converting = await start_converting(settings, now_ms, self._shared_properties)
+        self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, self.namespaces)
         context = TopicContext(
             settings=settings,
@@ -128,13 +129,14 @@ class Broker:
             effective=self.namespaces.effective,
             ledger_config=lambda config: ledger_config(settings, config),
             check_backlog_quota=check_backlog_quota,
-        )
+            delay_shelf=bitmap_shelf(settings),
             converting=self.converting,
+        )
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
-        check_complete(set(HANDLERS))
-        self.namespaces.listen(self._on_policies_changed)
         if self.converting is not None:
             self.converting.use_topics(self.topics)
+        check_complete(set(HANDLERS))
+        self.namespaces.listen(self._on_policies_changed)
         await self.server.start()
         self.addresses.bound(self.server.port, self.server.port_tls, None, None)
         self.maintenance = (await _import_later("magnetar.broker.maintenance")).Maintenance(self)
@@ -174,10 +176,10 @@ class Broker:
             log.warning("broker.stop_timed_out")
         for connection in self.connections:
             connection.close()
-        await self.tasks.close()
-        self.topics.context.delay_thread.close()
         if self.converting is not None:
             await self.converting.close()
+        await self.tasks.close()
+        self.topics.context.close()
         await self.ledgers.close()
         await self.storage.close()
         log.info("broker.stopped")
@@ -240,8 +242,6 @@ class Broker:
             web_url_tls=urls.http_url_tls or "",
         )
 
-    def is_ready(self) -> bool:
-        return not self._stopping and self.storage.health.failed is None
     def _shared_properties(self, name: TopicName) -> tuple[dict[str, str], ...]:
         """Properties of a topic's namespace and of the partitioned topic it is a part of."""
         policies, partitioned = self.namespaces.policies(name.namespace), self.catalog.partitioned(name.base)
@@ -250,6 +250,8 @@ class Broker:
             {} if partitioned is None else partitioned.properties,
         )
 
+    def is_ready(self) -> bool:
+        return not self._stopping and self.storage.health.failed is None
 
     async def check_health(self) -> None:
         """Write and read back: raises when the store cannot keep what it is given."""

@@ -92,6 +92,7 @@ class SubscriptionStats:
     msg_backlog: int = 0
     msg_backlog_no_delayed: int = 0
     msg_delayed: int = 0
+    delayed_index_bytes: int = 0
     msg_in_replay: int = 0
     blocked_on_unacked: bool = False
     unacked_messages: int = 0

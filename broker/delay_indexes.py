@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.delayed.bucket_settings import BucketSettings
 from magnetar.delayed.delay_ports import DelayEnvironment
 from magnetar.delayed.memory_tracker import MemoryDelayIndex
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from magnetar.broker.settings import Settings
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topic_context import TopicContext
@@ -33,6 +36,7 @@ async def open_delay_index(
         call_later=context.call_later,
         spawn=tasks.spawn,
         off_loop=context.delay_thread,
+        shelf=context.delay_shelf,
     )
     index = BucketDelayIndex(ledger.name, ledger, policy, bucket_settings(context.settings), environment)
     await index.open()
@@ -49,4 +53,15 @@ def bucket_settings(settings: Settings) -> BucketSettings:
     )
 
 
-__all__ = ["DelayIndex", "bucket_settings", "open_delay_index"]
+def bitmap_shelf(settings: Settings) -> BitmapShelf:
+    """The budget of all indexes of a broker for the bitmaps of what waits."""
+
+    def open_file() -> BinaryIO:
+        import tempfile  # noqa: PLC0415 - not before the budget is exceeded
+
+        return tempfile.TemporaryFile(dir=settings.data_dir)
+
+    return BitmapShelf(settings.delayed_delivery_bitmap_memory_mb << 20, open_file)
+
+
+__all__ = ["DelayIndex", "bitmap_shelf", "bucket_settings", "open_delay_index"]

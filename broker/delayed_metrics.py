@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from magnetar.delayed.index_stats import LATENCY_BOUNDS_MS, OPERATIONS
+from magnetar.delayed.index_stats import LATENCY_BOUNDS_MS, LATENESS_BOUNDS_MS, OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from magnetar.delayed.index_stats import DelayIndexStats
 
-__all__ = ["delayed_metrics"]
+__all__ = ["delayed_metrics", "lateness"]
 
 _PREFIX: Final = "pulsar_delayed_message_index_"
 _GAUGES: Final[tuple[tuple[str, Callable[[DelayIndexStats], float]], ...]] = (
@@ -27,12 +28,24 @@ _GAUGES: Final[tuple[tuple[str, Callable[[DelayIndexStats], float]], ...]] = (
     ("magnetar_delayed_rebuild_total", lambda s: s.rebuilds),
     ("magnetar_delayed_collected_total", lambda s: s.collected),
     ("magnetar_delayed_ready_spills_total", lambda s: s.spills),
+    ("magnetar_delayed_bitmaps_shelved", lambda s: s.shelved),
 )
 _BINS: Final = (*map(str, LATENCY_BOUNDS_MS), "overflow")
+_LATE: Final = (*map(str, LATENESS_BOUNDS_MS), "+Inf")
+
+
+def lateness(labelled: Sequence[tuple[str, DelayIndexStats]]) -> list[tuple[str, float]]:
+    """Samples of the histogram ``magnetar_delayed_lateness_ms``; labels begin with what follows the name."""
+    out: list[tuple[str, float]] = []
+    for labels, stats in labelled:
+        counts = list(accumulate(stats.lateness_counts or (0,) * len(_LATE)))
+        out += [(f'_bucket{{{labels},le="{le}"', count) for le, count in zip(_LATE, counts, strict=True)]
+        out += [(f"_sum{{{labels}", stats.lateness_sum_ms), (f"_count{{{labels}", counts[-1])]
+    return out
 
 
 def delayed_metrics(labelled: Sequence[tuple[str, DelayIndexStats]]) -> Iterator[tuple[str, list[tuple[str, float]]]]:
-    """(name, [(labels, value)]) of each metric; labels as printed between braces.
+    """(name, [(labels, value)]) of each metric but the histogram; labels as printed between braces.
 
     As in Pulsar the bins of the latency are not cumulative, and empty ones are left out.
     """

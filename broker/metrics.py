@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magnetar import __version__
-from magnetar.broker.delayed_metrics import delayed_metrics
+from magnetar.broker.delayed_metrics import delayed_metrics, lateness
 from magnetar.broker.metric_rows import (
     BUCKETS,
     CONSUMER_ROWS,
@@ -25,6 +25,7 @@ from magnetar.broker.metric_rows import (
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import TopicStats
+    from magnetar.broker.converting.metrics import ConvertingFigures
     from magnetar.broker.policies import TopicConfig
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
@@ -60,6 +61,7 @@ class BrokerMetrics:
     publish_latency_sum_ms: float = 0.0
     authentication_successes: dict[tuple[str, str], int] = field(default_factory=dict)
     authentication_failures: dict[tuple[str, str], int] = field(default_factory=dict)
+    converting: "ConvertingFigures | None" = None
 
     def values(self) -> dict[str, Number]:
         """The plain figures by metric name."""
@@ -102,6 +104,11 @@ def _metric(name: str, samples: Iterable[Sample], kind: str = "gauge") -> str:
     return "".join(lines)
 
 
+def _histogram(name: str, samples: Iterable[Sample]) -> str:
+    """One histogram; the labels of each sample begin with what follows the name."""
+    return f"# TYPE {name} histogram\n" + "".join(f"{name}{labels}}} {value}\n" for labels, value in samples)
+
+
 def escape(value: str) -> str:
     """A label value as the exposition format wants it."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
@@ -122,6 +129,8 @@ def render(
     else:
         yield from _namespace_rows(cluster, views)
     yield _topics_count(cluster, views)
+    if broker.converting is not None:
+        yield from _converter_rows(settings, cluster, broker.converting)
     yield process_text()
 
 
@@ -188,8 +197,7 @@ def _broker_sums(views: Sequence[TopicView]) -> dict[str, Number]:
 # --- topics -----------------------------------------------------------------------------------------------------
 
 
-def _topic_labels(settings: "Settings", cluster: str, view: TopicView) -> str:
-    name = view.stats.name
+def _topic_labels(settings: "Settings", cluster: str, name: "TopicName") -> str:
     head = f'{cluster},namespace="{escape(name.namespace)}"'
     if not settings.split_topic_and_partition_label_in_prometheus:
         return f'{head},topic="{escape(str(name))}"'
@@ -197,7 +205,7 @@ def _topic_labels(settings: "Settings", cluster: str, view: TopicView) -> str:
 
 
 def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
-    labelled = [(_topic_labels(settings, cluster, view), view) for view in views]
+    labelled = [(_topic_labels(settings, cluster, view.stats.name), view) for view in views]
     for row in TOPIC_ROWS:
         yield _metric(row.name, [Sample(labels, row.value(view)) for labels, view in labelled])
     yield from _bucket_rows(labelled)
@@ -210,6 +218,8 @@ def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) 
     indexes = [(labels, view.stats.delayed_index) for labels, view in labelled if view.stats.delayed_index is not None]
     for name, samples in delayed_metrics(indexes):
         yield _metric(name, [Sample(*sample) for sample in samples])
+    if indexes:
+        yield _histogram("magnetar_delayed_lateness_ms", [Sample(*sample) for sample in lateness(indexes)])
     subscriptions = [
         (f'{labels},subscription="{escape(name)}"', SubscriptionView(stats))
         for labels, view in labelled
@@ -256,6 +266,19 @@ def _namespace_rows(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
         extra = ',remote_cluster="local"' if row.name == "pulsar_msg_backlog" else ""
         samples = [Sample(labels + extra, row.combined([row.value(v) for v in group])) for labels, group in labelled]
         yield _metric(row.name, samples)
+
+
+def _converter_rows(settings: "Settings", cluster: str, figures: "ConvertingFigures") -> Iterator[str]:
+    from magnetar.broker.converting.metrics import converter_metrics  # noqa: PLC0415 - where there are converters only
+
+    def labels(name: "TopicName") -> str:
+        if settings.expose_topic_level_metrics_in_prometheus:
+            return _topic_labels(settings, cluster, name)
+        return f'{cluster},namespace="{escape(name.namespace)}"'
+
+    for name, kind, rows in converter_metrics(figures, cluster, labels):
+        samples = [Sample(*row) for row in rows]
+        yield _metric(name, samples, kind) if kind != "histogram" else _histogram(name, samples)
 
 
 def _topics_count(cluster: str, views: Sequence[TopicView]) -> str:

@@ -56,6 +56,7 @@ def subscription_stats(subscription: Subscription) -> SubscriptionStats:
         msg_backlog=backlog,
         msg_backlog_no_delayed=max(backlog - delayed, 0),
         msg_delayed=delayed,
+        delayed_index_bytes=0 if delay is None or multiple is None else delay.memory_bytes,
         msg_in_replay=0 if multiple is None else len(multiple.replay),
         blocked_on_unacked=multiple is not None and multiple.unacked.blocked,
         unacked_messages=0 if multiple is None else multiple.unacked.total,

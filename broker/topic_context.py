@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from magnetar.broker.policies import TopicConfig
     from magnetar.broker.settings import Settings
     from magnetar.broker.topic import Topic
+    from magnetar.delayed.bitmap_shelf import BitmapShelf
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed_ledger import ManagedLedgerConfig
 
@@ -36,4 +37,11 @@ class TopicContext:
     converting: Converting | None = None
     """None when no converters are configured."""
     delay_thread: IndexThread = field(default_factory=IndexThread)
+    delay_shelf: BitmapShelf | None = None
     compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))
+
+    def close(self) -> None:
+        """When all topics are closed."""
+        self.delay_thread.close()
+        if self.delay_shelf is not None:
+            self.delay_shelf.close()

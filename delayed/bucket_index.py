@@ -58,7 +58,7 @@ class BucketDelayIndex:
         self, topic: str, log_: Log, policy: DelayPolicy, settings: BucketSettings, environment: DelayEnvironment
     ) -> None:
         self._topic, self._log, self._settings, self._environment = topic, log_, settings, environment
-        self._firing = Firing(policy, environment.now_ms, settings.slice_indexes)
+        self._firing = Firing(policy, environment.now_ms, settings.slice_indexes, environment.shelf)
         stores = SnapshotStore(environment.ledgers, topic), Catalogue(environment.metadata, topic)
         self._keeper = BucketKeeper(self._firing, stores, log_, settings, environment)
         self._keeper.on_damage = self._damaged
@@ -112,6 +112,7 @@ class BucketDelayIndex:
             except (StorageError, CatalogueConflictError) as error:
                 log.warning("delayed_index.not_saved", topic=self._topic, error=str(error))
         firing.views.clear()
+        firing.pending.clear()
 
     async def delete(self) -> None:
         """Remove everything this topic has in the stores. Raises StorageError; may be repeated."""
@@ -123,6 +124,7 @@ class BucketDelayIndex:
             self._keeper.doomed.update(record.doomed if record is not None else ())
         await self._keeper.delete_all()
         self._firing.views.clear()
+        self._firing.pending.clear()
 
     async def _stop(self) -> None:
         self._closed = True
@@ -457,8 +459,10 @@ class BucketDelayIndex:
             coverage_gap_entries=gap,
             fired=firing.counters.fired,
             lateness_counts=firing.counters.lateness,
+            lateness_sum_ms=firing.counters.lateness_sum_ms,
             rebuilds=firing.counters.rebuilds,
             collected=firing.counters.collected,
             spills=firing.counters.spills,
+            shelved=firing.pending.shelved,
             operations=firing.counters.operations(),
         )

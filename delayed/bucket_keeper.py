@@ -195,6 +195,7 @@ class BucketKeeper:
         firing.mutable.sealed()
         firing.buckets.append(bucket)
         firing.pending.compact()
+        firing.pending.keep_within()
         self.on_changed()
 
     async def _create(

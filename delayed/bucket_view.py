@@ -101,7 +101,7 @@ class BucketDelayView:
         count = pending.count_after(self.cursor.mark_delete)
         for ledger_id in pending.ledgers() if count else ():
             deleted = self.cursor.deleted_in(ledger_id)
-            held = pending.of(ledger_id)
+            held = pending.of(ledger_id) if deleted else None
             if deleted is not None and held is not None:
                 count -= deleted.intersection_cardinality(held)
         return count

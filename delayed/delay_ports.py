@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from pyroaring import BitMap
 
+    from magnetar.delayed.bitmap_shelf import BitmapShelf
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
@@ -75,3 +76,5 @@ class DelayEnvironment:
     spawn: Callable[[Coroutine[Any, Any, Any], str], Any]
     """Starts background work; its failures are logged there."""
     off_loop: OffLoop
+    shelf: BitmapShelf | None = None
+    """Where bitmaps go that exceed the broker's budget; None: all stay in memory."""

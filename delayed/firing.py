@@ -21,6 +21,7 @@ from magnetar.protocol.runs import EntryFlag
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from magnetar.delayed.bitmap_shelf import BitmapShelf
     from magnetar.delayed.bucket_view import BucketDelayView
     from magnetar.delayed.delivery_time import DelayPolicy
     from magnetar.delayed.due_merge import Source
@@ -36,9 +37,11 @@ _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 class Firing:
     """Everything that is pending on one topic."""
 
-    def __init__(self, policy: DelayPolicy, now_ms: Callable[[], int], slice_indexes: int) -> None:
+    def __init__(
+        self, policy: DelayPolicy, now_ms: Callable[[], int], slice_indexes: int, shelf: BitmapShelf | None = None
+    ) -> None:
         self.policy = policy
-        self.pending = PendingEntries()
+        self.pending = PendingEntries(shelf)
         self.cancelled = PendingEntries()
         self.mutable = MutableBucket()
         self.buckets: list[ImmutableBucket] = []
@@ -122,6 +125,7 @@ class Firing:
         if not batch.rows:
             return False
         batch = self.pending.take(batch)
+        self.pending.keep_within()
         if batch.rows:
             self._tell(batch)
         return True

@@ -58,10 +58,13 @@ class DelayIndexStats:
     fired: int = 0
     lateness_counts: tuple[int, ...] = ()
     """Fired entries by how late they were: one per LATENESS_BOUNDS_MS and one for what is above."""
+    lateness_sum_ms: float = 0.0
     rebuilds: int = 0
     collected: int = 0
     """Snapshots deleted that a crash or a failure had left."""
     spills: int = 0
+    shelved: int = 0
+    """Bitmaps in the scratch file because of the budget."""
     operations: Mapping[str, OperationStats] = field(default_factory=dict)
 
 
@@ -82,6 +85,7 @@ class IndexCounters:
         self.rebuilds = 0
         self.collected = 0
         self.spills = 0
+        self.lateness_sum_ms = 0.0
         self._lateness = [0] * (len(LATENESS_BOUNDS_MS) + 1)
         self._operations = {name: _Operation() for name in OPERATIONS}
 
@@ -98,6 +102,7 @@ class IndexCounters:
     def note_fired(self, times: Sequence[int], now_ms: int) -> None:
         """Entries with these ascending times fired now."""
         self.fired += len(times)
+        self.lateness_sum_ms += max(now_ms * len(times) - sum(times), 0)
         end = len(times)
         for k, bound in enumerate(LATENESS_BOUNDS_MS):
             start = bisect_right(times, now_ms - bound - 1, 0, end)

@@ -7,7 +7,7 @@ entry twice, or one that has fired already, do no harm.
 from __future__ import annotations
 
 from array import array
-from itertools import compress
+from itertools import compress, islice
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
@@ -18,64 +18,89 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from magnetar.delayed.bitmap_shelf import BitmapShelf, Place
+
 __all__ = ["PendingEntries", "bitmap_bytes"]
 
 _FEW = 16
 _BITMAP_OBJECT_BYTES = 120
+_PLACE_BYTES = 250
+_MEASURED_AT_ONCE = 64
+_PUT_AWAY_AT_ONCE = 16
 
 
 class PendingEntries:
-    """Counts are taken from the bitmaps, never kept beside them."""
+    """Counts are taken from the bitmaps, never kept beside them.
 
-    def __init__(self) -> None:
+    With a shelf, bitmaps that were not asked for lately may lie there. One that cannot be read again is *lost*: its
+    ledger has no pending entries for `of`, so cursors read them and have them judged by their time, and `take` lets
+    every row of it pass. So everything fires; an entry may come twice.
+    """
+
+    def __init__(self, shelf: BitmapShelf | None = None) -> None:
         self._by_ledger: dict[int, BitMap] = {}
+        self._shelf = shelf
+        self._shelved: dict[int, Place] = {}
+        self._lost: set[int] = set()
+        self._sizes: dict[int, int] = {}
+        self._to_measure: list[int] = []
+        self.held_bytes = 0
+        """Of the bitmaps in memory, as last measured; only with a shelf."""
+        if shelf is not None:
+            shelf.join(self)
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_ledger.values()))
+        return sum(map(len, self._by_ledger.values())) + sum(place.entries for place in self._shelved.values())
 
     def __bool__(self) -> bool:
-        return bool(self._by_ledger)
+        return bool(self._by_ledger) or bool(self._shelved)
 
     def __contains__(self, position: tuple[int, int]) -> bool:
-        held = self._by_ledger.get(position[0])
+        held = self.of(position[0])
         return held is not None and position[1] in held
 
     def of(self, ledger_id: int) -> BitMap | None:
-        """The live bitmap of a ledger (not to be changed); None when there is none."""
-        return self._by_ledger.get(ledger_id)
+        """The bitmap of a ledger, None when there is none. It is live, not to be changed, and to be asked for again
+        after any wait.
+        """
+        held = self._by_ledger.get(ledger_id)
+        if held is None and ledger_id in self._shelved:
+            return self._fetch(ledger_id)
+        return held
+
+    def _of_or_new(self, ledger_id: int) -> BitMap:
+        held = self.of(ledger_id)
+        if held is None:
+            held = self._by_ledger[ledger_id] = BitMap()
+        return held
 
     def ledgers(self) -> list[int]:
-        return sorted(self._by_ledger)
+        return sorted((*self._by_ledger, *self._shelved))
 
     def positions(self) -> Iterator[Position]:
         """All of them in order; for small sets and tests."""
         for ledger_id in self.ledgers():
-            for entry_id in self._by_ledger[ledger_id]:
+            for entry_id in self.of(ledger_id) or ():
                 yield Position(ledger_id, entry_id)
 
     def add(self, ledger_id: int, entry_id: int) -> None:
-        held = self._by_ledger.get(ledger_id)
-        if held is None:
-            held = self._by_ledger[ledger_id] = BitMap()
-        held.add(entry_id)
+        self._of_or_new(ledger_id).add(entry_id)
 
     def add_range(self, ledger_id: int, start: int, end: int) -> None:
         """Entries start .. end - 1."""
-        held = self._by_ledger.get(ledger_id)
-        if held is None:
-            held = self._by_ledger[ledger_id] = BitMap()
-        held.add_range(start, end)
+        self._of_or_new(ledger_id).add_range(start, end)
 
     def update(self, ledger_id: int, entries: BitMap | Iterable[int]) -> None:
-        held = self._by_ledger.get(ledger_id)
-        if held is None:
-            held = self._by_ledger[ledger_id] = BitMap()
+        held = self._of_or_new(ledger_id)
         held.update(entries)
         if not held:
             del self._by_ledger[ledger_id]
+        if self._shelf is not None:
+            self._measure(ledger_id)
+            self._shelf.keep_within()
 
     def discard(self, ledger_id: int, entry_id: int) -> None:
-        held = self._by_ledger.get(ledger_id)
+        held = self.of(ledger_id)
         if held is not None:
             held.discard(entry_id)
             if not held:
@@ -102,7 +127,9 @@ class PendingEntries:
 
     def _clear(self, ledger_id: int, ids: list[int]) -> BitMap | None:
         """Clear these bits. None when all were set, each named once; else those that were."""
-        held = self._by_ledger.get(ledger_id)
+        if ledger_id in self._lost:
+            self.update(ledger_id, ids)
+        held = self.of(ledger_id)
         if held is None:
             return BitMap()
         if len(ids) <= _FEW:
@@ -118,28 +145,101 @@ class PendingEntries:
 
     def drop_below(self, ledger_id: int) -> int:
         """Forget ledgers before this one; returns how many entries that were."""
-        gone = [key for key in self._by_ledger if key < ledger_id]
-        return sum(len(self._by_ledger.pop(key)) for key in gone)
+        gone = sum(len(self._by_ledger.pop(key)) for key in [key for key in self._by_ledger if key < ledger_id])
+        for key in [key for key in self._shelved if key < ledger_id]:
+            gone += self._forget_shelved(key)
+        self._lost = {key for key in self._lost if key >= ledger_id}
+        return gone
+
+    def clear(self) -> None:
+        """Forget everything, and the shelf."""
+        self._by_ledger.clear()
+        for key in list(self._shelved):
+            self._forget_shelved(key)
+        if self._shelf is not None:
+            self._shelf.changed(-self.held_bytes)
+            self._shelf.leave(self)
+        self._sizes.clear()
+        self.held_bytes = 0
 
     def count_after(self, after: Position) -> int:
         """How many lie after the position."""
-        total = 0
-        for ledger_id, held in self._by_ledger.items():
-            if ledger_id > after.ledger_id:
-                total += len(held)
-            elif ledger_id == after.ledger_id:
-                total += len(held) - (held.rank(after.entry_id) if after.entry_id >= 0 else 0)
+        total = sum(len(held) for ledger_id, held in self._by_ledger.items() if ledger_id > after.ledger_id)
+        total += sum(place.entries for ledger_id, place in self._shelved.items() if ledger_id > after.ledger_id)
+        held = self.of(after.ledger_id)
+        if held is not None:
+            total += len(held) - (held.rank(after.entry_id) if after.entry_id >= 0 else 0)
         return total
 
     def compact(self) -> None:
-        """Bring the bitmaps into their smallest form."""
+        """Bring the bitmaps in memory into their smallest form."""
         for held in self._by_ledger.values():
             held.run_optimize()
             held.shrink_to_fit()
 
+    # --- the budget ----------------------------------------------------------------------------------------------
+
+    def keep_within(self) -> None:
+        """Measure some of the bitmaps again, and put away what is too much: a bounded piece of work."""
+        if self._shelf is None:
+            return
+        if not self._to_measure:
+            for gone in self._sizes.keys() - self._by_ledger.keys():
+                self._measure(gone)
+            self._to_measure = list(self._by_ledger)
+        for _ in range(min(_MEASURED_AT_ONCE, len(self._to_measure))):
+            self._measure(self._to_measure.pop())
+        self._shelf.keep_within()
+
+    def _measure(self, ledger_id: int) -> None:
+        assert self._shelf is not None
+        held = self._by_ledger.get(ledger_id)
+        size = 0 if held is None else bitmap_bytes(held)
+        delta = size - self._sizes.pop(ledger_id, 0)
+        if size:
+            self._sizes[ledger_id] = size
+        self.held_bytes += delta
+        self._shelf.changed(delta)
+
+    def put_away(self, excess: int) -> None:
+        """Put the bitmaps on the shelf that have been in memory longest, but for the last one."""
+        assert self._shelf is not None
+        for ledger_id in list(islice(self._by_ledger, min(_PUT_AWAY_AT_ONCE, len(self._by_ledger) - 1))):
+            place = self._shelf.put(self._by_ledger[ledger_id])
+            if place is None:
+                return
+            del self._by_ledger[ledger_id]
+            self._shelved[ledger_id] = place
+            excess -= self._sizes.get(ledger_id, 0)
+            self._measure(ledger_id)
+            if excess <= 0:
+                return
+
+    def _fetch(self, ledger_id: int) -> BitMap | None:
+        assert self._shelf is not None
+        held = self._shelf.take(self._shelved.pop(ledger_id))
+        if held is None:
+            self._lost.add(ledger_id)
+            return None
+        self._by_ledger[ledger_id] = held
+        self._measure(ledger_id)
+        self._shelf.keep_within()
+        return held
+
+    def _forget_shelved(self, ledger_id: int) -> int:
+        assert self._shelf is not None
+        place = self._shelved.pop(ledger_id)
+        self._shelf.free(place)
+        return place.entries
+
+    @property
+    def shelved(self) -> int:
+        """Bitmaps that are not in memory."""
+        return len(self._shelved)
+
     @property
     def memory_bytes(self) -> int:
-        return sum(map(bitmap_bytes, self._by_ledger.values()))
+        return sum(map(bitmap_bytes, self._by_ledger.values())) + _PLACE_BYTES * len(self._shelved)
 
 
 def _clear_few(held: BitMap, ids: list[int]) -> BitMap | None:

@@ -159,7 +159,7 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str) -> 
         "drainingHashesUnackedMessages": stats.draining_hashes_unacked_messages,
         "nonContiguousDeletedMessagesRanges": topic.non_contiguous_deleted_ranges.get(name, 0),
         "nonContiguousDeletedMessagesRangesSerializedSize": 0,
-        "delayedMessageIndexSizeInBytes": 0,
+        "delayedMessageIndexSizeInBytes": stats.delayed_index_bytes,
         "subscriptionProperties": stats.subscription_properties,
         "filterProcessedMsgCount": stats.filter_processed,
         "filterAcceptedMsgCount": stats.filter_accepted,

@@ -62,7 +62,7 @@ class DelayView(Protocol):
     """Delayed delivery of one Shared or Key_Shared subscription; calls its wake function when something becomes due."""
 
     def pending(self, ledger_id: int) -> BitMap | None:
-        """Entries known to be not yet due: reads skip them."""
+        """Entries known to be not yet due: reads skip them. To be asked for again after any wait."""
         ...
 
     def offer(self, deliver_at_ms: int, position: Position) -> bool:
@@ -76,6 +76,8 @@ class DelayView(Protocol):
     def has_due(self) -> bool: ...
     @property
     def pending_count(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
     def clear(self) -> None: ...
 
 
@@ -132,6 +134,10 @@ class EntryTransformer(Protocol):
         self, spans: list[Span], order: Order
     ) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
         """The very list that was given when nothing in it has to be converted. Changes nothing but its own books."""
+        ...
+
+    def bypass(self, spans: list[Span]) -> None:
+        """Note that a read is sent as it is stored, because its consumers asked for that."""
         ...
 
     def close(self) -> None:

@@ -174,7 +174,15 @@ class DeliverySettings(Table):
     delayed_delivery_max_num_buckets: int = setting(
         "delayedDeliveryMaxNumBuckets",
         -1,
-        "Buckets are merged when there are more than this; -1 never.",
+        "Buckets are merged when there are more than this; -1 stands for 64, so that memory always has a bound.",
         unit="buckets",
         minimum=-1,
+    )
+    delayed_delivery_bitmap_memory_mb: int = setting(
+        "delayedDeliveryBitmapMemoryMB",
+        64,
+        "Memory of all topics for the bitmaps that tell what waits; what exceeds it is in a scratch file.",
+        unit="MiB",
+        minimum=1,
+        source="Magnetar",
     )

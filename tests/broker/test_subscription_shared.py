@@ -340,6 +340,8 @@ class Delay:
     def has_due(self):
         return any(at <= self.now for at in self.waiting.values())
 
+    memory_bytes = 0
+
     @property
     def pending_count(self):
         return len(self.waiting)

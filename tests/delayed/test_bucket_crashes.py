@@ -38,7 +38,21 @@ def rebuild(world):
     world.advance(15_000)
 
 
-PROCEDURES = {"seal": (seal, 64), "merge": (merge, 2), "delete": (delete, 64), "rebuild": (rebuild, 64)}
+def thin_out(world):
+    """More than half of two buckets fires: one is made of what is left."""
+    for _ in range(2):
+        world.publish(*range(5_000, 5_005), *range(60_000, 60_003))
+        world.settle()
+    world.advance(6_000)
+
+
+PROCEDURES = {
+    "seal": (seal, 64),
+    "merge": (merge, 2),
+    "thin out": (thin_out, 64),
+    "delete": (delete, 64),
+    "rebuild": (rebuild, 64),
+}
 
 
 def calls_of(name):
@@ -99,9 +113,10 @@ def test_failure(name, step, when):
 
 def test_the_steps_are_those_of_the_documentation():
     assert "create put append close put" in " ".join(calls_of("seal"))
-    merging = calls_of("merge")
-    assert "read" in merging and "delete" in merging
-    assert merging.index("delete") > len(merging) - 1 - merging[::-1].index("close")
+    for name in ("merge", "thin out"):
+        merging = calls_of(name)
+        assert "read" in merging and "delete" in merging
+        assert merging.index("delete") > len(merging) - 1 - merging[::-1].index("close")
     assert "delete" in calls_of("delete") and "read" in calls_of("rebuild")
 
 

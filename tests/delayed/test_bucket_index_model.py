@@ -1,9 +1,12 @@
 """Anything may happen in any order: what is published is delivered to every subscription, once, never early."""
 
+from functools import partial
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.catalogue import catalogue_path, decode
 from magnetar.storage.position import EARLIEST, Position
 from tests.delayed.world import NAME, World
@@ -28,10 +31,17 @@ class DelayedIndexMachine(RuleBasedStateMachine):
         strict=st.booleans(),
         ready_limit=st.sampled_from([1, 3, 1000]),
         uncovered=st.sampled_from([5, 1000]),
+        prefetch_ms=st.sampled_from([0, 30_000]),
+        bitmap_bytes=st.sampled_from([None, 0, 300]),
     )
-    def open(self, max_buckets, segment, strict, ready_limit, uncovered):
+    def open(self, max_buckets, segment, strict, ready_limit, uncovered, prefetch_ms, bitmap_bytes):
         self.world = World(
-            max_buckets=max_buckets, max_segment_indexes=segment, ready_limit=ready_limit, uncovered_entries=uncovered
+            bitmap_bytes=bitmap_bytes,
+            max_buckets=max_buckets,
+            max_segment_indexes=segment,
+            ready_limit=ready_limit,
+            uncovered_entries=uncovered,
+            prefetch_ms=prefetch_ms,
         )
         self.world.set_policy(strict=strict)
         self.world.subscribe("a")
@@ -137,6 +147,16 @@ class DelayedIndexMachine(RuleBasedStateMachine):
     def crash(self):
         self.world.restart()
 
+    @rule(bytes_=st.sampled_from([0, 150, 100_000]))
+    def change_budget(self, bytes_):
+        if self.world.shelf is not None:
+            self.world.shelf.limit_bytes = bytes_
+
+    @rule(on=st.booleans())
+    def scratch_file_takes_no_more(self, on):
+        if self.world.shelf is not None:
+            self.world.shelf.put = (lambda _bitmap: None) if on else partial(BitmapShelf.put, self.world.shelf)
+
     @rule(strict=st.booleans(), tick=st.sampled_from([1, 100, 1000]))
     def change_policy(self, strict, tick):
         self.world.set_policy(strict=strict, tick_ms=tick)
@@ -241,5 +261,5 @@ class DelayedIndexMachine(RuleBasedStateMachine):
 
 TestDelayedIndex = DelayedIndexMachine.TestCase
 TestDelayedIndex.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

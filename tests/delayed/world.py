@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import tempfile
 from array import array
 from types import SimpleNamespace
 
 from pyroaring import BitMap
 
+from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.delayed.bucket_settings import BucketSettings
 from magnetar.delayed.delay_ports import DelayEnvironment
@@ -395,7 +397,10 @@ class Subscription:
 class World:
     """One topic with its index, over stores that outlive it."""
 
-    def __init__(self, policy=None, **settings):
+    def __init__(self, policy=None, *, bitmap_bytes=None, **settings):
+        """``bitmap_bytes``: the budget for bitmaps; None: all stay in memory."""
+        self.bitmap_bytes = bitmap_bytes
+        self.shelf = None
         self.loop = asyncio.new_event_loop()
         self.clock = Clock()
         self.log = Log()
@@ -473,6 +478,10 @@ class World:
     def start(self, *, turn=True):
         self.faults = Faults()
         self._allowed = 0
+        if self.shelf is not None:
+            self.shelf.close()
+        if self.bitmap_bytes is not None:
+            self.shelf = BitmapShelf(self.bitmap_bytes, tempfile.TemporaryFile)
         environment = DelayEnvironment(
             ledgers=FaultyLedgers(self.ledgers, self.faults),
             metadata=FaultyMetadata(self.metadata, self.faults),
@@ -480,6 +489,7 @@ class World:
             call_later=self.clock.call_later,
             spawn=self._spawn,
             off_loop=_off_loop,
+            shelf=self.shelf,
         )
         self.index = BucketDelayIndex(NAME, self.log, self.policy, self.settings, environment)
         self.run(self.index.open())
@@ -520,6 +530,8 @@ class World:
 
     def close(self):
         self.crash()
+        if self.shelf is not None:
+            self.shelf.close()
         self.loop.close()
 
     # --- the topic ---

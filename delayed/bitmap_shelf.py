@@ -1,0 +1,140 @@
+"""Where bitmaps go that do not fit into memory: one scratch file for all indexes of a broker, gone with the process.
+
+The budget is shared by all holders; when it is exceeded the largest one puts its oldest bitmaps on the shelf and takes
+each back when it is asked for. Nothing depends on the file: a bitmap that cannot be written stays in memory, one that
+cannot be read again is reported to its holder, which then treats everything in it as fired-when-due.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import structlog
+from pyroaring import BitMap
+
+from magnetar.protocol.checksum import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+__all__ = ["BitmapShelf", "Place"]
+
+log = structlog.get_logger(__name__)
+_SMALLEST_PLACE = 128
+
+
+class Place(NamedTuple):
+    """A bitmap on the shelf."""
+
+    offset: int
+    size: int
+    checksum: int
+    entries: int
+    """In the bitmap."""
+
+
+class _Holder(Protocol):
+    @property
+    def held_bytes(self) -> int: ...
+    def put_away(self, excess: int) -> None: ...
+
+
+class BitmapShelf:
+    """Places are powers of two and used again. Opened when the first bitmap comes."""
+
+    def __init__(self, limit_bytes: int, open_file: Callable[[], BinaryIO]) -> None:
+        self.limit_bytes = limit_bytes
+        self._open_file = open_file
+        self._file: BinaryIO | None = None
+        self._holders: list[_Holder] = []
+        self._free: dict[int, list[int]] = {}
+        self._end = 0
+        self.held_bytes = 0
+        """In memory, by the holders' last measures."""
+        self._full = False
+        self.shelved = 0
+        """Bitmaps put here since the start."""
+
+    # --- the budget ----------------------------------------------------------------------------------------------
+
+    def join(self, holder: _Holder) -> None:
+        self._holders.append(holder)
+
+    def leave(self, holder: _Holder) -> None:
+        """It holds nothing any more."""
+        self._holders = [each for each in self._holders if each is not holder]
+
+    def changed(self, delta: int) -> None:
+        """A holder has so many bytes more in memory."""
+        self.held_bytes += delta
+
+    def keep_within(self) -> None:
+        """Have the largest holder put bitmaps away while there is too much in memory; a bounded piece of work."""
+        excess = self.held_bytes - self.limit_bytes
+        if excess > 0:
+            max(self._holders, key=lambda holder: holder.held_bytes).put_away(excess)
+
+    # --- the file ------------------------------------------------------------------------------------------------
+
+    def put(self, bitmap: BitMap) -> Place | None:
+        """None when there is no room: it stays where it is."""
+        bitmap.run_optimize()
+        data = bitmap.serialize()
+        offset = self._place_for(len(data))
+        try:
+            if self._file is None:
+                self._file = self._open_file()
+            problem = "" if os.pwrite(self._file.fileno(), data, offset) == len(data) else "not all was written"
+        except OSError as error:
+            problem = str(error)
+        if problem:
+            self._free.setdefault(_size_of_place(len(data)), []).append(offset)
+            if not self._full:
+                log.warning("delayed_index.shelf_full", error=problem)
+            self._full = True
+            return None
+        self._full = False
+        self.shelved += 1
+        return Place(offset, len(data), crc32c(data), len(bitmap))
+
+    def take(self, place: Place) -> BitMap | None:
+        """The bitmap, which leaves the shelf. None when it cannot be read."""
+        assert self._file is not None
+        try:
+            data = os.pread(self._file.fileno(), place.size, place.offset)
+            damaged = crc32c(data) != place.checksum
+        except OSError as error:
+            log.error("delayed_index.shelf_unreadable", error=str(error))  # noqa: TRY400 - one line
+            return None
+        if damaged:
+            log.error("delayed_index.shelf_damaged", offset=place.offset)
+            return None
+        self.free(place)
+        return BitMap.deserialize(data)
+
+    def free(self, place: Place) -> None:
+        """It is not wanted any more."""
+        self._free.setdefault(_size_of_place(place.size), []).append(place.offset)
+
+    def _place_for(self, size: int) -> int:
+        room = _size_of_place(size)
+        free = self._free.get(room)
+        if free:
+            return free.pop()
+        self._end += room
+        return self._end - room
+
+    @property
+    def file_bytes(self) -> int:
+        return self._end
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _size_of_place(size: int) -> int:
+    return max(_SMALLEST_PLACE, 1 << (size - 1).bit_length())
