@@ -22,6 +22,7 @@ import structlog
 
 from magnetar import __version__
 from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
+from magnetar.broker.append_door import AppendDoor
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.table import check_complete
@@ -83,6 +84,7 @@ class Broker:
         self.ledgers: ManagedLedgerFactory
         self.catalog: TopicCatalog
         self.topics: Topics
+        self.append_door: AppendDoor
         self.schemas: SchemaRegistry
         self.authenticator: Authenticator
         self.authorizer: Authorizer
@@ -133,6 +135,7 @@ class Broker:
             converting=self.converting,
         )
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
+        self.append_door = AppendDoor(self.topics, now_ms)
         if self.converting is not None:
             self.converting.use_topics(self.topics)
         check_complete(set(HANDLERS))

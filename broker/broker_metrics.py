@@ -25,4 +25,5 @@ def broker_metrics(broker: Broker) -> BrokerMetrics:
         cache_evictions=cache.evictions,
         authentication_successes=dict(broker.authenticator.successes),
         authentication_failures=dict(broker.authenticator.failures),
+        converting=None if broker.converting is None else broker.converting.figures(),
     )

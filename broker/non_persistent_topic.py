@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topic_subscriptions import SubscribeRequest
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.slab import Slab
 
 log = structlog.get_logger(__name__)
 
@@ -157,6 +158,8 @@ class NonPersistentTopic:
         self.delay_index: Any = None
         self.producers = TopicProducers(None, _keep_in_memory)
         self.subscriptions = NonPersistentSubscriptions(self)
+        self.converting = None if context.converting is None else context.converting.topic(name, dict)
+        self._unstored = None if self.converting is None else self.converting.unstored(self._publish)
         self._apply_config()
 
     # --- publishing ----------------------------------------------------------------------------------------------
@@ -165,12 +168,18 @@ class NonPersistentTopic:
         return not self.closed
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
-        """Hand the entries to every subscription; they are sent or dropped when this returns."""
+        """Hand the entries to every subscription; they are sent or dropped when this returns, or converted first."""
         if self.subscriptions.by_name:
             slab = as_slab(run)
-            for subscription in self.subscriptions.by_name.values():
-                subscription.publish(slab)
+            if self._unstored is None:
+                self._publish(slab)
+            else:
+                self._unstored.send(slab)
         done(AppendResult(run, [AppendPiece(0, 0, 0, run.count)], None))
+
+    def _publish(self, slab: Slab) -> None:
+        for subscription in self.subscriptions.by_name.values():
+            subscription.publish(slab)
 
     def stored(self, _producer: Producer, run: EntryRun, _count: int, _pieces: object) -> None:
         self.rate_in.add(run.total_messages, run.size_bytes)
@@ -261,6 +270,9 @@ class NonPersistentTopic:
             self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
             self.producers.disconnect_all()
             await self.subscriptions.close()
+            if self.converting is not None and self._unstored is not None:
+                await self._unstored.close()
+                self.converting.service.forget(self.converting)
 
     async def delete(self) -> None:
         await self.close()

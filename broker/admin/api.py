@@ -52,6 +52,7 @@ class StoredMessage:
     entry: as stored: broker entry metadata (if any), checksum, MessageMetadata, payload.
     """
 
+    conversion: what a converter made of it (see `as_delivered`).
     position: "Position"
     entry: bytes
 
@@ -277,6 +278,12 @@ class TopicsApi(Protocol):
     async def reset_to_time(self, name: "TopicName", subscription: str, timestamp_ms: int) -> None: ...
 
     async def reset_to_message(self, name: "TopicName", subscription: str, message: MessagePosition) -> None:
+    async def as_delivered(self, name: "TopicName", message: StoredMessage) -> StoredMessage:
+        """The message as consumers get it: converted, `conversion` naming the converter. As stored when no converter
+        takes it, or when that failed: `conversion` is "failed: " and the reason then.
+        """
+        ...
+
         """The message (or the next one that exists) becomes the first; consumers are closed and come back."""
         ...
 

@@ -1,5 +1,7 @@
-"""Single messages: peeked at, found by position or time. The body is the payload as stored, all else is in
-headers.
+"""Single messages: peeked at, found by position or time. The body is the payload, all else is in headers.
+
+Message converters apply as for consumers, `X-Magnetar-Conversion` names the one that did; with `?raw=true` the entry is
+shown as it is stored.
 """
 
 import json
@@ -31,7 +33,7 @@ async def peek(call: Call) -> Response:
     message = await call.topics.peek(name, call.param("subscription"), number) if number > 0 else None
     if message is None:
         raise not_found("Message not found")
-    return _message_response(message)
+    return await _shown(call, name, message)
 
 
 @routes.get(TOPIC + "/ledger/{ledger}/entry/{entry}", TOPIC_CONSUME)
@@ -41,7 +43,7 @@ async def by_position(call: Call) -> Response:
     message = await call.topics.read_message(name, call.number("ledger"), call.number("entry"))
     if message is None:
         raise not_found("Message id not found")
-    return _message_response(message)
+    return await _shown(call, name, message)
 
 
 @routes.get(TOPIC + "/examinemessage", TOPIC_CONSUME)
@@ -56,7 +58,7 @@ async def examine(call: Call) -> Response:
     message = await call.topics.examine_message(name, end, max(1, number))
     if message is None:
         raise precondition("Could not examine messages due to the total message is zero")
-    return _message_response(message)
+    return await _shown(call, name, message)
 
 
 @routes.get(TOPIC + "/messageid/{timestamp}", TOPIC_CONSUME)
@@ -81,9 +83,16 @@ def _require_persistent(name: "TopicName") -> None:
         raise RestError(405, f"{name}: a non-persistent topic keeps no messages")
 
 
+async def _shown(call: Call, name: "TopicName", message: "StoredMessage") -> Response:
+    """`?raw=true` shows what is stored."""
+    return _message_response(message if call.flag("raw") else await call.topics.as_delivered(name, message))
+
+
 def _message_response(message: "StoredMessage") -> Response:
     metadata, payload = split_entry(message.entry)
     headers = {"X-Pulsar-Message-ID": f"{message.position.ledger_id}:{message.position.entry_id}"}
+    if message.conversion:
+        headers["X-Magnetar-Conversion"] = message.conversion
     if metadata is not None:
         headers |= _metadata_headers(metadata)
     stored = parse_entry_metadata(message.entry)

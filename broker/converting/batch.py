@@ -11,7 +11,7 @@ from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from magnetar.broker.converting.outcomes import Outcome
     from magnetar.broker.dispatchers.ports import Order
@@ -47,6 +47,7 @@ class Batch:
     spans: list[Span]
     items: list[Item]
     order: Order
+    bypassed: Callable[[int], None] = lambda _entries: None
     waited_s: float = 0.0
     waits_for: asyncio.Future[Any] | None = None
     transformed: Transformed = field(default_factory=Transformed)
@@ -98,38 +99,36 @@ class Batch:
                 continue
             stopped = self._stopped if self._stopped is not None and self._stopped.span == number else None
             end = span.end if stopped is None else stopped.index
-            out.spans += _pieces(span.slab, span.start, end, items.get(number, []))
+            out.spans += self._pieces(span.slab, span.start, end, items.get(number, []))
             if stopped is not None:
                 rest.append(Span(span.slab, stopped.index, span.end))
         return out
 
+    def _pieces(self, slab: Slab, start: int, end: int, items: list[Item]) -> Iterator[Span]:
+        """Entries start .. end - 1 in order, as stored or converted, without those taken out."""
+        run: list[bytes] = []
+        run_start = start
+        for item in items:
+            if item.index >= end:
+                break
+            if item.result is STORED:
+                continue
+            if run and (item.index > start or not isinstance(item.result, bytes)):
+                yield self._converted(slab, run_start, run)
+                run = []
+            if start < item.index:
+                yield Span(slab, start, item.index)
+            if isinstance(item.result, bytes):
+                run_start = run_start if run else item.index
+                run.append(item.result)
+            start = item.index + 1
+        if run:
+            yield self._converted(slab, run_start, run)
+        if start < end:
+            yield Span(slab, start, end)
 
-def _pieces(slab: Slab, start: int, end: int, items: list[Item]) -> Iterator[Span]:
-    """Entries start .. end - 1 in order, as stored or converted, without those taken out."""
-    run: list[bytes] = []
-    run_start = start
-    for item in items:
-        if item.index >= end:
-            break
-        if item.result is STORED:
-            continue
-        if run and (item.index > start or not isinstance(item.result, bytes)):
-            yield _converted(slab, run_start, run)
-            run = []
-        if start < item.index:
-            yield Span(slab, start, item.index)
-        if isinstance(item.result, bytes):
-            run_start = run_start if run else item.index
-            run.append(item.result)
-        start = item.index + 1
-    if run:
-        yield _converted(slab, run_start, run)
-    if start < end:
-        yield Span(slab, start, end)
-
-
-def _converted(slab: Slab, start: int, entries: list[bytes]) -> Span:
-    return Span(ConvertedSlab(slab, start, entries), 0, len(entries))
+    def _converted(self, slab: Slab, start: int, entries: list[bytes]) -> Span:
+        return Span(ConvertedSlab(slab, start, entries, self.bypassed), 0, len(entries))
 
 
 def ack_set(converted: Converted) -> list[int]:

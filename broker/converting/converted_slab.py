@@ -14,28 +14,40 @@ from magnetar.protocol import speed
 from magnetar.storage.slab import Slab, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _HEADER = struct.Struct("<IIQQq")
 
 
 class ConvertedSlab(Slab):
-    """Entries `start ..` of `stored`, converted."""
+    """Entries `start ..` of `stored`, converted. `bypassed` hears how many of them are sent as stored all the same."""
 
-    __slots__ = ("_start", "_stored")
+    __slots__ = ("_bypassed", "_start", "_stored")
 
-    def __init__(self, stored: Slab, start: int, entries: Sequence[bytes]) -> None:
+    def __init__(
+        self,
+        stored: Slab,
+        start: int,
+        entries: Sequence[bytes],
+        bypassed: Callable[[int], None] = lambda _: None,
+        *,
+        same_id: bool = False,
+    ) -> None:
+        """`same_id`: all records of `stored` have the id of its first, as those of non-persistent topics do."""
         parts: list[bytes | memoryview] = []
+        step = 0 if same_id else 1
         offsets = array("q", [0])
         for k, entry in enumerate(entries, start):
             body = stored.body(k)
             prefix = body[: speed.after_prefix(body)]
             size = len(prefix) + len(entry)
-            parts += (_HEADER.pack(size, 0, stored.ledger_id, stored.first_entry_id + k, -1), prefix, entry)
+            parts += (_HEADER.pack(size, 0, stored.ledger_id, stored.first_entry_id + k * step, -1), prefix, entry)
             offsets.append(offsets[-1] + _HEADER.size + size)
-        super().__init__(stored.ledger_id, stored.first_entry_id + start, b"".join(parts), offsets.tobytes())
+        super().__init__(stored.ledger_id, stored.first_entry_id + start * step, b"".join(parts), offsets.tobytes())
         self._stored = stored
+        self._bypassed = bypassed
         self._start = start
 
     def stored_span(self, span: Span) -> Span:
+        self._bypassed(span.entries)
         return Span(self._stored, self._start + span.start, self._start + span.end)

@@ -13,13 +13,17 @@ from magnetar.broker.converting.candidates import Candidates
 from magnetar.broker.converting.config import ConvertingConfig, ConvertingSettingsError
 from magnetar.broker.converting.dead_letters import DeadLetters
 from magnetar.broker.converting.flights import Flights
+from magnetar.broker.converting.frames import Declined
 from magnetar.broker.converting.loading import hello, is_builtin, load_builtin
+from magnetar.broker.converting.metrics import ConvertingFigures, gather
 from magnetar.broker.converting.topic_converting import TopicConverting
 from magnetar.broker.converting.worker_pool import WorkerPool
 from magnetar.broker.converting.worker_process import WorkerError, WorkerProcess
 from magnetar.broker.tasks import TaskSet
 from magnetar.converters.cache import ConversionCache
 from magnetar.converters.chain import ConverterChain
+from magnetar.converters.outcome import ConversionFailure
+from magnetar.protocol import speed
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -92,6 +96,26 @@ class Converting:
         """The topic is closed."""
         if self.topics.get(converting.name) is converting:
             del self.topics[converting.name]
+
+    async def show(self, topic: str, body: bytes) -> tuple[bytes, str]:
+        """An entry (with or without broker entry metadata) as consumers get it, and the converter's name.
+
+        As it is, and "", when none takes it; as it is, and "failed: reason", when it cannot be converted.
+        """
+        prefix, entry = body[: speed.after_prefix(body)], body[speed.after_prefix(body) :]
+        chosen = self.chain.select(entry)
+        if chosen is None:
+            return body, ""
+        answer = await self.pool.submit(topic, chosen.name, entry)
+        if isinstance(answer, ConversionFailure):
+            return body, f"failed: {answer.reason}: {answer.message}"
+        if isinstance(answer, Declined):
+            return body, ""
+        return prefix + answer.entry, chosen.name
+
+    def figures(self) -> ConvertingFigures:
+        """For the metrics."""
+        return gather(self)
 
     async def close(self) -> None:
         """Nothing is converted any more; no process is left on return."""

@@ -24,6 +24,7 @@ from magnetar.broker.converting.loading import is_foreign
 from magnetar.broker.converting.outcomes import Outcome, Unavailable
 from magnetar.broker.converting.policies import effective_policy
 from magnetar.broker.converting.transformer import SubscriptionTransformer
+from magnetar.broker.converting.unstored import UnstoredConverting
 from magnetar.broker.dispatchers.sift import messages_in
 from magnetar.converters.breaker import Breaker, BreakerState
 from magnetar.converters.outcome import ConversionFailure, FailureReason
@@ -46,6 +47,7 @@ INLINE_MAX_MESSAGES: Final = 256
 
 _PROBE_MS: Final = 1_000
 """While another entry tries out whether the converter works again."""
+_REPORT_EVERY_MS: Final = 1_000
 
 
 class TopicConverting:
@@ -58,17 +60,27 @@ class TopicConverting:
         self.transformers: WeakValueDictionary[str, SubscriptionTransformer] = WeakValueDictionary()
         self.failures = FailureBook(service.now_ms)
         self.counters: dict[str, ConverterCounters] = {}
+        self.raw_bypass = 0
+        """Entries sent as stored because a consumer asked for that."""
         self._properties = properties
         self._breakers: dict[str, Breaker] = {}
+        self._reported_ms = 0
 
     def transformer(self, subscription: str) -> SubscriptionTransformer:
         """What the dispatcher of a new subscription calls."""
         transformer = self.transformers[subscription] = SubscriptionTransformer(self, subscription)
         return transformer
 
+    def unstored(self, publish: Callable[[Slab], None]) -> UnstoredConverting:
+        """For a non-persistent topic: converts before `publish`."""
+        return UnstoredConverting(self, publish)
+
     def policy(self) -> ConversionPolicy:
         """What to do with an entry that cannot be converted."""
         return effective_policy(self.service.config, *self._properties())
+
+    def note_bypass(self, entries: int) -> None:
+        self.raw_bypass += entries
 
     def counters_of(self, converter: str) -> ConverterCounters:
         found = self.counters.get(converter)
@@ -97,23 +109,48 @@ class TopicConverting:
         failed = self.failures.standing(position)
         if failed is not None:
             return failed
-        now_ms = service.now_ms()
-        breaker = self._breaker(chosen.name)
-        if not breaker.allows(now_ms):
-            return Unavailable(max(breaker.wait_ms(now_ms), _PROBE_MS))
+        wait_ms = self._resting_ms(chosen.name)
+        if wait_ms:
+            return Unavailable(wait_ms)
         counters.accepted += 1
         entry = stored_entry(slab, index)
-        if not is_foreign(chosen) and self._is_small(slab, index):
+        if self._is_small(slab, index, chosen):
             started_s = service.clock()
-            result = service.chain.convert(entry, chosen)
-            if not (isinstance(result, ConversionFailure) and result.reason is FailureReason.OVERSIZE):
-                self._landed(key, chosen.name, len(entry), result, service.clock() - started_s)
-                return self.landed_outcome(slab, index, result)
+            answer = self._try_here(entry, chosen)
+            if answer is not None:
+                self._landed(key, chosen.name, len(entry), answer, service.clock() - started_s)
+                return self.landed_outcome(slab, index, answer)
         return service.flights.launch(
             key,
             service.pool.submit(self.topic, chosen.name, entry),
             lambda answer, seconds: self._landed(key, chosen.name, len(entry), answer, seconds),
         )
+
+    async def convert_unstored(self, slab: Slab, index: int, chosen: LoadedConverter) -> Answer | Unavailable:
+        """Convert an entry of a non-persistent topic: nobody else will ask for it, and there is one attempt."""
+        service, counters = self.service, self.counters_of(chosen.name)
+        wait_ms = self._resting_ms(chosen.name)
+        if wait_ms:
+            return Unavailable(wait_ms)
+        counters.accepted += 1
+        entry = stored_entry(slab, index)
+        started_s = service.clock()
+        answer = self._try_here(entry, chosen) if self._is_small(slab, index, chosen) else None
+        if answer is None:
+            answer = await service.pool.submit(self.topic, chosen.name, entry)
+        self._book(chosen.name, len(entry), answer, service.clock() - started_s)
+        return answer
+
+    def _try_here(self, entry: bytes, chosen: LoadedConverter) -> Answer | None:
+        """Convert on the event loop; None for what grows so much that a worker should do it."""
+        answer = self.service.chain.convert(entry, chosen)
+        oversize = isinstance(answer, ConversionFailure) and answer.reason is FailureReason.OVERSIZE
+        return None if oversize else answer
+
+    def _resting_ms(self, converter: str) -> int:
+        """How long the converter is not to be called; 0: call it now, and tell `_book`."""
+        breaker, now_ms = self._breaker(converter), self.service.now_ms()
+        return 0 if breaker.allows(now_ms) else max(breaker.wait_ms(now_ms), _PROBE_MS)
 
     def landed_outcome(self, slab: Slab, index: int, answer: Answer) -> Outcome:
         """What the answer to an entry means for whoever wants it now."""
@@ -124,10 +161,11 @@ class TopicConverting:
             self.service.candidates.declined(slab, index)
         return answer
 
-    def _is_small(self, slab: Slab, index: int) -> bool:
+    def _is_small(self, slab: Slab, index: int, chosen: LoadedConverter) -> bool:
         return (
             entry_bytes(slab, index) <= self.service.config.inline_max_bytes
             and messages_in(slab, index, index + 1) <= INLINE_MAX_MESSAGES
+            and not is_foreign(chosen)
         )
 
     def _breaker(self, converter: str) -> Breaker:
@@ -138,35 +176,44 @@ class TopicConverting:
 
     def _landed(self, key: Key, converter: str, size: int, answer: Answer, seconds: float) -> bool:
         """Book the result of a call; whether it is kept."""
-        counters, position = self.counters_of(converter), Position(key[0], key[1])
-        counters.latency.add(seconds)
-        ok = not (isinstance(answer, ConversionFailure) and (answer.defect or answer.reason is FailureReason.TIMEOUT))
-        self._record(converter, ok=ok)
+        self._book(converter, size, answer, seconds)
+        position = Position(key[0], key[1])
         if isinstance(answer, ConversionFailure):
-            counters.failures[answer.reason] += 1
-            failure = self.failures.add(position, answer)
-            log.warning(
-                "entry.not_converted",
-                topic=self.topic,
-                position=f"{position.ledger_id}:{position.entry_id}",
-                converter=answer.converter,
-                reason=str(answer.reason),
-                attempt=failure.attempts,
-                detail=answer.message[:300],
-            )
+            attempt = self.failures.add(position, answer).attempts
+            self._report(answer, position=f"{position.ledger_id}:{position.entry_id}", attempt=attempt)
             return True
         self.failures.remove(position)
-        if isinstance(answer, Declined):
-            return False
-        counters.messages += answer.messages
-        counters.bytes_in += size
-        counters.bytes_out += len(answer.entry)
-        return self.service.cache.put(*key, answer)
+        return not isinstance(answer, Declined) and self.service.cache.put(*key, answer)
 
-    def _record(self, converter: str, *, ok: bool) -> None:
+    def _book(self, converter: str, size: int, answer: Answer, seconds: float) -> None:
+        """Figures and breaker."""
+        counters = self.counters_of(converter)
+        counters.latency.add(seconds)
         breaker, now_ms = self._breaker(converter), self.service.now_ms()
         before = breaker.state(now_ms)
-        breaker.record(ok=ok, now_ms=now_ms)
-        after = breaker.state(now_ms)
-        if after is BreakerState.OPEN and before is not BreakerState.OPEN:
+        if isinstance(answer, ConversionFailure):
+            counters.failures[answer.reason] += 1
+            breaker.record(ok=not (answer.defect or answer.reason is FailureReason.TIMEOUT), now_ms=now_ms)
+        else:
+            breaker.record(ok=True, now_ms=now_ms)
+            if not isinstance(answer, Declined):
+                counters.messages += answer.messages
+                counters.bytes_in += size
+                counters.bytes_out += len(answer.entry)
+        if breaker.state(now_ms) is BreakerState.OPEN and before is not BreakerState.OPEN:
             log.error("converter.resting", topic=self.topic, converter=converter)
+
+    def _report(self, failure: ConversionFailure, **where: object) -> None:
+        """Log a failure; a topic full of bad entries does not fill the log."""
+        now_ms = self.service.now_ms()
+        if now_ms - self._reported_ms < _REPORT_EVERY_MS:
+            return
+        self._reported_ms = now_ms
+        log.warning(
+            "entry.not_converted",
+            topic=self.topic,
+            converter=failure.converter,
+            reason=str(failure.reason),
+            detail=failure.message[:300],
+            **where,
+        )

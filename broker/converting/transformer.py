@@ -68,7 +68,7 @@ class SubscriptionTransformer:
         items = [Item(s, k, chosen) for s, span in enumerate(spans) for k, chosen in find(span)]
         if not items:
             return spans
-        batch = Batch(spans, items, order)
+        batch = Batch(spans, items, order, self._converting.note_bypass)
         try:
             if self._advance(batch):
                 return batch.result()
@@ -76,6 +76,10 @@ class SubscriptionTransformer:
             log.exception("converting.failed", topic=self._converting.topic, subscription=self._subscription)
             return held_back(spans, order)
         return self._finish(batch)
+
+    def bypass(self, spans: list[Span]) -> None:
+        """Everybody wants these as they are stored."""
+        self._converting.raw_bypass += sum(len(self._service.candidates.of(span)) for span in spans)
 
     def close(self) -> None:
         """The subscription closes: whoever waits for a conversion waits no more."""

@@ -219,7 +219,10 @@ class Dispatcher(ABC):
     def _converted(self, spans: list[Span]) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
         """What the converters make of a read; as it is stored when everybody here asked for that."""
         transform = self.context.transform
-        if transform is None or not spans or all(consumer.wants_raw for consumer in self._receivers()):
+        if transform is None or not spans:
+            return spans
+        if all(consumer.wants_raw for consumer in self._receivers()):
+            transform.bypass(spans)
             return spans
         return transform(spans, self.order)
 

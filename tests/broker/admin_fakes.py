@@ -163,6 +163,9 @@ class FakeTopics:
         self._subscription(name, subscription)["expired"] = older_than_s
         return older_than_s != 99
 
+    async def as_delivered(self, name, message):
+        return message
+
     async def peek(self, name, subscription, number):
         self._subscription(name, subscription)
         return self.messages.get(number)
