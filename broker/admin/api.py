@@ -55,24 +55,7 @@ class StoredMessage:
     conversion: what a converter made of it (see `as_delivered`).
     position: "Position"
     entry: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionStatus:
-    """Of the last run since the topic was loaded."""
-
-    status: Literal["NOT_RUN", "RUNNING", "SUCCESS", "ERROR"] = "NOT_RUN"
-    last_error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionStats:
-    """Figures of the last compaction; 0: never. Times in milliseconds since 1970, the duration in milliseconds."""
-
-    removed_events: int = 0
-    succeeded_ms: int = 0
-    failed_ms: int = 0
-    duration_ms: int = 0
+    conversion: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
