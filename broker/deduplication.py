@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
 
 CURSOR_NAME = "pulsar.dedup"
-_NOT_JUDGED = EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER
+_PERHAPS_NOT_JUDGED = EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER
+
+
+def _is_judged(flags: int) -> bool:
+    """No marker, and not the chunk of a message that has more; a chunk is what CommandSend and metadata both call so."""
+    chunk = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK
+    return not flags & EntryFlag.MARKER and flags & chunk != chunk
 
 
 class Verdict(enum.Enum):
@@ -48,7 +54,7 @@ class SequenceTable:
         pushed = self.pushed.get(name)
         if (
             run.ascending
-            and not run.any_flags & _NOT_JUDGED
+            and not run.any_flags & _PERHAPS_NOT_JUDGED
             and (pushed is None or run.sequence(0) > pushed)
             and _no_overlap(run)
         ):
@@ -65,7 +71,7 @@ class SequenceTable:
         yield start, run.count, current
 
     def _judge_one(self, name: str, run: EntryRun, i: int, flags: int) -> Verdict:
-        if flags & _NOT_JUDGED:
+        if not _is_judged(flags):
             return Verdict.NEW
         sequence, pushed = run.sequence(i), self.pushed.get(name)
         if pushed is None or sequence > pushed:
@@ -76,9 +82,9 @@ class SequenceTable:
 
     def stored(self, name: str, run: EntryRun, count: int) -> None:
         """The first `count` entries of the run are on the disk."""
-        if run.any_flags & _NOT_JUDGED:
+        if run.any_flags & _PERHAPS_NOT_JUDGED:
             flags = run.flag_view()
-            highs = [run.high(i) for i in range(count) if not flags[i] & _NOT_JUDGED]
+            highs = [run.high(i) for i in range(count) if _is_judged(flags[i])]
             if not highs:
                 return
             high = max(highs)

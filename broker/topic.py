@@ -288,8 +288,6 @@ class Topic:
         await self.compaction.close()
         await self.wait_drained()
         await self.subscriptions.close()
-        if self.deduplication.enabled:
-            await self.deduplication.snapshot()
         if self.delay_index is not None:
             await self.delay_index.close()
         await self.ledger.close()

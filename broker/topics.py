@@ -117,6 +117,8 @@ class Topics:
         return task
 
     async def _check_creatable(self, name: TopicName, *, create: bool) -> None:
+        if name.persistent and name.is_of_transactions:
+            raise NotAllowedError(f"Can not create transaction system topic {name}")
         config = self.context.effective(name)
         base = self.catalog.partitioned(name.base)
         if name.is_partition:
@@ -128,10 +130,10 @@ class Topics:
                 error = TopicNotFoundError if name.persistent else NotAllowedError
                 raise error(f"Topic {name.base} has {base.partitions} partitions")
             return
+        if not create or (base is None and not config.allow_auto_topic_creation):
+            raise TopicNotFoundError(f"Topic {name} does not exist")
         if base is not None:
             raise NotAllowedError(f"{name} is a partitioned topic: name one of its partitions")
-        if not create or not config.allow_auto_topic_creation:
-            raise TopicNotFoundError(f"Topic {name} does not exist")
         self.check_limit(name, 1)
 
     def check_limit(self, name: TopicName, more: int) -> None:

@@ -23,7 +23,8 @@ NON_PERSISTENT = "non-persistent"
 PUBLIC_DEFAULT = "public/default"
 _DOMAINS = frozenset({PERSISTENT, NON_PERSISTENT})
 _ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
-_PARTITION = re.compile(r"(.*)-partition-(0|[1-9]\d{0,8})\Z", re.DOTALL)
+_PARTITION = re.compile(r"(.*)-partition-(0|[1-9]\d{0,9})\Z", re.DOTALL)
+_LAST_PARTITION = 2**31 - 1
 _SYSTEM_TOPICS = frozenset(
     {
         "__change_events",
@@ -31,8 +32,11 @@ _SYSTEM_TOPICS = frozenset(
         "__transaction_buffer_snapshot_segments",
         "__transaction_buffer_snapshot_indexes",
         "__transaction_pending_ack",
-        "transaction_coordinator_assign",
     }
+)
+_TRANSACTION_TOPICS = (
+    "persistent://pulsar/system/transaction_coordinator_assign",
+    "persistent://pulsar/system/__transaction_log_",
 )
 
 
@@ -48,7 +52,7 @@ class NamespaceName(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> NamespaceName:
         """Raises InvalidTopicNameError."""
-        parts = text.split("/")
+        parts = text.rstrip("/").split("/")
         if len(parts) != 2:
             raise InvalidTopicNameError(f"Invalid namespace format: {text}")
         for part in parts:
@@ -75,7 +79,8 @@ class TopicName:
         self.local_name = local_name
         self._full = f"{domain}://{tenant}/{namespace}/{local_name}"
         found = _PARTITION.match(local_name)
-        self.partition = int(found.group(2)) if found else -1
+        index = int(found.group(2)) if found else -1
+        self.partition = index if index <= _LAST_PARTITION else -1
         """Index of the partition, -1 for a topic that is none."""
 
     @staticmethod
@@ -108,12 +113,13 @@ class TopicName:
     @property
     def is_system(self) -> bool:
         """Topics of the broker itself, left out of the lists clients get."""
-        local = self.base.local_name
-        return (
-            local in _SYSTEM_TOPICS
-            or local.startswith("__transaction_log_")
-            or local.endswith("__transaction_pending_ack")
-        )
+        return self.base.local_name in _SYSTEM_TOPICS or self.is_of_transactions
+
+    @property
+    def is_of_transactions(self) -> bool:
+        """Topics of the transaction coordinator: nobody may create them."""
+        base = str(self.base)
+        return base.startswith(_TRANSACTION_TOPICS) or base.endswith("__transaction_pending_ack")
 
     @property
     def schema_name(self) -> str:
@@ -149,6 +155,7 @@ class TopicName:
 @lru_cache(maxsize=65536)
 def _parse(text: str) -> TopicName:
     domain, separator, rest = text.partition("://")
+    domain = domain.lower() if separator else domain
     if not separator:
         parts = text.split("/")
         if len(parts) == 1:

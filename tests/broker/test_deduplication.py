@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from magnetar.broker.deduplication import SequenceTable, Verdict
 from magnetar.protocol.runs import EntryFlag, EntryRun
 
+PART = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK  # of a message of which more is to come
+
 
 def run_of(entries):
     """A run of (sequence, highest, flags)."""
@@ -41,7 +43,7 @@ class Naive:
         self.pushed, self.persisted = {}, {}
 
     def judge(self, name, sequence, highest, flags):
-        if flags & (EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER):
+        if flags & EntryFlag.MARKER or flags & PART == PART:
             return Verdict.NEW
         high, pushed = max(sequence, highest), self.pushed.get(name)
         if pushed is not None and sequence <= pushed:
@@ -54,7 +56,7 @@ class Naive:
 ENTRY = st.tuples(
     st.integers(0, 30),
     st.sampled_from([0, 0, 3]),
-    st.sampled_from([0, 0, 0, EntryFlag.NOT_LAST_CHUNK, EntryFlag.MARKER]),
+    st.sampled_from([0, 0, 0, PART, EntryFlag.NOT_LAST_CHUNK, EntryFlag.CHUNK, EntryFlag.MARKER]),
 ).map(lambda e: (e[0], e[0] + e[1] if e[1] else 0, int(e[2])))
 
 
@@ -72,7 +74,7 @@ def test_runs_are_judged_as_entries_one_by_one(publishes):
                 if verdict is Verdict.NEW:
                     table.stored(name, run.slice(start, end), end - start)
                     for sequence, highest, flags in entries[start:end]:
-                        if not flags & (EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER):
+                        if not (flags & EntryFlag.MARKER or flags & PART == PART):
                             naive.persisted[name] = max(naive.persisted.get(name, -1), sequence, highest)
         assert table.pushed == naive.pushed
         assert table.persisted == naive.persisted
