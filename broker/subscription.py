@@ -277,6 +277,8 @@ class Subscription:
         self.fenced = True
         if disconnect:
             self.disconnect_all()
+        if self.context.transform is not None:
+            self.context.transform.close()
         if self.dispatcher is not None:
             self.dispatcher.close()
             await self.dispatcher.wait_idle()
@@ -287,8 +289,6 @@ class Subscription:
     def entries_available(self) -> None:
         """New entries became readable; called once per burst of appends."""
         if self.dispatcher is not None and self.dispatcher.consumers:
-        if self.context.transform is not None:
-            self.context.transform.close()
             self.dispatcher.wake()
 
     delayed_due = entries_available

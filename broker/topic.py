@@ -306,19 +306,19 @@ class Topic:
             await self.delay_index.delete()
         await self.compaction.delete()
         await self.ledger.delete()
+        self._closed()
+
+    def _closed(self) -> None:
         self.state = TopicState.CLOSED
+        if self.converting is not None:
+            self.converting.service.forget(self.converting)
 
     # --- facts ---------------------------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
         return self.state is TopicState.OPEN
-        self._closed()
 
-    def _closed(self) -> None:
-
-        if self.converting is not None:
-            self.converting.service.forget(self.converting)
     @property
     def is_system(self) -> bool:
         return self.name.is_system

@@ -50,12 +50,30 @@ class StoredMessage:
     """An entry for peeking: its position and the stored bytes.
 
     entry: as stored: broker entry metadata (if any), checksum, MessageMetadata, payload.
+    conversion: what a converter made of it (see `as_delivered`).
     """
 
-    conversion: what a converter made of it (see `as_delivered`).
     position: "Position"
     entry: bytes
     conversion: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStatus:
+    """Of the last run since the topic was loaded."""
+
+    status: Literal["NOT_RUN", "RUNNING", "SUCCESS", "ERROR"] = "NOT_RUN"
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStats:
+    """Figures of the last compaction; 0: never. Times in milliseconds since 1970, the duration in milliseconds."""
+
+    removed_events: int = 0
+    succeeded_ms: int = 0
+    failed_ms: int = 0
+    duration_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,12 +279,6 @@ class TopicsApi(Protocol):
     async def reset_to_time(self, name: "TopicName", subscription: str, timestamp_ms: int) -> None: ...
 
     async def reset_to_message(self, name: "TopicName", subscription: str, message: MessagePosition) -> None:
-    async def as_delivered(self, name: "TopicName", message: StoredMessage) -> StoredMessage:
-        """The message as consumers get it: converted, `conversion` naming the converter. As stored when no converter
-        takes it, or when that failed: `conversion` is "failed: " and the reason then.
-        """
-        ...
-
         """The message (or the next one that exists) becomes the first; consumers are closed and come back."""
         ...
 
@@ -280,6 +292,12 @@ class TopicsApi(Protocol):
 
     async def peek(self, name: "TopicName", subscription: str, number: int) -> StoredMessage | None:
         """The `number`th entry (1 is the next one) of the backlog."""
+        ...
+
+    async def as_delivered(self, name: "TopicName", message: StoredMessage) -> StoredMessage:
+        """The message as consumers get it: converted, `conversion` naming the converter. As stored when no converter
+        takes it, or when that failed: `conversion` is "failed: " and the reason then.
+        """
         ...
 
     async def delayed_messages(self, name: "TopicName") -> dict[str, int]:
