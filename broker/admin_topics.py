@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker import expiry
 from magnetar.broker.admin.api import (
-    CompactionStatus,
     ConflictError,
     MessagePosition,
     StoredMessage,
@@ -27,6 +26,7 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain, Start
     from magnetar.broker.broker import Broker
+    from magnetar.broker.compaction.compaction_stats import CompactionStatus
     from magnetar.broker.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from magnetar.broker.consumer_stats import ConsumerStats
 from magnetar.broker.pending_acks import PendingAcks
 from magnetar.broker.permits import Permits
 from magnetar.broker.rates import RateMeter
@@ -22,6 +21,7 @@ from magnetar.storage.slab import RECORD_HEADER_BYTES, Span
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
+    from magnetar.broker.consumer_stats import ConsumerStats
     from magnetar.broker.non_persistent_subscription import NonPersistentSubscription
     from magnetar.broker.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
@@ -300,6 +300,8 @@ class Consumer:
 
     def stats(self) -> ConsumerStats:
         """What the stats JSON and CONSUMER_STATS say of this consumer."""
+        from magnetar.broker.consumer_stats import ConsumerStats  # noqa: PLC0415 - not at the start
+
         out = self.out.rates()
         return ConsumerStats(
             consumer_name=self.name,

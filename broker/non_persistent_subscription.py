@@ -6,7 +6,6 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.consumer import KEY_SHARED, TYPE_NAMES
-from magnetar.broker.consumer_stats import SubscriptionStats
 from magnetar.broker.dispatchers.non_persistent import fits, make_non_persistent
 from magnetar.broker.dispatchers.ports import DispatchContext
 from magnetar.broker.dispatchers.sift import messages_in
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from magnetar.broker.consumer import Consumer
+    from magnetar.broker.consumer_stats import SubscriptionStats
     from magnetar.broker.dispatchers.non_persistent import NonPersistentDispatcher
     from magnetar.broker.subscription_settings import SubscriptionSettings
     from magnetar.protocol import pulsar_api_pb2 as pb
@@ -213,6 +213,8 @@ class NonPersistentSubscription:
 
     def stats(self) -> SubscriptionStats:
         """What the stats JSON and the metrics say of this subscription."""
+        from magnetar.broker.consumer_stats import SubscriptionStats  # noqa: PLC0415 - not at the start
+
         consumers = tuple(c.stats() for c in self.consumers)
         active = getattr(self.dispatcher, "active", None)
         return SubscriptionStats(

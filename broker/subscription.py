@@ -27,7 +27,6 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.rates import RateMeter
 from magnetar.broker.subscription_settings import SubscriptionSettings
-from magnetar.broker.subscription_stats import consumer_stats, subscription_stats
 from magnetar.broker.tasks import TaskSet
 from magnetar.storage.position import Position
 
@@ -356,10 +355,14 @@ class Subscription:
 
     def consumer_stats(self, consumer: Consumer) -> dict[str, object]:
         """Fields of CommandConsumerStatsResponse."""
+        from magnetar.broker.subscription_stats import consumer_stats  # noqa: PLC0415 - not at the start
+
         return consumer_stats(self, consumer).wire()
 
     def stats(self) -> SubscriptionStats:
         """Everything the stats JSON and the metrics say of this subscription."""
+        from magnetar.broker.subscription_stats import subscription_stats  # noqa: PLC0415 - not at the start
+
         return subscription_stats(self)
 
 

@@ -11,6 +11,8 @@ Errors are those of broker/errors.py; `responses.STATUS_OF` says which HTTP stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from magnetar.broker.compaction.compaction_stats import CompactionStats, CompactionStatus
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -56,24 +58,6 @@ class StoredMessage:
     position: "Position"
     entry: bytes
     conversion: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionStatus:
-    """Of the last run since the topic was loaded."""
-
-    status: Literal["NOT_RUN", "RUNNING", "SUCCESS", "ERROR"] = "NOT_RUN"
-    last_error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionStats:
-    """Figures of the last compaction; 0: never. Times in milliseconds since 1970, the duration in milliseconds."""
-
-    removed_events: int = 0
-    succeeded_ms: int = 0
-    failed_ms: int = 0
-    duration_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

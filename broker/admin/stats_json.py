@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.admin.api import CompactionStats, TopicStats
+    from magnetar.broker.admin.api import TopicStats
+    from magnetar.broker.compaction.compaction_stats import CompactionStats
     from magnetar.broker.consumer_stats import ConsumerStats, SubscriptionStats
     from magnetar.broker.policies import TopicConfig
     from magnetar.broker.producer import ProducerStats

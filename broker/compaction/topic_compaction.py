@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from magnetar.broker.admin.api import CompactionStats, CompactionStatus
 from magnetar.broker.compaction.compacted_ledger import CompactedLedger, CompactedLedgerWriter
 from magnetar.broker.compaction.compacted_reader import CompactedReader
-from magnetar.broker.compaction.compactor import Compactor, aside
+from magnetar.broker.compaction.compaction_stats import CompactionStats, CompactionStatus
 from magnetar.broker.compaction.key_table import KeyTable
 from magnetar.broker.compaction.record import NO_LEDGER, CompactionRecord
 from magnetar.broker.compaction.survivors import Findings
@@ -34,6 +33,7 @@ from magnetar.storage.position import EARLIEST, Position
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.broker.compaction.compactor import Compactor
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.cursor import ManagedCursor
     from magnetar.storage.interfaces import LedgerStore
@@ -225,7 +225,10 @@ class TopicCompaction:
 
     async def _compact(self) -> int:
         """One run; returns how many messages it removed."""
+        from magnetar.broker.compaction.compactor import Compactor, aside  # noqa: PLC0415 - with codecs, not at the start
+
         cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")
+        self._on_cursor(cursor)
         await self._clear_away(cursor)
         old, horizon = self._current, self._log.last_confirmed
         after = EARLIEST if old is None else old.horizon

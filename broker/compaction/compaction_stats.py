@@ -1,0 +1,22 @@
+"""What a topic's compaction says of itself: the status of its last run, the figures of the last that ended."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStatus:
+    """Of the last run since the topic was loaded."""
+
+    status: Literal["NOT_RUN", "RUNNING", "SUCCESS", "ERROR"] = "NOT_RUN"
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStats:
+    """Figures of the last compaction; 0: never. Times in milliseconds since 1970, the duration in milliseconds."""
+
+    removed_events: int = 0
+    succeeded_ms: int = 0
+    failed_ms: int = 0
+    duration_ms: int = 0
