@@ -13,6 +13,7 @@ import structlog
 from magnetar.broker import ack_sets
 from magnetar.broker.consumer import EXCLUSIVE, FAILOVER
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -29,10 +30,14 @@ _MAX_LEDGER_ID = (1 << 63) - 1
 
 
 class Acknowledger:
-    """Applies acks; `books` are those of a Shared or Key_Shared dispatcher, None for single-active types."""
+    """Applies acks; `books` are those of a Shared or Key_Shared dispatcher, None for single-active types.
 
-    def __init__(self, context: DispatchContext) -> None:
+    `pinned`: acks change nothing, the cursor is moved by the broker alone.
+    """
+
+    def __init__(self, context: DispatchContext, *, pinned: bool = False) -> None:
         self._context = context
+        self._pinned = pinned
         self.books: MultipleConsumersDispatcher | None = None
         self.last_acked_ms = 0
         self.last_mark_delete_advanced_ms = 0
@@ -44,6 +49,8 @@ class Acknowledger:
         consumer.last_acked_ms = self.last_acked_ms = self._context.now_ms()
         if command.HasField("validation_error"):
             self._log_validation_error(consumer, command)
+        if self._pinned:
+            return
         if command.ack_type == pb.CommandAck.Cumulative:
             if len(ids) == 1 and consumer.sub_type in (EXCLUSIVE, FAILOVER):
                 self._cumulative(consumer, ids[0])
@@ -52,9 +59,10 @@ class Acknowledger:
         self.mark_delete_moved()
 
     def _cumulative(self, consumer: Consumer, ident: pb.MessageIdData) -> None:
-        position = Position(ident.ledgerId, ident.entryId)
+        # Signed, as Java reads them: entry -1 is what clients mean by "before the first entry of this ledger".
+        position = Position(signed(ident.ledgerId), signed(ident.entryId))
         if position > self._context.cursor.last_confirmed:
-            return  # no such entry; ids beyond int64 are among them
+            return  # no such entry
         ack_set = list(ident.ack_set) or None
         if ack_set is not None and not self._context.settings.batch_index_acks:
             position, ack_set = position.previous(), None
