@@ -282,16 +282,16 @@ class AdminTopics:
             if not found.cursor.is_deleted(position):
                 number -= 1
                 if number <= 0:
+                    return await _stored(topic, position)
+            position = topic.ledger.next_valid(position)
+        return None
+
     async def as_delivered(self, name: TopicName, message: StoredMessage) -> StoredMessage:
         converting = self._broker.converting
         if converting is None:
             return message
         entry, conversion = await converting.show(str(name), message.entry)
         return StoredMessage(message.position, entry, conversion)
-
-                    return await _stored(topic, position)
-            position = topic.ledger.next_valid(position)
-        return None
 
     async def _delay_index(self, name: TopicName) -> BucketDelayIndex:
         index = (await self._topic(name)).delay_index

@@ -90,8 +90,8 @@ class TopicSubscriptions:
             call_later=topic.context.call_later,
             delay=delay,
             on_empty=self._on_empty,
-        )
             transform=None if topic.converting is None else topic.converting.transformer(name),
+        )
         subscription.context.throttle = self._throttle()
         self.by_name[name] = subscription
         if topic.ledger.terminated:
