@@ -1,13 +1,17 @@
-"""The command line: `magnetar standalone`, `magnetar verify DIR`, `magnetar version`.
+"""The command line: `magnetar standalone`, `magnetar verify DIR`, `magnetar kafka import FILE`, `magnetar version`.
 
 Exit codes:
-    0   clean stop; a directory without damage
-    1   `verify` found damage
+    0   clean stop; a directory without damage; a file imported whole
+    1   `verify` found damage; `kafka import` stopped at damage in the file
     2   the command line itself is wrong
+    66  a file to import cannot be read or holds no record batch (EX_NOINPUT)
+    69  no broker to import into, or not for long enough; the same command goes on (EX_UNAVAILABLE)
     71  a port cannot be bound, a certificate cannot be read (EX_OSERR)
     74  storage failed or cannot be opened: nothing was acknowledged that is not on disk (EX_IOERR)
     75  the data directory is in use by another broker (EX_TEMPFAIL)
-    78  a setting cannot be used (EX_CONFIG)
+    77  the broker refuses the import (EX_NOPERM)
+    78  a setting cannot be used; the topic does not deduplicate (EX_CONFIG)
+    130 an import was interrupted; the same command goes on
 
 Only what reads the command line is imported here: the time from start to the first receipt is counted in milliseconds.
 """
@@ -34,15 +38,18 @@ EXIT_CONFIGURATION: Final = 78
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code of the process."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parser(given).parse_args(given)
     if options.command == "standalone":
         return _standalone(options.config, options.data_dir, options.set)
+    if options.command == "kafka":
+        return _kafka_import(options)
     if options.command == "verify":
         return _verify(options.directory, options.repair, as_json=options.json)
     return _version()
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="magnetar", description="A light-weight, durable message broker that speaks the Apache Pulsar protocol."
     )
@@ -61,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=["index", "torn-tail"],
         help="repair this kind of finding; repeatable. Entries are never removed",
     )
+    _add_kafka(commands, with_options="kafka" in arguments)
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -119,6 +127,34 @@ def _run(settings: "Settings") -> int:
         gc.enable()
     _complain("error", problem)
     return code
+
+
+# --- kafka import -----------------------------------------------------------------------------------------------
+
+
+def _add_kafka(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", *, with_options: bool) -> None:
+    """The `kafka` group. Its options come with modules of their own, which no other command waits for."""
+    text = "bring Kafka log files into a topic, exactly once and resumable"
+    group = commands.add_parser("kafka", help=text).add_subparsers(dest="action", required=True, metavar="ACTION")
+    parser = group.add_parser("import", help=text, description=_IMPORT_DESCRIPTION)
+    if with_options:
+        from magnetar.broker.importing.command import add_arguments  # noqa: PLC0415 - only this command
+
+        add_arguments(parser)
+
+
+def _kafka_import(options: argparse.Namespace) -> int:
+    from magnetar.broker.importing.command import run_import  # noqa: PLC0415 - only this command
+
+    return run_import(options)
+
+
+_IMPORT_DESCRIPTION: Final = (
+    "Store the record batches of a Kafka log segment, or of any file of concatenated batches (magic 0, 1, 2), as they "
+    "are in a topic; the broker's Kafka converter gives their records to every Pulsar client. Each record is stored "
+    "once, however often the command is interrupted and repeated: the broker's deduplication remembers how far the "
+    "file is, so it must be on for the topic (--enable-deduplication)."
+)
 
 
 # --- verify and version -----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 ProtocolError
 ├── InvalidTopicNameError     no topic or namespace name
 ├── MalformedEntryError       headers and payload that do not hold together
+├── MalformedAnswerError      bytes from a broker that are no frames of its protocol
 └── CompressionError          a payload that its codec does not decode, or not to the size it claims
 """
 
@@ -19,6 +20,10 @@ class InvalidTopicNameError(ProtocolError):
 
 class MalformedEntryError(ProtocolError):
     """Headers and payload that do not hold together."""
+
+
+class MalformedAnswerError(ProtocolError):
+    """A frame or command that no broker sends."""
 
 
 class CompressionError(ProtocolError):

@@ -41,6 +41,9 @@ class Codec(enum.IntEnum):
     ZSTD = 4
 
 
+CODEC_BITS = 0x07
+"""Where the codec id stands in attributes."""
+
 _BY_NUMBER = tuple(Codec)  # an enum call takes half a microsecond, and this is asked once a message
 
 
@@ -49,7 +52,7 @@ def codec_of(attributes: int, magic: int) -> Codec:
 
     Raises: UnsupportedCompressionError for ids 5-7, and for zstd below magic 2.
     """
-    number = attributes & 0x07
+    number = attributes & CODEC_BITS
     if number > Codec.ZSTD:
         raise UnsupportedCompressionError(f"unknown compression id {number}")
     if number == Codec.ZSTD and magic < 2:

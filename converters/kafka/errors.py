@@ -4,6 +4,7 @@
       CorruptRecordError                       2 CORRUPT_MESSAGE
         CrcMismatchError                       2 CORRUPT_MESSAGE
         UnsupportedMagicError                  2 CORRUPT_MESSAGE
+        DamagedLogError                        2 CORRUPT_MESSAGE
       InvalidRecordError                      87 INVALID_RECORD
         MixedMagicError                       87 INVALID_RECORD
       UnsupportedForMessageFormatError        43 UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -49,6 +50,15 @@ class UnsupportedMagicError(CorruptRecordError):
     def __init__(self, magic: int) -> None:
         super().__init__(f"unknown magic {magic}: known are 0, 1 and 2")
         self.magic = magic
+
+
+class DamagedLogError(CorruptRecordError):
+    """A place in a file where no entry can be cut."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"position {position}: {reason}")
+        self.position = position
+        self.reason = reason
 
 
 class InvalidRecordError(KafkaFormatError):

@@ -5,8 +5,9 @@ the position after it, so reading resumes anywhere.
 
     segment = { entry }* | [torn tail: an entry cut by a crash, or the zeros of a preallocated file]
 
-A torn tail ends the iteration and is reported by `LogEnd`; damage in front of it is an error that names the position:
-nothing behind it can be trusted to be a batch boundary.
+A torn tail ends the iteration and is reported by `LogEnd`. Damage in front of it names its position: nothing behind it
+can be trusted to be a batch boundary. It raises, or, when the caller takes note of damage, reading goes on at the next
+place where an entry with a right checksum stands (`batch_search`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from magnetar.converters.kafka.errors import CorruptRecordError, UnsupportedMagicError
+from magnetar.converters.kafka.batch_search import SearchBounds, find_batch
+from magnetar.converters.kafka.errors import DamagedLogError
 from magnetar.converters.kafka.framing import LOG_OVERHEAD, MAGIC_OFFSET, MIN_SIZES
 from magnetar.converters.kafka.record_set import Batch, batch_at
 
@@ -46,64 +48,134 @@ class LogBatch:
     batch: Batch
 
 
-class LogFile:
-    """Iterates the entries of a file from a position on; afterwards `end` and `valid_bytes` say how that ended."""
+@dataclass(frozen=True, slots=True)
+class LogDamage:
+    """A stretch of the file that holds no usable entry: from `position` up to `next_position`, where reading goes on
+    (the size of the file when nothing usable follows).
+    """
 
-    def __init__(self, read: ReadAt, size: int, *, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+    position: int
+    next_position: int
+    reason: str
+
+
+class LogFile:
+    """Iterates the entries of a file from a position on; afterwards `end` and `valid_bytes` say how that ended.
+
+    Args: on_damage: told of every stretch that is skipped because no entry can be cut there; without it such damage
+              raises. It may raise itself.
+    """
+
+    def __init__(
+        self,
+        read: ReadAt,
+        size: int,
+        *,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        on_damage: Callable[[LogDamage], None] | None = None,
+    ) -> None:
         self._read = read
         self._size = size
         self._max_batch_bytes = max_batch_bytes
+        self._on_damage = on_damage
+        self._chunk, self._chunk_start = b"", 0
+        self._last_offset = -1
         self.end: LogEnd | None = None
         self.valid_bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, as they were told."""
+        return self._size
 
     def batches(self, position: int = 0) -> Iterator[LogBatch]:
         """Yield the entries from `position`, which must be 0 or the `next_position` of a batch.
 
         Checksums are not verified here: ask each batch with `ensure_valid()`.
-        Raises: CorruptRecordError (with the position) for sizes and magics that cannot be.
+        Raises: DamagedLogError (with the position) for sizes and magics that cannot be, unless `on_damage` takes it.
         """
         self.end, self.valid_bytes = None, position
-        chunk, chunk_start = b"", position
         while self._size - position >= LOG_OVERHEAD:
-            if len(chunk) - (position - chunk_start) < _HEADER_BYTES:
-                chunk, chunk_start = self._read(position, _CHUNK_BYTES), position
-            at = position - chunk_start
-            size = int.from_bytes(chunk[at + 8 : at + LOG_OVERHEAD], "big", signed=True)
-            if size == 0 and not any(chunk[at : at + LOG_OVERHEAD]):
-                self.end = self._zeros_or_damage(position)
-                return
-            end = position + LOG_OVERHEAD + size
-            if size < MIN_SIZES[0] or LOG_OVERHEAD + size > self._max_batch_bytes:
-                raise CorruptRecordError(f"position {position}: an entry cannot have {size} bytes")
-            if end > self._size:
-                self.end = LogEnd.TORN
-                return
-            if at + LOG_OVERHEAD + size > len(chunk):
-                chunk, chunk_start, at = self._read(position, max(end - position, _CHUNK_BYTES)), position, 0
-            data = chunk[at : at + LOG_OVERHEAD + size]
-            if len(data) < LOG_OVERHEAD + size:
-                self.end = LogEnd.TORN
-                return
-            yield LogBatch(position, end, _view(data, position))
-            position = self.valid_bytes = end
+            try:
+                item = self._entry_at(position)
+            except DamagedLogError as error:
+                position = self._behind_damage(error)
+                continue
+            if item is None:
+                torn = self._damage_in_place_of_a_tail(position)
+                if torn is None:
+                    return
+                self.end = None
+                position = self._behind_damage(torn)
+                continue
+            self._last_offset = item.batch.last_offset
+            yield item
+            position = self.valid_bytes = item.next_position
         self.end = LogEnd.CLEAN if position == self._size else LogEnd.TORN
 
-    def _zeros_or_damage(self, position: int) -> LogEnd:
-        start = position
+    def _entry_at(self, position: int) -> LogBatch | None:
+        """The entry there; None, and `end` set, where the file ends instead. Raises: DamagedLogError."""
+        head = self._bytes(position, _HEADER_BYTES)
+        size = int.from_bytes(head[8:LOG_OVERHEAD], "big", signed=True)
+        if size == 0 and not any(head[:LOG_OVERHEAD]):
+            self._ensure_zeros(position)
+            self.end = LogEnd.PREALLOCATED
+            return None
+        end = position + LOG_OVERHEAD + size
+        if size < MIN_SIZES[0] or LOG_OVERHEAD + size > self._max_batch_bytes:
+            raise DamagedLogError(position, f"an entry cannot have {size} bytes")
+        data = self._bytes(position, LOG_OVERHEAD + size) if end <= self._size else b""
+        if len(data) < LOG_OVERHEAD + size:
+            self.end = LogEnd.TORN
+            return None
+        return LogBatch(position, end, _view(data, position))
+
+    def _damage_in_place_of_a_tail(self, position: int) -> DamagedLogError | None:
+        """A flipped bit in a size looks like a torn tail; but then something usable follows."""
+        if self.end is not LogEnd.TORN:
+            return None
+        found = find_batch(self._bounded_read, position + 1, self._search_bounds())
+        if found is None:
+            return None
+        return DamagedLogError(position, f"the entry would end behind the file, but another one starts at {found}")
+
+    def _bytes(self, position: int, length: int) -> bytes:
+        """data[position : position + length] out of the chunk, which is read anew where it does not reach."""
+        at = position - self._chunk_start
+        if at < 0 or at + length > len(self._chunk):
+            self._chunk, self._chunk_start, at = self._read(position, max(length, _CHUNK_BYTES)), position, 0
+        return self._chunk[at : at + length]
+
+    def _ensure_zeros(self, start: int) -> None:
+        position = start
         while position < self._size:
             chunk = self._read(position, _CHUNK_BYTES)
             if not chunk:
                 break
             if chunk.strip(b"\x00"):
-                raise CorruptRecordError(f"position {start}: zeros where an entry should start, data behind them")
+                raise DamagedLogError(start, "zeros where an entry should start, data behind them")
             position += len(chunk)
-        return LogEnd.PREALLOCATED
+
+    def _behind_damage(self, error: DamagedLogError) -> int:
+        """Where reading goes on. Raises: `error`, when nobody takes note of damage."""
+        if self._on_damage is None:
+            raise error
+        found = find_batch(self._bounded_read, error.position + 1, self._search_bounds())
+        following = self._size if found is None else found
+        self._on_damage(LogDamage(error.position, following, error.reason))
+        return following
+
+    def _bounded_read(self, position: int, length: int) -> bytes:
+        return self._read(position, min(length, self._size - position)) if position < self._size else b""
+
+    def _search_bounds(self) -> SearchBounds:
+        return SearchBounds(self._last_offset + 1, self._max_batch_bytes)
 
 
 def _view(data: bytes, position: int) -> Batch:
     magic = data[MAGIC_OFFSET]
     if magic > 2:
-        raise UnsupportedMagicError(magic)
+        raise DamagedLogError(position, f"unknown magic {magic}: known are 0, 1 and 2")
     if len(data) < LOG_OVERHEAD + MIN_SIZES[magic]:
-        raise CorruptRecordError(f"position {position}: {len(data)} bytes are too few for magic {magic}")
+        raise DamagedLogError(position, f"{len(data)} bytes are too few for magic {magic}")
     return batch_at(data, magic)

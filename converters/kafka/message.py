@@ -29,7 +29,7 @@ import zlib
 from array import array
 from typing import TYPE_CHECKING
 
-from magnetar.converters.kafka.codecs import MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
+from magnetar.converters.kafka.codecs import CODEC_BITS, MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
 from magnetar.converters.kafka.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
 from magnetar.converters.kafka.framing import Buffer, frames
 from magnetar.converters.kafka.records import (
@@ -51,7 +51,6 @@ HEADER_BYTES = (18, 26)
 """Where the key length stands, by magic."""
 
 _ATTRIBUTES_FIELD = 17
-_CODEC_BITS = 0x07
 _HEADER = struct.Struct(">qiIBB")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -156,7 +155,7 @@ class Message:
         for start, _end, offset, magic in frames(data):
             if magic > 1:
                 raise InvalidRecordError(f"magic {magic} inside a magic {self.magic} message")
-            if data[start + _ATTRIBUTES_FIELD] & _CODEC_BITS:
+            if data[start + _ATTRIBUTES_FIELD] & CODEC_BITS:
                 raise InvalidRecordError("a compressed message inside a compressed message")
             offsets.append(offset)
         if not offsets:

@@ -12,27 +12,34 @@ Control and empty batches are left out, and gaps that compaction left do not cou
 To resume, pass the producer's last persisted sequence id: everything up to it is skipped and never sent again. Plain
 messages of magic 0 and 1 are packed together; because packing starts behind the resume point, entries never straddle
 it.
+
+A broker that names a last sequence id may have accepted it without having it on the disk yet. `confirm` plans the batch
+that ends there once more, under that very id: a receipt for it says that everything up to it is stored.
 """
 
 from __future__ import annotations
 
 import enum
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from magnetar.converters.kafka.codecs import Codec
+from magnetar.converters.errors import ConverterError
+from magnetar.converters.kafka.codecs import CODEC_BITS
 from magnetar.converters.kafka.errors import InvalidRecordError
+from magnetar.converters.kafka.log_file import LogDamage
 from magnetar.converters.kafka.record_batch import RecordBatch
-from magnetar.converters.kafka_entry.planning import PlannedEntry, message_count, plan_entry
+from magnetar.converters.kafka_entry.planning import PlannedEntry, frame_entry, message_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from magnetar.converters.kafka.log_file import LogBatch, LogEnd, LogFile
 
 PACK_BYTES = 128 * 1024
 PACK_MESSAGES = 1_000
+_SEGMENT_NAME = re.compile(r"\d{20}\.log")
 
 
 class SequenceMode(enum.StrEnum):
@@ -40,6 +47,15 @@ class SequenceMode(enum.StrEnum):
 
     OFFSET = "offset"
     POSITION = "position"
+
+    @staticmethod
+    def for_file(name: str) -> SequenceMode:
+        """The mode that stays right for a file of this name whatever is appended to it later.
+
+        Kafka names segments by their base offset, and offsets ascend in them even when its cleaner rewrites the file;
+        in any other file only positions are sure to ascend.
+        """
+        return SequenceMode.OFFSET if _SEGMENT_NAME.fullmatch(name) else SequenceMode.POSITION
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +71,18 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class ImportStep:
-    """One entry to append (None for control and empty batches), and how far the file is done once it is persisted."""
+    """One entry to append (None for control and empty batches and for damage), and how far the file is done once it is
+    persisted. `confirms`: the entry is there already, its receipt confirms it.
+    """
 
     entry: PlannedEntry | None
+    position: int
     next_position: int
+    confirms: bool = False
 
 
 def survey(log: LogFile) -> Survey:
-    """Walk the file once; decides the sequence mode. Raises: CorruptRecordError."""
+    """Walk the file once; decides the sequence mode. Raises: DamagedLogError, unless the file takes note of damage."""
     entries, last, ascending, first = 0, -1, True, b""
     for item in log.batches():
         batch = item.batch
@@ -77,84 +97,134 @@ def survey(log: LogFile) -> Survey:
     return Survey(entries, log.valid_bytes, log.end, first, mode)
 
 
-def producer_name(label: str, found: Survey) -> str:
+def producer_name(label: str, found: Survey, mode: SequenceMode | None = None) -> str:
     """The name under which this file is imported; the same file gives the same name, also after it has grown.
 
     Args: label tells apart files that begin with the same batch, for example "orders-0/00000000000000000000.log".
+          mode: that of the import, None = the survey's.
     """
     digest = hashlib.sha256()
-    for part in (label.encode("utf-8", "surrogateescape"), found.sequence_mode.encode(), found.first_batch):
+    for part in (label.encode("utf-8", "surrogateescape"), (mode or found.sequence_mode).encode(), found.first_batch):
         digest.update(len(part).to_bytes(8, "big") + part)
     return f"kafka-import-{digest.hexdigest()[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """How a file becomes entries.
+
+    resume_after: highest sequence id the topic has for `name`, -1 for none.
+    confirm: begin with the batch that ends at `resume_after`, see the module.
+    check_records: decode every record, not only headers and checksums, before anything of its batch is stored.
+    on_damage: told of a batch that cannot be stored; it is left out. Without it such a batch raises.
+    """
+
+    name: str
+    mode: SequenceMode
+    publish_time: int
+    resume_after: int = -1
+    confirm: bool = False
+    check_records: bool = False
+    on_damage: Callable[[LogDamage], None] | None = None
+
+    def steps(self, log: LogFile, position: int = 0) -> Iterator[ImportStep]:
+        """Yield the entries to append, in order.
+
+        Args:    position: where to begin; 0 is always right, a later `next_position` only saves reading.
+        Raises:  CrcMismatchError and other ConverterErrors at a damaged batch; InvalidRecordError when offsets do not
+                 ascend in mode offset (the file changed, or was no segment).
+        """
+        packer = _Packer(self)
+        for item in log.batches(position):
+            yield from packer.add(item)
+        yield from packer.flush()
 
 
 def plan_import(
     log: LogFile, *, name: str, mode: SequenceMode, publish_time: int, resume_after: int = -1, position: int = 0
 ) -> Iterator[ImportStep]:
-    """Yield the entries to append, in order.
-
-    Args:    resume_after: highest sequence id the topic has persisted for `name`, -1 for none.
-             position: where to begin; 0 is always right, a later `next_position` only saves reading.
-    Raises:  CrcMismatchError and KafkaFormatError at a damaged batch; InvalidRecordError when offsets do not ascend in
-             mode offset (the file changed since the survey).
-    """
-    packer = _Packer(name, mode, publish_time, resume_after)
-    for item in log.batches(position):
-        yield from packer.add(item)
-    yield from packer.flush()
+    """`ImportPlan.steps` with what most callers need."""
+    return ImportPlan(name, mode, publish_time, resume_after).steps(log, position)
 
 
 class _Packer:
     """Gathers plain messages into entries; batches and wrappers are entries by themselves."""
 
-    def __init__(self, name: str, mode: SequenceMode, publish_time: int, resume_after: int) -> None:
-        self._name = name
-        self._mode = mode
-        self._publish_time = publish_time
-        self._last = resume_after
-        self._resume_after = resume_after
+    def __init__(self, plan: ImportPlan) -> None:
+        self._plan = plan
+        self._last = plan.resume_after
         self._pending: list[LogBatch] = []
         self._pending_bytes = 0
 
     def add(self, item: LogBatch) -> Iterator[ImportStep]:
-        plain = not isinstance(item.batch, RecordBatch) and item.batch.codec is Codec.NONE
+        plain = not isinstance(item.batch, RecordBatch) and not item.batch.attributes & CODEC_BITS
         if self._pending and (
             not plain
             or len(self._pending) == PACK_MESSAGES
             or self._pending_bytes + item.batch.size_in_bytes > PACK_BYTES
         ):
             yield from self.flush()
-        if self._highest(item) <= self._resume_after:
+        highest = self._highest(item)
+        if highest <= self._plan.resume_after:
+            if self._plan.confirm and highest == self._plan.resume_after:
+                yield self._step([item], 1, highest, highest, confirms=True)
             return
-        if isinstance(item.batch, RecordBatch) and message_count(item.batch, gaps=False) == 0:
-            yield ImportStep(None, item.next_position)
+        try:
+            messages = self._checked(item)
+        except ConverterError as error:
+            yield from self.flush()
+            if self._plan.on_damage is None:
+                raise
+            self._plan.on_damage(LogDamage(item.position, item.next_position, str(error)))
+            messages = 0
+        if messages == 0:
+            yield from self.flush()
+            yield ImportStep(None, item.position, item.next_position)
             return
         self._pending.append(item)
         self._pending_bytes += item.batch.size_in_bytes
         if not plain:
-            yield from self.flush()
+            yield from self.flush(messages)
 
-    def flush(self) -> Iterator[ImportStep]:
-        """The entry that is being gathered, if any."""
+    def flush(self, messages: int | None = None) -> Iterator[ImportStep]:
+        """The entry that is being gathered, if any. Plain messages count one each."""
         if not self._pending:
             return
         items, self._pending, self._pending_bytes = self._pending, [], 0
         first, last = self._lowest(items[0]), self._highest(items[-1])
         if not self._last < first <= last:
-            raise InvalidRecordError(f"sequence ids {first}..{last} do not follow {self._last}: the file has changed")
+            raise InvalidRecordError(
+                f"position {items[0].position}: sequence ids {first}..{last} do not follow {self._last}: "
+                "the file has changed, or its offsets do not ascend"
+            )
         self._last = last
-        entry = plan_entry(
-            b"".join(bytes(item.batch.buffer) for item in items),
-            publish_time=self._publish_time,
-            producer_name=self._name,
+        yield self._step(items, len(items) if messages is None else messages, first, last)
+
+    def _checked(self, item: LogBatch) -> int:
+        """How many messages the batch gives. Raises: ConverterError."""
+        batch = item.batch
+        batch.ensure_valid()
+        if self._plan.check_records:
+            for _record in batch.records():
+                pass
+        return message_count(batch, gaps=False)
+
+    def _step(
+        self, items: list[LogBatch], messages: int, first: int, last: int, *, confirms: bool = False
+    ) -> ImportStep:
+        buffers = [item.batch.buffer for item in items]
+        entry = frame_entry(
+            buffers[0] if len(buffers) == 1 else b"".join(buffers),
+            messages,
+            publish_time=self._plan.publish_time,
+            producer_name=self._plan.name,
             sequence_id=first,
             highest_sequence_id=last,
-            gaps=False,
         )
-        yield ImportStep(entry, items[-1].next_position)
+        return ImportStep(entry, items[0].position, items[-1].next_position, confirms)
 
     def _lowest(self, item: LogBatch) -> int:
-        return item.position if self._mode is SequenceMode.POSITION else item.batch.base_offset
+        return item.position if self._plan.mode is SequenceMode.POSITION else item.batch.base_offset
 
     def _highest(self, item: LogBatch) -> int:
-        return item.next_position - 1 if self._mode is SequenceMode.POSITION else item.batch.last_offset
+        return item.next_position - 1 if self._plan.mode is SequenceMode.POSITION else item.batch.last_offset

@@ -71,6 +71,26 @@ def plan_entry(
         messages += message_count(batch, gaps=gaps)
     if messages == 0:
         raise InvalidRecordError("the record set holds no messages")
+    return frame_entry(
+        record_set,
+        messages,
+        publish_time=publish_time,
+        producer_name=producer_name,
+        sequence_id=sequence_id,
+        highest_sequence_id=highest_sequence_id,
+    )
+
+
+def frame_entry(
+    record_set: Buffer,
+    messages: int,
+    *,
+    publish_time: int,
+    producer_name: str = "",
+    sequence_id: int = 0,
+    highest_sequence_id: int | None = None,
+) -> PlannedEntry:
+    """As `plan_entry`, for a record set that has been checked and counted already."""
     metadata = MessageMetadata(
         producer_name=producer_name,
         sequence_id=sequence_id,
@@ -81,5 +101,5 @@ def plan_entry(
     highest = sequence_id if highest_sequence_id is None else highest_sequence_id
     if highest != sequence_id:
         metadata.highest_sequence_id = highest
-    data = build_entry(metadata.SerializeToString(), bytes(record_set))
+    data = build_entry(metadata.SerializeToString(), record_set)
     return PlannedEntry(data, messages, producer_name, sequence_id, highest)

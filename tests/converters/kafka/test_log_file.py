@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from magnetar.converters.kafka import log_file
 from magnetar.converters.kafka.batch_builder import build_record_batch
-from magnetar.converters.kafka.errors import CorruptRecordError, KafkaFormatError, UnsupportedMagicError
+from magnetar.converters.kafka.errors import CorruptRecordError, KafkaFormatError
 from magnetar.converters.kafka.log_file import LogEnd, LogFile
 from magnetar.converters.kafka.message_builder import build_message_set
 from magnetar.converters.kafka.records import Record
@@ -76,7 +76,7 @@ def test_an_empty_file():
         (DATA + bytes(100) + b"x", CorruptRecordError, "zeros"),
         (DATA + b"\x00" * 8 + b"\x00\x00\x00\x05" + bytes(30), CorruptRecordError, f"position {len(DATA)}"),
         (DATA + b"\x00" * 8 + b"\x7f\xff\xff\xff" + bytes(30), CorruptRecordError, f"position {len(DATA)}"),
-        (DATA[:16] + b"\x07" + DATA[17:], UnsupportedMagicError, "7"),
+        (DATA[:16] + b"\x07" + DATA[17:], CorruptRecordError, "unknown magic 7"),
         (bytes(11) + b"\x14" + bytes(4) + b"\x02" + bytes(30), CorruptRecordError, "too few"),
     ],
 )

@@ -1,0 +1,102 @@
+"""Where the broker is, and with what to come to it: service URL, token, TLS."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from magnetar.broker.importing.errors import InputError
+
+_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
+_WEB = {"pulsar": ("http", 8080), "pulsar+ssl": ("https", 8443)}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One broker of a service URL."""
+
+    host: str
+    port: int
+    tls: bool
+
+    @staticmethod
+    def parse(url: str) -> Address:
+        """Raises: InputError for what is no service URL."""
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+            parts = urlsplit("")
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise InputError(f"{url!r} is no service URL: give pulsar://HOST:PORT or pulsar+ssl://HOST:PORT")
+        return Address(parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "pulsar+ssl")
+
+    def web_url(self) -> str:
+        """The admin address a broker at this address has by default."""
+        scheme, port = _WEB["pulsar+ssl" if self.tls else "pulsar"]
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{port}"
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What is shown to the broker, and what is asked of it.
+
+    tls_trust_certs: file of authorities to trust instead of the system's.   tls_cert, tls_key: our own certificate.
+    """
+
+    token: str | None = None
+    tls_trust_certs: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_allow_insecure: bool = False
+    tls_hostname_verification: bool = True
+
+    def auth(self) -> tuple[str, bytes]:
+        """Method name and data of CONNECT."""
+        if self.token is not None:
+            return "token", self.token.encode()
+        return ("tls", b"") if self.tls_cert else ("", b"")
+
+    def tls_context(self) -> ssl.SSLContext:
+        """A client context. Raises: InputError when a file cannot be read or used."""
+        context = ssl.create_default_context()
+        try:
+            if self.tls_trust_certs:
+                context = ssl.create_default_context(cafile=self.tls_trust_certs)
+            if self.tls_cert:
+                context.load_cert_chain(self.tls_cert, self.tls_key)
+        except OSError as error:
+            raise InputError(f"a TLS file cannot be used: {error}") from error
+        context.check_hostname = self.tls_hostname_verification and not self.tls_allow_insecure
+        if self.tls_allow_insecure:
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def read_token(text: str | None) -> str | None:
+    """A token as given: itself, `file:PATH` or `env:NAME` (so that it stays out of the process list).
+
+    Raises: InputError.
+    """
+    if text is None:
+        return None
+    kind, _, rest = text.partition(":")
+    if kind == "env":
+        token = os.environ.get(rest)
+        if token is None:
+            raise InputError(f"--token env:{rest}: there is no such variable")
+        return token.strip()
+    if kind == "file":
+        try:
+            return Path(rest).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--token file:{rest}: {error}") from error
+    return text

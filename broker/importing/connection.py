@@ -1,0 +1,209 @@
+"""One connection to a broker: the handshake, requests and their answers, PING. What is pushed goes to subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from magnetar import __version__
+from magnetar.broker.importing.errors import RefusedError, RetryError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+from magnetar.protocol.answers import Answer, AnswerCutter
+from magnetar.protocol.errors import MalformedAnswerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.importing.address import Address, Credentials
+
+_TYPE = pb.BaseCommand
+CLIENT_VERSION = f"Magnetar-kafka-import-{__version__}"
+TIMEOUT_S = 30.0
+_DEFAULT_MAX_MESSAGE_BYTES = 5 * 1024 * 1024
+
+# What will be refused again. Everything else passes: brokers restart, topics move, names are freed.
+_LASTING = {
+    pb.AuthenticationError,
+    pb.AuthorizationError,
+    pb.NotAllowedError,
+    pb.TopicTerminatedError,
+    pb.TopicNotFound,
+    pb.IncompatibleSchema,
+    pb.InvalidTopicName,
+    pb.UnsupportedVersionError,
+    pb.ProducerFenced,
+}
+
+
+def refusal(code: int, message: str) -> RefusedError | RetryError:
+    """The error for a ServerError of the broker."""
+    text = f"{pb.ServerError.Name(code)}: {message}"
+    return RefusedError(f"the broker refused: {text}") if code in _LASTING else RetryError(text)
+
+
+class BrokerConnection(asyncio.Protocol):
+    """Open one with `open_connection`. All methods belong to the loop's thread.
+
+    subscribers: command type -> function that is called with each such Answer (SEND_RECEIPT, MESSAGE, ...).
+    on_lost: called once when the connection ends, with the reason.
+    """
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.subscribers: dict[int, Callable[[Answer], None]] = {}
+        self.on_lost: Callable[[RetryError], None] = lambda _: None
+        self.max_message_bytes = _DEFAULT_MAX_MESSAGE_BYTES
+        self.lost: RetryError | RefusedError | None = None
+        self._credentials = credentials
+        self._cutter = AnswerCutter()
+        self._waiting: dict[int, asyncio.Future[pb.BaseCommand]] = {}
+        self._last_request = 0
+        self._transport: asyncio.Transport | None = None
+        self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._drained: asyncio.Future[None] | None = None
+
+    async def handshake(self) -> None:
+        """Raises: RefusedError when we may not come in, RetryError."""
+        method, data = self._credentials.auth()
+        self.write(requests.connect(CLIENT_VERSION, auth_method=method, auth_data=data))
+        try:
+            await asyncio.wait_for(self._connected, TIMEOUT_S)
+        except TimeoutError:
+            raise RetryError(f"no answer to CONNECT within {TIMEOUT_S:.0f} s") from None
+
+    async def ask(self, build: Callable[[int], bytes]) -> pb.BaseCommand:
+        """Send a request made by build(request_id), return its answer.
+
+        Raises: RefusedError, RetryError, also for an ERROR answer.
+        """
+        self._last_request += 1
+        request_id = self._last_request
+        future: asyncio.Future[pb.BaseCommand] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = future
+        try:
+            self.write(build(request_id))
+            return await asyncio.wait_for(future, TIMEOUT_S)
+        except TimeoutError:
+            raise RetryError(f"no answer within {TIMEOUT_S:.0f} s") from None
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def write(self, data: bytes) -> None:
+        """Raises: RetryError when the connection is gone."""
+        if self.lost is not None:
+            raise self.lost
+        assert self._transport is not None, "open_connection has made it"
+        self._transport.write(data)
+
+    async def wait_writable(self) -> None:
+        """Return when the socket takes more."""
+        if self._drained is not None:
+            await self._drained
+        if self.lost is not None:
+            raise self.lost
+
+    def close(self) -> None:
+        """End the connection; safe to call twice."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- called by the transport ---------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            answers = self._cutter.feed(data)
+        except MalformedAnswerError as error:
+            self._fail(RefusedError(f"what answers there does not speak Pulsar's protocol ({error})"))
+            self.close()
+            return
+        for answer in answers:
+            self._handle(answer)
+
+    def pause_writing(self) -> None:
+        self._drained = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(RetryError(f"the connection to the broker was lost{f': {exc}' if exc else ''}"))
+        self.resume_writing()
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def _handle(self, answer: Answer) -> None:
+        command = answer.command
+        kind = command.type
+        if kind == _TYPE.PING:
+            self.write(requests.pong())
+        elif kind == _TYPE.CONNECTED:
+            if command.connected.HasField("max_message_size"):
+                self.max_message_bytes = command.connected.max_message_size
+            if not self._connected.done():
+                self._connected.set_result(None)
+        elif kind == _TYPE.AUTH_CHALLENGE:
+            self.write(requests.auth_response(CLIENT_VERSION, *self._credentials.auth()))
+        elif kind in self.subscribers:
+            self.subscribers[kind](answer)
+        elif kind == _TYPE.ERROR:
+            self._refused(command.error)
+        else:
+            self._answered(command)
+
+    def _answered(self, command: pb.BaseCommand) -> None:
+        for field, value in command.ListFields():
+            if field.name != "type":
+                future = self._waiting.get(getattr(value, "request_id", -1))
+                if future is not None and not future.done():
+                    future.set_result(command)
+
+    def _refused(self, error: pb.CommandError) -> None:
+        reason = refusal(error.error, error.message)
+        future = self._waiting.get(error.request_id)
+        if future is not None:
+            if not future.done():
+                future.set_exception(reason)
+        elif not self._connected.done():
+            self._connected.set_exception(reason)
+
+    def _fail(self, reason: RetryError | RefusedError) -> None:
+        if self.lost is not None:
+            return
+        self.lost = reason
+        waiting: list[asyncio.Future[Any]] = [self._connected, *self._waiting.values()]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(reason)
+        if not self._connected.cancelled():
+            self._connected.exception()  # nobody may be waiting for it any more
+        self.on_lost(reason if isinstance(reason, RetryError) else RetryError(str(reason)))
+
+
+async def open_connection(address: Address, credentials: Credentials) -> BrokerConnection:
+    """Connect and shake hands. Raises: RetryError when nobody is there, RefusedError, InputError for TLS files."""
+    loop = asyncio.get_running_loop()
+    context = credentials.tls_context() if address.tls else None
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            _, connection = await loop.create_connection(
+                lambda: BrokerConnection(credentials), address.host, address.port, ssl=context
+            )
+    except TimeoutError:
+        raise RetryError(f"{address} does not answer") from None
+    except ssl.SSLError as error:
+        raise RefusedError(f"TLS with {address} failed: {error}; see --tls-trust-certs and the port") from error
+    except OSError as error:
+        raise RetryError(f"{address}: {error}") from error
+    try:
+        await connection.handshake()
+    except BaseException:
+        connection.close()
+        raise
+    return connection

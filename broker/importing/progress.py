@@ -1,0 +1,105 @@
+"""What the operator sees while an import runs, and the figures it ends with."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TERMINAL_PERIOD_S = 0.2
+_PLAIN_PERIOD_S = 5.0
+_MIB = 1024 * 1024
+
+
+@dataclass(slots=True)
+class FileReport:
+    """Figures of one file.
+
+    entries, messages, bytes: stored by this run (a dry run: would be stored on an empty topic).
+    entries_before: known to be stored already by an earlier run, as far as this run met them.
+    resumed_after: sequence id this run went on behind, -1 for a first run.
+    damage: what was left out, each with position, next position and reason.
+    torn_at: where the file ends inside a batch; None when it does not.
+    """
+
+    file: str
+    producer: str
+    size: int
+    sequence_ids: str
+    resumed_after: int = -1
+    entries: int = 0
+    messages: int = 0
+    bytes: int = 0
+    entries_before: int = 0
+    damage: list[dict[str, Any]] = field(default_factory=list)
+    torn_at: int | None = None
+    complete: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Progress:
+    """Writes one line that is renewed on a terminal, a line every five seconds elsewhere, nothing when quiet."""
+
+    def __init__(self, out: TextIO, *, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
+        self._out = out
+        self._quiet = quiet
+        self._now = now
+        self._terminal = out.isatty()
+        self._period = _TERMINAL_PERIOD_S if self._terminal else _PLAIN_PERIOD_S
+        self._started = self._shown = now()
+        self._line_open = False
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        if not self._quiet:
+            self._end_line()
+            self._out.write(f"{text}\n")
+            self._out.flush()
+
+    def complain(self, level: str, text: str) -> None:
+        """A warning or an error; also when quiet."""
+        self._end_line()
+        self._out.write(f"magnetar: {level}: {text}\n")
+        self._out.flush()
+
+    def start(self) -> None:
+        """A file begins: rates count from here."""
+        self._started = self._shown = self._now()
+
+    def advance(self, report: FileReport, position: int) -> None:
+        """Show where the file is, not more often than once a period."""
+        now = self._now()
+        if self._quiet or now - self._shown < self._period:
+            return
+        self._shown = now
+        percent = 100.0 * position / max(report.size, 1)
+        rate = report.bytes / max(now - self._started, 1e-9) / _MIB
+        self._show(
+            f"{report.file}: {percent:.0f} % ({position} of {report.size} bytes), {report.messages} messages stored, "
+            f"{rate:.1f} MiB/s"
+        )
+
+    def reading(self, entries: int) -> None:
+        """The topic is being read for what is there already."""
+        now = self._now()
+        if not self._quiet and now - self._shown >= self._period:
+            self._shown = now
+            self._show(f"reading the topic for earlier imports: {entries} entries")
+
+    def _show(self, text: str) -> None:
+        if self._terminal:
+            self._out.write(f"\r\x1b[K{text}")
+            self._line_open = True
+        else:
+            self._out.write(f"{text}\n")
+        self._out.flush()
+
+    def _end_line(self) -> None:
+        if self._line_open:
+            self._out.write("\r\x1b[K")
+            self._line_open = False

@@ -1,0 +1,93 @@
+"""A file to be imported: opened once, read by position, and known again by its name and its first batch."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Self
+
+from magnetar.broker.importing.errors import DamageError, InputError
+from magnetar.converters.kafka.errors import DamagedLogError
+from magnetar.converters.kafka.log_file import LogDamage, LogFile
+from magnetar.converters.kafka_entry.import_plan import SequenceMode, Survey, producer_name, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def find_files(paths: list[Path]) -> list[Path]:
+    """The files to import, in order; a directory stands for the segments (*.log) in it by name.
+
+    Raises: InputError.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            segments = sorted(path.glob("*.log"))
+            if not segments:
+                raise InputError(f"{path}: no segments (*.log) in this directory")
+            files += segments
+        else:
+            files.append(path)
+    return files
+
+
+class Source:
+    """One open file. Close it, or use it as a context manager.
+
+    name: the producer's name; the same for the same file (label, first batch), also when it has grown.
+    """
+
+    def __init__(self, path: Path, *, label: str | None = None, mode: SequenceMode | None = None) -> None:
+        """Open and survey the file. Raises: InputError when it cannot be read or holds no batch."""
+        self.path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY)
+            self.size = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
+        try:
+            found = self._survey()
+        except BaseException:
+            self.close()
+            raise
+        self.mode = mode or SequenceMode.for_file(path.name)
+        self.end = found.end
+        self.valid_bytes = found.valid_bytes
+        absolute = path.absolute()
+        self.name = producer_name(label or f"{absolute.parent.name}/{absolute.name}", found, self.mode)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def log(self, on_damage: Callable[[LogDamage], None] | None = None) -> LogFile:
+        """The batches of the file as it was when it was opened, from its beginning."""
+        return LogFile(self._read, self.size, on_damage=on_damage)
+
+    def _read(self, position: int, length: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, length, position)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read at position {position}: {error.strerror}") from error
+
+    def _survey(self) -> Survey:
+        # Damage is judged by the import itself; here it must not change what the file is called.
+        try:
+            found = survey(self.log(lambda _damage: None))
+        except DamagedLogError as error:
+            raise DamageError(f"{self.path}: {error}") from error
+        if not found.first_batch:
+            raise InputError(
+                f"{self.path}: no Kafka record batch in its {self.size} bytes; a log segment (.log) or a file of "
+                "concatenated batches (magic 0, 1, 2) is expected"
+            )
+        return found

@@ -1,0 +1,103 @@
+"""What a client says to a broker: pure builders, the counterpart of `replies`.
+
+Only what the tools of this project need: finding a topic, one producer, one reader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.frames import encode_command
+from magnetar.protocol.message_id import unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROTOCOL_VERSION = 21
+_TYPE = pb.BaseCommand
+
+
+def connect(client_version: str, *, auth_method: str = "", auth_data: bytes = b"") -> bytes:
+    command = pb.CommandConnect(client_version=client_version, protocol_version=PROTOCOL_VERSION)
+    if auth_method:
+        command.auth_method_name, command.auth_data = auth_method, auth_data
+    return encode_command(pb.BaseCommand(type=_TYPE.CONNECT, connect=command))
+
+
+def auth_response(client_version: str, auth_method: str, auth_data: bytes) -> bytes:
+    """The answer to AUTH_CHALLENGE."""
+    data = pb.AuthData(auth_method_name=auth_method, auth_data=auth_data)
+    command = pb.CommandAuthResponse(client_version=client_version, response=data, protocol_version=PROTOCOL_VERSION)
+    return encode_command(pb.BaseCommand(type=_TYPE.AUTH_RESPONSE, authResponse=command))
+
+
+def pong() -> bytes:
+    return encode_command(pb.BaseCommand(type=_TYPE.PONG, pong=pb.CommandPong()))
+
+
+def partitioned_metadata(request_id: int, topic: str) -> bytes:
+    command = pb.CommandPartitionedTopicMetadata(topic=topic, request_id=request_id)
+    return encode_command(pb.BaseCommand(type=_TYPE.PARTITIONED_METADATA, partitionMetadata=command))
+
+
+def lookup(request_id: int, topic: str, *, authoritative: bool = False) -> bytes:
+    command = pb.CommandLookupTopic(topic=topic, request_id=request_id, authoritative=authoritative)
+    return encode_command(pb.BaseCommand(type=_TYPE.LOOKUP, lookupTopic=command))
+
+
+def producer(request_id: int, producer_id: int, topic: str, name: str) -> bytes:
+    """A Shared producer whose name is the caller's own, so that the broker's deduplication knows it again."""
+    command = pb.CommandProducer(
+        topic=topic,
+        producer_id=producer_id,
+        request_id=request_id,
+        producer_name=name,
+        user_provided_producer_name=True,
+    )
+    return encode_command(pb.BaseCommand(type=_TYPE.PRODUCER, producer=command))
+
+
+def close_producer(request_id: int, producer_id: int) -> bytes:
+    command = pb.CommandCloseProducer(producer_id=producer_id, request_id=request_id)
+    return encode_command(pb.BaseCommand(type=_TYPE.CLOSE_PRODUCER, close_producer=command))
+
+
+def send(producer_id: int, sequence_id: int, highest_sequence_id: int, num_messages: int, entry: bytes) -> bytes:
+    """SEND with `entry` as headers and payload; the ids and the count must be those of its metadata."""
+    command = pb.CommandSend(producer_id=producer_id, sequence_id=sequence_id, num_messages=num_messages)
+    if highest_sequence_id != sequence_id:
+        command.highest_sequence_id = highest_sequence_id
+    return encode_command(pb.BaseCommand(type=_TYPE.SEND, send=command), entry)
+
+
+def reader(request_id: int, consumer_id: int, topic: str, subscription: str, metadata: Mapping[str, str]) -> bytes:
+    """SUBSCRIBE to a subscription that is not kept, from the first entry of the topic on."""
+    command = pb.CommandSubscribe(
+        topic=topic,
+        subscription=subscription,
+        subType=pb.CommandSubscribe.Exclusive,
+        consumer_id=consumer_id,
+        request_id=request_id,
+        durable=False,
+        initialPosition=pb.CommandSubscribe.Earliest,
+        start_message_id=pb.MessageIdData(ledgerId=unsigned(-1), entryId=unsigned(-1)),
+    )
+    for key, value in metadata.items():
+        command.metadata.add(key=key, value=value)
+    return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))
+
+
+def flow(consumer_id: int, permits: int) -> bytes:
+    command = pb.CommandFlow(consumer_id=consumer_id, messagePermits=permits)
+    return encode_command(pb.BaseCommand(type=_TYPE.FLOW, flow=command))
+
+
+def get_last_message_id(request_id: int, consumer_id: int) -> bytes:
+    command = pb.CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
+    return encode_command(pb.BaseCommand(type=_TYPE.GET_LAST_MESSAGE_ID, getLastMessageId=command))
+
+
+def close_consumer(request_id: int, consumer_id: int) -> bytes:
+    command = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=request_id)
+    return encode_command(pb.BaseCommand(type=_TYPE.CLOSE_CONSUMER, close_consumer=command))
