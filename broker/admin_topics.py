@@ -13,7 +13,6 @@ from magnetar.broker.admin.api import (
     TopicStats,
 )
 from magnetar.broker.admin_stats import internal_stats, topic_stats
-from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_catalog import PartitionedTopic
@@ -216,12 +215,9 @@ class AdminTopics:
 
     # --- subscriptions -------------------------------------------------------------------------------------------
 
-    async def subscriptions(self, name: TopicName, *, internal: bool = False) -> list[str]:
+    async def subscriptions(self, name: TopicName) -> list[str]:
         topic = await self._topics.get(name, create=False)
-        names = list(topic.subscriptions.by_name)
-        if internal and isinstance(topic, Topic) and topic.compaction.has_cursor and COMPACTION_CURSOR not in names:
-            names.append(COMPACTION_CURSOR)
-        return names
+        return list(topic.subscriptions.by_name)
 
     async def _subscription(self, name: TopicName, subscription: str) -> tuple[Topic, Subscription]:
         topic = await self._topic(name)

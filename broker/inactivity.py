@@ -23,7 +23,7 @@ def is_deletable(topic: Topic) -> bool:
     limit_s = policy.max_inactive_duration_seconds
     if topic.context.monotonic() - topic.last_used_s < limit_s:
         return False
-    subscriptions = topic.subscriptions.durable()
+    subscriptions = [s for s in topic.subscriptions.by_name.values() if s.durable]  # that of compaction counts
     if policy.inactive_topic_delete_mode == WITHOUT_SUBSCRIPTIONS:
         return not subscriptions
     return all(s.cursor.backlog_entries == 0 for s in subscriptions)

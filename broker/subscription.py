@@ -22,6 +22,7 @@ from magnetar.broker.errors import (
     BrokerError,
     ConsumerBusyError,
     MetadataError,
+    NotAllowedError,
     ServiceNotReadyError,
     SubscriptionBusyError,
 )
@@ -51,7 +52,8 @@ class Subscription:
     """Cursor + dispatcher + rules.
 
     Args: on_empty is told when the last consumer of a non-durable subscription left (the topic then drops it);
-    reader: where entries are read, the cursor itself unless a compacted view is given.
+    reader: where entries are read, the cursor itself unless a compacted view is given; pinned: the broker's own (that
+    of compaction), clients may read it but neither acknowledge nor move it.
     """
 
     def __init__(
@@ -68,11 +70,13 @@ class Subscription:
         reader: Reader | None = None,
         transform: EntryTransformer | None = None,
         entry_filter: EntryFilter | None = None,
+        pinned: bool = False,
     ) -> None:
         self.topic_name = topic_name
         self.name = name
         self.cursor = cursor
         self.durable: bool = cursor.durable
+        self.pinned = pinned
         self.replicated = False
         self.terminated = False
         self.fenced = False
@@ -99,7 +103,7 @@ class Subscription:
             entry_filter=entry_filter,
             skipped=self._skip,
         )
-        self.acknowledger = Acknowledger(self.context)
+        self.acknowledger = Acknowledger(self.context, pinned=pinned)
 
     # --- consumers -----------------------------------------------------------------------------------------------
 
@@ -246,6 +250,7 @@ class Subscription:
         Consumers are closed first (of a Failover subscription the active one): their clients subscribe again.
         What was to be delivered again, redelivery counts and delayed entries of the old place are forgotten.
         """
+        self.check_movable()
         if self.fenced:
             raise BrokerError("Failed to fence subscription")
         self.fenced = True
@@ -270,6 +275,11 @@ class Subscription:
                 dispatcher.paused = False
                 dispatcher.wake()
         log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))
+
+    def check_movable(self) -> None:
+        """Raise NotAllowedError for a pinned one: what compaction has not read yet must not be dropped."""
+        if self.pinned:
+            raise NotAllowedError(f"Subscription {self.name} is moved by compaction alone")
 
     async def close(self, *, disconnect: bool = True) -> None:
         """Stop dispatching; idempotent. Saving the cursor is the topic's."""
@@ -310,6 +320,8 @@ class Subscription:
 
     def _skip(self, positions: list[Position]) -> None:
         """Entries that nobody is sent (markers, unreadable ones) are acknowledged."""
+        if self.pinned:
+            return
         self.cursor.ack_many(positions)
         if self.terminated:
             self._tell_end_of_topic()

@@ -102,7 +102,9 @@ class Topic:
         self._oldest_backlog_ms = 0
         self._in_flight_runs = 0
         self._drained: list[asyncio.Future[None]] = []
-        self.compaction = TopicCompaction(name, ledger, ledger.store, _compaction_settings(context))
+        self.compaction = TopicCompaction(
+            name, ledger, ledger.store, _compaction_settings(context), self.subscriptions.adopt
+        )
 
     async def open(self) -> None:
         """Bring up what the log knows of this topic; nothing is served before this returns."""
@@ -453,6 +455,7 @@ def _compaction_settings(context: TopicContext) -> CompactionSettings:
         now_ms=context.now_ms,
         keys_in_memory=KEYS_IN_MEMORY,
         directory=settings.data_dir,
+        skip_damaged=settings.auto_skip_non_recoverable_data,
     )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR, COMPACTION_CURSOR})
+INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR})
 _RESERVED_PREFIX = "pulsar.repl"
 
 
@@ -91,12 +91,18 @@ class TopicSubscriptions:
             delay=delay,
             on_empty=self._on_empty,
             transform=None if topic.converting is None else topic.converting.transformer(name),
+            pinned=name == COMPACTION_CURSOR,
         )
-        subscription.context.throttle = self._throttle()
+        subscription.context.throttle = self._throttle(name)
         self.by_name[name] = subscription
         if topic.ledger.terminated:
             subscription.on_terminated()
         return subscription
+
+    def adopt(self, cursor: ManagedCursor) -> None:
+        """A cursor that the broker made for itself and that is seen as a subscription (that of compaction)."""
+        if cursor.name not in self.by_name:
+            self._attach(cursor.name, cursor)
 
     def settings(self) -> SubscriptionSettings:
         """The plain values the dispatchers work with, from the topic's policies and the broker's settings."""
@@ -107,7 +113,7 @@ class TopicSubscriptions:
         self._set_rates()
         for subscription in self.by_name.values():
             subscription.set_settings(settings)
-            subscription.context.throttle = self._throttle()
+            subscription.context.throttle = self._throttle(subscription.name)
 
     def _set_rates(self) -> None:
         """Rates of the topic's policies; one that is unchanged keeps its bucket."""
@@ -122,9 +128,10 @@ class TopicSubscriptions:
                 rate.subscribe_throttling_rate_per_consumer, rate.rate_period_in_second, context.monotonic
             )
 
-    def _throttle(self) -> Throttles | None:
-        """What the subscription's dispatch has to keep: the topic's rate and its own."""
-        own = dispatch_limits(self._topic.config.subscription_dispatch_rate)
+    def _throttle(self, name: str) -> Throttles | None:
+        """What the dispatch of the subscription of that name has to keep: the topic's rate and its own."""
+        config = self._topic.config
+        own = dispatch_limits(config.subscription_rates.get(name, config.subscription_dispatch_rate))
         throttles = [self._dispatch] if self._dispatch is not None and self._dispatch.limits.is_set else []
         if own.is_set:
             throttles.append(Throttle(own, self._topic.context.monotonic))
@@ -238,6 +245,7 @@ class TopicSubscriptions:
         return subscription
 
     async def _roll_back(self, subscription: Subscription, request: SubscribeRequest) -> None:
+        """start_message_rollback_duration_sec: a SEEK by time, whether the subscription is new or has consumers."""
         if request.rollback_s > 0:
             ledger = self._topic.ledger
             position = await ledger.position_for_time(self._topic.context.now_ms() - request.rollback_s * 1000)
@@ -274,7 +282,8 @@ class TopicSubscriptions:
     # --- moving ahead --------------------------------------------------------------------------------------------
 
     def durable(self) -> list[Subscription]:
-        return [s for s in self.by_name.values() if s.durable]
+        """Those of users: expiry, quotas and new partitions do not concern that of compaction."""
+        return [s for s in self.by_name.values() if s.durable and not s.pinned]
 
     def slowest(self) -> Subscription | None:
         """The durable subscription that has acknowledged least."""
@@ -284,6 +293,7 @@ class TopicSubscriptions:
         """Acknowledge everything before `position` for everybody, durable on return; a subscription never moves
         back.
         """
+        subscription.check_movable()
         last = self._topic.ledger.previous(position)
         cursor = subscription.cursor
         if last <= cursor.mark_delete:
@@ -295,6 +305,7 @@ class TopicSubscriptions:
 
     async def skip(self, subscription: Subscription, entries: int) -> None:
         """Acknowledge the next entries that are not yet acknowledged, durable on return."""
+        subscription.check_movable()
         cursor = subscription.cursor
         cursor.skip(entries)
         subscription.backlog_dropped(cursor.mark_delete)

@@ -240,8 +240,8 @@ class TopicsApi(Protocol):
 
     # --- subscriptions ------------------------------------------------------------------------------------------
 
-    async def subscriptions(self, name: "TopicName", *, internal: bool = False) -> list[str]:
-        """Names of the durable ones and those connected; `internal`: also compaction's, once it has one."""
+    async def subscriptions(self, name: "TopicName") -> list[str]:
+        """Names of the durable ones (compaction's too, once it has one) and those connected."""
         ...
 
     async def create_subscription(

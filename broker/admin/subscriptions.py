@@ -37,7 +37,7 @@ class MessageIdBody(msgspec.Struct, rename="camel"):
 async def list_subscriptions(call: Call) -> Response:
     names: set[str] = set()
     for part in existing_parts(call):
-        names.update(await call.topics.subscriptions(part, internal=True))
+        names.update(await call.topics.subscriptions(part))
     return json_response(sorted(names, key=lambda name: (name.startswith("__"), name)))
 
 

@@ -69,11 +69,17 @@ class CompactionSettings:
 
 
 class TopicCompaction:
-    """Compaction of one topic."""
+    """Compaction of one topic. `on_cursor` is told of the cursor `__compaction` at each run: it is a subscription."""
 
     def __init__(
-        self, name: TopicName, ledger: ManagedLedger, ledgers: LedgerStore, settings: CompactionSettings
+        self,
+        name: TopicName,
+        ledger: ManagedLedger,
+        ledgers: LedgerStore,
+        settings: CompactionSettings,
+        on_cursor: Callable[[ManagedCursor], None] = lambda _: None,
     ) -> None:
+        self._on_cursor = on_cursor
         self._name = name
         self._log = ledger
         self._ledgers = ledgers
@@ -111,10 +117,6 @@ class TopicCompaction:
     def new_reader(self, cursor: ManagedCursor) -> CompactedReader:
         """What a read_compacted subscription with this cursor reads."""
         return CompactedReader(cursor, self._log, self.current)
-
-    @property
-    def has_cursor(self) -> bool:
-        return COMPACTION_CURSOR in self._log.cursors
 
     async def last_entry(self) -> Span | None:
         """The last entry of the compacted topic when nothing follows its horizon in the log, else None."""

@@ -135,7 +135,7 @@ class FakeTopics:
             raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
         return found
 
-    async def subscriptions(self, name, *, internal=False):
+    async def subscriptions(self, name):
         return list(self._subscriptions(name))
 
     async def create_subscription(self, name, subscription, start, properties, *, replicated):

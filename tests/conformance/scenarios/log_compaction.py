@@ -1,0 +1,104 @@
+"""Compaction as subscriptions and REST see it: what a compacted read leaves behind, and the cursor `__compaction`."""
+
+import time
+
+from harness.steps import ack, backlog, drained, published, rest, stats, texts
+from transcript import scenario
+
+
+def compacted_topic(s, keys="aaaaba"):
+    """A topic with a durable subscription from before its first message, compacted."""
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, "s", read_compacted=True, initialPosition="Earliest", quietly=True)
+    c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+    for i, key in enumerate(keys):
+        published(s, topic, [b"%d" % i], i, partition_key=key)
+    compact(s, topic)
+    return topic
+
+
+def compact(s, topic):
+    path = rest(topic, "/compaction")
+    s.http("PUT", path, quietly=True)
+    s.eventually("compacted", lambda: s.http("GET", path, quietly=True)[1]["status"] == "SUCCESS", 15)
+
+
+def id_of(frame):
+    found = frame.command.message_id
+    return {"ledgerId": found.ledgerId, "entryId": found.entryId}
+
+
+def deleted_alone(s, topic, name="s"):
+    """How many ranges a subscription has acknowledged behind its mark-delete position."""
+    found = s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["cursors"][name]
+    return found["individuallyDeletedMessages"].count("..")
+
+
+@scenario
+def acknowledged_one_by_one_what_was_compacted_away_stays_in_the_backlog(s):
+    topic = compacted_topic(s)
+    c = s.connect()
+    c.subscribe(topic, "s", read_compacted=True, permits=10, quietly=True)
+    frames = drained(c)
+    s.note("came", texts(frames))
+    for f in frames:
+        ack(c, id_of(f))
+    time.sleep(1)
+    s.note("backlog", backlog(s, topic)["s"])
+    s.note("ranges", deleted_alone(s, topic))
+
+
+@scenario
+def acknowledged_cumulatively_it_is_gone(s):
+    topic = compacted_topic(s)
+    c = s.connect()
+    c.subscribe(topic, "s", read_compacted=True, permits=10, quietly=True)
+    frames = drained(c)
+    ack(c, id_of(frames[-1]), kind="Cumulative")
+    time.sleep(1)
+    s.note("backlog", backlog(s, topic)["s"])
+    s.note("ranges", deleted_alone(s, topic))
+
+
+@scenario
+def the_cursor_of_compaction_is_a_subscription(s):
+    topic = compacted_topic(s)
+    s.note("names", sorted(s.http("GET", rest(topic, "/subscriptions"), quietly=True)[1]))
+    s.note("in the stats", sorted(stats(s, topic)["subscriptions"]))
+    s.note("its backlog", backlog(s, topic)["__compaction"])
+    published(s, topic, [b"new"], 6, partition_key="b")
+    time.sleep(0.5)
+    s.note("its backlog", backlog(s, topic)["__compaction"])
+
+
+@scenario
+def a_client_may_subscribe_to_the_cursor_of_compaction(s):
+    topic = compacted_topic(s)
+    published(s, topic, [b"new"], 6, partition_key="b")
+    c = s.connect()
+    c.subscribe(topic, "__compaction", permits=10)
+    s.note("came", texts(drained(c)))
+    c.ask("CLOSE_CONSUMER", consumer_id=1)
+    d = s.connect()
+    d.subscribe(topic, "__compaction", 1, subType="Shared")
+    d.ask("CLOSE_CONSUMER", consumer_id=1)
+
+
+@scenario
+def the_name_is_free_on_a_topic_never_compacted(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, "__compaction")
+    s.note("names", s.http("GET", rest(topic, "/subscriptions"), quietly=True)[1])
+    c.ask("UNSUBSCRIBE", consumer_id=1)
+
+
+@scenario
+def the_cursor_of_compaction_deleted_over_rest(s):
+    topic = compacted_topic(s)
+    s.http("DELETE", rest(topic, "/subscription/__compaction"))
+    s.http("POST", rest(topic, "/subscription/__compaction/skip_all"))
+    s.note("names", s.http("GET", rest(topic, "/subscriptions"), quietly=True)[1])
+    compact(s, topic)
+    s.note("names", sorted(s.http("GET", rest(topic, "/subscriptions"), quietly=True)[1]))
