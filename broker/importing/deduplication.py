@@ -57,14 +57,14 @@ def ensure_deduplication(
     Args:    enable: switch it on for this topic when it is off.
     Raises:  DeduplicationError when it is off and stays off, or nobody can be asked.
     """
-    base = f"/admin/v2/persistent/{topic.namespace}/{quote(topic.local_name, safe='')}"
+    base, whole = _path(topic), _path(topic.base)
     try:
         if _settled(admin, base, pause) == _ENABLED:
             return
         if not enable:
             raise DeduplicationError(_OFF.format(topic=topic))
-        admin.call("POST", f"{base}/deduplicationEnabled", b"true")
-        say(f"deduplication is now on for {topic} (policy of the topic)")
+        admin.call("POST", f"{whole}/deduplicationEnabled", b"true")
+        say(f"deduplication is now on for {topic.base} (policy of the topic)")
         for _ in range(int(_WAIT_S / _POLL_S)):
             if _settled(admin, base, pause) == _ENABLED:
                 return
@@ -72,6 +72,10 @@ def ensure_deduplication(
     except (OSError, ValueError) as error:
         raise DeduplicationError(_UNKNOWN.format(url=admin.url, error=error, topic=topic)) from error
     raise DeduplicationError(f"deduplication of {topic} was switched on, but is not in effect after {_WAIT_S:.0f} s")
+
+
+def _path(topic: TopicName) -> str:
+    return f"/admin/v2/persistent/{topic.namespace}/{quote(topic.local_name, safe='')}"
 
 
 def _settled(admin: AdminApi, base: str, pause: Callable[[float], None]) -> str:
