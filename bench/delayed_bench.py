@@ -1,11 +1,16 @@
 # ruff: noqa: SLF001, ASYNC110 - it looks inside the index it measures, and waits for it
-"""The delayed index alone: memory, cost of adding, sealing, restarting and firing, on the embedded store in a temporary directory.
+"""The delayed index alone, on the embedded store in a temporary directory; or the in-memory tracker, for comparison.
 
-    python bench/delayed_bench.py [--messages 10000000] [--due 500000] [--subscriptions 1]
+    python bench/delayed_bench.py [--messages 10000000] [--subscriptions 1] [--due 500000] [--tracker bucket|memory]
+                                  [--index-count 50000] [--max-buckets -1] [--delays random|fixed]
 
-Published are entries of one log, 1000 a run, 50,000 a ledger; their delays are random within a day, all beyond the run of
-the benchmark. Firing: the clock jumps until `--due` of them are due. Memory is that of the process (resident set) less what
-it was before the index was opened, after a garbage collection: with what the allocator keeps of freed memory, and without.
+Published are entries of one log, 1000 a run, 50,000 a ledger, with delays random within a day or all of a day, beyond the
+run of the benchmark. The bucket index learns of them at publish, the in-memory tracker when each subscription reads them.
+Then `--due` more are published that all fall due within one second, ten seconds later, and that second is waited for:
+lateness is from the message's time to the moment a subscription is given it.
+
+Memory is that of the process (resident set) less what it was before the index was opened, with what the allocator keeps of
+freed memory; and without. The peak is the largest resident set seen while publishing.
 """
 
 import argparse
@@ -19,13 +24,14 @@ import shutil
 import tempfile
 import time
 from array import array
-from types import SimpleNamespace
 
+from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.delayed.bucket_settings import BucketSettings
 from magnetar.delayed.delay_ports import DelayEnvironment
 from magnetar.delayed.delivery_time import DelayPolicy
 from magnetar.delayed.index_thread import IndexThread
+from magnetar.delayed.memory_tracker import MemoryDelayIndex
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.embedded import open_embedded
 from magnetar.storage.engine_settings import EngineSettings
@@ -33,16 +39,27 @@ from magnetar.storage.position import EARLIEST, Position
 
 RUN, LEDGER, DAY_MS = 1000, 50_000, 86_400_000
 START_MS = 1_700_000_000_000
+POLICY = DelayPolicy(tick_ms=1000, strict=True)
+LEAD_MS = 10_000
 
 
-def rss_bytes(*, trimmed=True):
-    """Resident memory; ``trimmed``: without what the allocator keeps of memory that was freed."""
-    gc.collect()
-    if trimmed:
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
+def rss_bytes():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def trimmed_rss_bytes():
+    """Without what the allocator keeps of memory that was freed."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    return rss_bytes()
+
+
+def quantiles(values, unit=1.0):
+    values = sorted(values)
+    at = [values[min(int(len(values) * q), len(values) - 1)] * unit if values else 0 for q in (0.5, 0.99, 0.999)]
+    return f"p50 {at[0]:.1f} p99 {at[1]:.1f} p999 {at[2]:.1f}"
 
 
 class Run:
@@ -86,11 +103,18 @@ class Cursor:
 class Bench:
     def __init__(self, options, storage):
         self.options, self.storage = options, storage
-        self.now = START_MS
+        self.began = time.perf_counter()
         self.log = Log()
         self.tasks = set()
         self.thread = IndexThread()
+        self.shelf = BitmapShelf(64 << 20, tempfile.TemporaryFile)
         self.views = []
+        self.published = 0
+        self.calls = []
+        self.peak = 0
+
+    def now_ms(self):
+        return START_MS + int((time.perf_counter() - self.began) * 1000)
 
     def spawn(self, work, name):
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -99,90 +123,87 @@ class Bench:
         return task
 
     async def open(self):
-        loop = asyncio.get_running_loop()
-        environment = DelayEnvironment(
-            ledgers=self.storage.ledgers,
-            metadata=self.storage.metadata,
-            now_ms=lambda: self.now,
-            call_later=loop.call_later,
-            spawn=self.spawn,
-            off_loop=self.thread,
-        )
-        policy = DelayPolicy(tick_ms=1000, strict=True)
-        self.index = BucketDelayIndex("bench", self.log, policy, BucketSettings(), environment)
-        await self.index.open()
-        self.views = []
-        for k in range(self.options.subscriptions):
-            view = self.index.view(f"sub-{k}", Cursor(self.log), lambda: None)
+        loop, options = asyncio.get_running_loop(), self.options
+        if options.tracker == "memory":
+            self.index = MemoryDelayIndex(POLICY, self.now_ms, loop.call_later)
+        else:
+            environment = DelayEnvironment(
+                ledgers=self.storage.ledgers,
+                metadata=self.storage.metadata,
+                now_ms=self.now_ms,
+                call_later=loop.call_later,
+                spawn=self.spawn,
+                off_loop=self.thread,
+                shelf=self.shelf,
+            )
+            settings = BucketSettings(min_index_count=options.index_count, max_buckets=options.max_buckets)
+            self.index = BucketDelayIndex("bench", self.log, POLICY, settings, environment)
+            await self.index.open()
+        self.views = [self.index.view(f"sub-{k}", Cursor(self.log), lambda: None) for k in range(options.subscriptions)]
+        for view in self.views:
             view.pending(0)
-            self.views.append(view)
 
-    async def publish(self):
-        """Seconds spent in `published`, the longest call, and the whole time."""
-        chance = random.Random(7)
-        spent = longest = 0.0
+    async def publish(self, count, times_of):
+        """The whole time in seconds; the time of each run goes to `calls`."""
         started = time.perf_counter()
-        for first in range(0, self.options.messages, RUN):
-            base = self.now + DAY_MS // 24
-            times = array("q", [base + int(chance.random() * DAY_MS) for _ in range(RUN)])
-            ledger_id, entry_id = divmod(first, LEDGER)
+        for _ in range(0, count, RUN):
+            times = times_of()
+            ledger_id, entry_id = divmod(self.published, LEDGER)
+            self.published += RUN
             self.log.last_confirmed = Position(ledger_id, entry_id + RUN - 1)
             run = Run(times)
             begun = time.perf_counter()
             self.index.published(run, [(ledger_id, entry_id, 0, RUN)])
-            took = time.perf_counter() - begun
-            spent, longest = spent + took, max(longest, took)
+            if self.options.tracker == "memory":
+                for view in self.views:
+                    for k, at in enumerate(times):
+                        view.offer(at, Position(ledger_id, entry_id + k))
+            self.calls.append(time.perf_counter() - begun)
+            if self.published % 100_000 == 0:
+                self.peak = max(self.peak, rss_bytes())
             await asyncio.sleep(0)
-        while self.index._worker is not None or self.index._firing.mutable.growing >= 50_000:
+        while self.options.tracker == "bucket" and self.is_busy():
             await asyncio.sleep(0.01)
-        return spent, longest, time.perf_counter() - started
+        return time.perf_counter() - started
+
+    def is_busy(self):
+        return self.index._worker is not None or self.index._firing.mutable.growing >= self.options.index_count
 
     async def fire(self, due):
-        """Jump to the time when so many more are due; how long it takes until the views have given them all."""
-        first = self.now + DAY_MS // 24
-        self.now = first - 30_000
-        self.index._fire_soon()
-        await asyncio.sleep(0.5)  # what is due within 30 seconds is in memory, as it would be by then
-        before = self.index.stats().fired
-        self.now = first + DAY_MS * due // self.options.messages
-        started = time.perf_counter()
-        self.index._fire_soon()
-        taken = 0
-        lateness = []
-        last = time.perf_counter()
-        while time.perf_counter() - last < 1.0:
+        """(lateness in ms of each message, seconds from the first time to the last hand-out) of the first subscription."""
+        chance = random.Random(11)
+        first_number, first_ms = self.published, self.now_ms() + LEAD_MS
+        times = array("q", (first_ms + chance.randrange(1000) for _ in range(due)))
+        runs = iter(times[k : k + RUN] for k in range(0, due, RUN))
+        await self.publish(due, lambda: next(runs))
+        if self.now_ms() > first_ms:
+            print("the machine was too slow: some were due before all were published")
+        late, last_ms = [], first_ms
+        while len(late) < due and self.now_ms() < first_ms + 60_000:
             await asyncio.sleep(0)
             for view in self.views:
-                got = len(view.take_due(10_000))
+                got = view.take_due(1000)
                 if got and view is self.views[0]:
-                    last = time.perf_counter()
-                    taken += got
-                    lateness.append((taken, last - started))
-        fired = self.index.stats().fired - before
-        return SimpleNamespace(fired=fired, taken=taken, seconds=last - started, lateness=lateness)
+                    last_ms = self.now_ms()
+                    late += [last_ms - times[a * LEDGER + b - first_number] for a, b in got]
+        return late, (last_ms - first_ms) / 1000
 
 
-async def main(options, directory):
-    storage = await open_embedded(directory, EngineSettings(cache_bytes=1 << 20))
-    bench = Bench(options, storage)
-    before = rss_bytes()
-    await bench.open()
-    spent, longest, whole = await bench.publish()
-    stats = bench.index.stats()
-    create, merge = stats.operations["create"], stats.operations["merge"]
-    n = options.messages
-    kept = (rss_bytes(trimmed=False) - before) / 1e6
-    print(
-        f"messages {n:,}, subscriptions {options.subscriptions}, buckets {stats.bucket_total - 1}, pending {stats.pending:,}"
-    )
-    print(
-        f"memory          {kept:8.1f} MB, {(rss_bytes() - before) / 1e6:.1f} MB without what the allocator keeps, {stats.memory_bytes / 1e6:.1f} MB by its own count"
-    )
-    print(f"add             {spent / n * 1e9:8.0f} ns a message, longest call {longest * 1e3:.2f} ms (of {RUN})")
-    print(
-        f"whole run       {n / whole:8,.0f} messages/s with seals and merges ({create.all} creates, {merge.all} merges)"
-    )
-    print(f"disk            {stats.snapshot_size_bytes / max(n, 1):8.2f} bytes a message")
+def delays(bench, kind):
+    """Makes the times of one run after the other; random ones are drawn once and used again, moved."""
+    chance = random.Random(7)
+    drawn = [array("q", (chance.randrange(DAY_MS) for _ in range(RUN))) for _ in range(500 if kind == "random" else 0)]
+    fixed = array("q", [DAY_MS]) * RUN
+
+    def times_of():
+        base = bench.now_ms() + DAY_MS // 24
+        chosen = chance.choice(drawn) if drawn else fixed
+        return array("q", [base + delay for delay in chosen])
+
+    return times_of
+
+
+async def restart(bench):
     started = time.perf_counter()
     await bench.index.close()
     print(f"close           {time.perf_counter() - started:8.2f} s")
@@ -190,15 +211,32 @@ async def main(options, directory):
     await bench.open()
     opened = time.perf_counter() - started
     await bench.index._recovered.wait()
-    print(
-        f"restart         {opened * 1e3:8.1f} ms until served, {time.perf_counter() - started:.2f} s until all buckets are in service"
-    )
-    fired = await bench.fire(options.due)
-    at = [next((t for k, t in fired.lateness if k >= fired.taken * q), 0) * 1e3 for q in (0.5, 0.99, 0.999)]
-    print(
-        f"firing          {fired.fired / max(fired.seconds, 1e-9):8,.0f} messages/s ({fired.fired:,} in {fired.seconds:.2f} s)"
-    )
-    print(f"lateness        p50 {at[0]:.0f} ms, p99 {at[1]:.0f} ms, p999 {at[2]:.0f} ms")
+    ready = time.perf_counter() - started
+    print(f"restart         {opened * 1e3:8.1f} ms until served, {ready:.2f} s until all buckets are in service")
+
+
+async def main(options, directory):
+    storage = await open_embedded(directory, EngineSettings(cache_bytes=1 << 20))
+    bench = Bench(options, storage)
+    times_of = delays(bench, options.delays)
+    before = trimmed_rss_bytes()
+    await bench.open()
+    whole, n = await bench.publish(options.messages, times_of), options.messages
+    spent = sum(bench.calls)
+    kept, bare = (rss_bytes() - before) / 1e6, (trimmed_rss_bytes() - before) / 1e6
+    print(f"{options.tracker}, {n:,} messages, {options.delays} delays, {options.subscriptions} subscriptions")
+    print(f"memory          {kept:8.1f} MB, peak {(bench.peak - before) / 1e6:.1f} MB, {bare:.1f} MB really in use")
+    print(f"own count       {bench.index.memory_bytes / 1e6:8.1f} MB")
+    print(f"add             {spent / n * 1e9:8.0f} ns a message; a run of {RUN}: {quantiles(bench.calls, 1e3)} ms")
+    print(f"whole run       {n / whole:8,.0f} messages/s")
+    if options.tracker == "bucket":
+        stats = bench.index.stats()
+        create, merge = stats.operations["create"], stats.operations["merge"]
+        print(f"buckets         {stats.bucket_total - 1:8} after {create.all} seals and {merge.all} merges")
+        print(f"disk            {stats.snapshot_size_bytes / n:8.2f} bytes a message")
+        await restart(bench)
+    late, seconds = await bench.fire(options.due)
+    print(f"due in a second {len(late):8,} given in {seconds:.2f} s, lateness {quantiles(late)} ms")
     print(f"memory at end   {(rss_bytes() - before) / 1e6:8.1f} MB")
     await bench.index.close()
     await storage.close()
@@ -209,8 +247,12 @@ if __name__ == "__main__":
     parser.add_argument("--messages", type=int, default=10_000_000)
     parser.add_argument("--due", type=int, default=500_000)
     parser.add_argument("--subscriptions", type=int, default=1)
-    directory = tempfile.mkdtemp(prefix="delayed-bench-")
+    parser.add_argument("--tracker", choices=("bucket", "memory"), default="bucket")
+    parser.add_argument("--delays", choices=("random", "fixed"), default="random")
+    parser.add_argument("--index-count", type=int, default=50_000)
+    parser.add_argument("--max-buckets", type=int, default=-1)
+    folder = tempfile.mkdtemp(prefix="delayed-bench-")
     try:
-        asyncio.run(main(parser.parse_args(), directory))
+        asyncio.run(main(parser.parse_args(), folder))
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)

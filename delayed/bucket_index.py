@@ -244,8 +244,7 @@ class BucketDelayIndex:
         """Read one segment of a bucket in service."""
         counters, started, ledger_id = self._firing.counters, self._environment.now_ms(), bucket.record.ledger_id
         try:
-            entry = bucket.directory.segment_entry(segment)
-            (data,) = await self._keeper.store.read(ledger_id, entry, entry)
+            (data,) = await self._keeper.store.read(ledger_id, segment, segment)
             columns = decoded(data, bucket.directory, segment, ledger_id)
         except SnapshotError as error:
             counters.ended("load", 0, failed=True)

@@ -3,8 +3,8 @@
 Seal     1 freeze the mutable bucket (it stays in service)   2 sort and encode, off the loop
          3 create the ledger, name it doomed   4 write and close it
          5 catalogue: + bucket, coverage, - doomed   6 the bucket takes the frozen chunks' place
-Merge    1 read the sources (they stay in service) and encode   2 create the ledger, name it doomed
-         3 write and close it   4 catalogue: + merged, - sources, sources doomed
+Merge    1 create the ledger, name it doomed   2 read the sources (they stay in service), encode and write
+         3 close it   4 catalogue: + merged, - sources, sources doomed
          5 the merged one takes their place   6 delete their ledgers
 Delete   1 out of service   2 catalogue: - bucket, doomed   3 delete the ledger   4 no longer doomed (next record)
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
-from magnetar.delayed.bucket_merge import WINDOW_INDEXES, mergeable, merged_snapshot
+from magnetar.delayed.bucket_merge import WINDOW_INDEXES, mergeable, write_merged
 from magnetar.delayed.catalogue import BucketRecord, CatalogueRecord
 from magnetar.delayed.due_merge import take_due
 from magnetar.delayed.errors import CatalogueConflictError, SnapshotError
@@ -31,14 +31,15 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from magnetar.delayed.bucket_merge import Bounds
     from magnetar.delayed.bucket_settings import BucketSettings
     from magnetar.delayed.catalogue import Catalogue
     from magnetar.delayed.delay_ports import DelayEnvironment, Log
     from magnetar.delayed.firing import Firing
     from magnetar.delayed.snapshot_format import Directory
-    from magnetar.delayed.snapshot_store import SnapshotStore
+    from magnetar.delayed.snapshot_store import SnapshotStore, SnapshotWriter
     from magnetar.delayed.sorted_run import Columns
 
 __all__ = ["BucketKeeper"]
@@ -181,7 +182,7 @@ class BucketKeeper:
     async def _seal(self, parts: list[Columns], coverage: PositionRanges | None, started: int) -> None:
         firing, settings = self._firing, self._settings
 
-        def encode() -> tuple[list[bytes], Directory, tuple[tuple[int, int], tuple[int, int]]]:
+        def encode() -> tuple[list[bytes], Directory, Bounds]:
             encoder = SnapshotEncoder(settings.segment_limit, settings.segment_step_ms)
             chunks = [Chunk(SortedRun(part)) for part in parts]
             while (window := take_due(chunks, AFTER_ALL, WINDOW_INDEXES)).rows:
@@ -189,7 +190,12 @@ class BucketKeeper:
             return *encoder.finish(), encoder.bounds()
 
         entries, directory, bounds = await self.environment.off_loop(encode)
-        bucket = await self._create(entries, directory, bounds, "create", started)
+
+        async def write(writer: SnapshotWriter) -> tuple[Directory, Bounds]:
+            await writer.append(entries)
+            return directory, bounds
+
+        bucket = await self._create(write, "create", started)
         await self.save(add=bucket, coverage=coverage)
         bucket.skip_before(firing.mutable.frozen_time())
         firing.mutable.sealed()
@@ -199,30 +205,32 @@ class BucketKeeper:
         self.on_changed()
 
     async def _create(
-        self,
-        entries: Sequence[bytes],
-        directory: Directory,
-        bounds: tuple[tuple[int, int], tuple[int, int]],
-        operation: str,
-        started: int,
+        self, write: Callable[[SnapshotWriter], Awaitable[tuple[Directory, Bounds]]], operation: str, started: int
     ) -> ImmutableBucket:
         """Store a snapshot; until the catalogue names it as a bucket it is doomed."""
-
-        async def intend(ledger_id: int) -> None:
-            self.doomed.add(ledger_id)
-            await self.save()
-
         counters = self._firing.counters
         try:
-            ledger_id, size = await self.store.write(entries, intend)
-        except StorageError:
+            directory, bounds, ledger_id, size = await self._written(write)
+        except (StorageError, SnapshotError):
             counters.ended(operation, 0, failed=True)
             raise
         counters.ended(operation, self.environment.now_ms() - started)
         times = directory.first_times[0], directory.last_times[-1]
-        return ImmutableBucket(
-            BucketRecord(ledger_id, sum(directory.counts), bounds[0], bounds[1], *times, size), directory
-        )
+        record = BucketRecord(ledger_id, sum(directory.counts), *bounds, *times, size, directory.entries)
+        return ImmutableBucket(record, directory)
+
+    async def _written(
+        self, write: Callable[[SnapshotWriter], Awaitable[tuple[Directory, Bounds]]]
+    ) -> tuple[Directory, Bounds, int, int]:
+        writer = await self.store.create()
+        try:
+            self.doomed.add(writer.ledger_id)
+            await self.save()
+            directory, bounds = await write(writer)
+            return directory, bounds, writer.ledger_id, await writer.close()
+        except BaseException:
+            await writer.abandon()
+            raise
 
     # --- merge ---------------------------------------------------------------------------------------------------
 
@@ -248,15 +256,17 @@ class BucketKeeper:
         self.on_changed()
 
     async def _merged(self, sources: list[ImmutableBucket], started: int) -> ImmutableBucket | None:
+        def write(writer: SnapshotWriter) -> Awaitable[tuple[Directory, Bounds]]:
+            return write_merged(writer, sources, self.store, self._settings, self.environment.off_loop)
+
         try:
-            encoded = await merged_snapshot(sources, self.store, self._settings, self.environment.off_loop)
+            return await self._create(write, "merge", started)
         except SnapshotError as error:
-            self._firing.counters.ended("merge", 0, failed=True)
+            self.dirty = True
             for source in sources:
                 if source.record.ledger_id == error.ledger_id:
                     self.on_damage(source, error)
             return None
-        return await self._create(*encoded, "merge", started)
 
     # --- delete --------------------------------------------------------------------------------------------------
 

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from magnetar.delayed.delay_ports import OffLoop
     from magnetar.delayed.immutable_bucket import ImmutableBucket
     from magnetar.delayed.snapshot_format import Directory
-    from magnetar.delayed.snapshot_store import SnapshotStore
+    from magnetar.delayed.snapshot_store import SnapshotStore, SnapshotWriter
     from magnetar.delayed.sorted_run import Columns, Key
 
-__all__ = ["WINDOW_INDEXES", "mergeable", "merged_snapshot"]
+__all__ = ["WINDOW_INDEXES", "Bounds", "mergeable", "write_merged"]
+
+Bounds = tuple[tuple[int, int], tuple[int, int]]
+"""Smallest and largest position."""
 
 _FAN_IN = 8
 _ALONE_BYTES = 1 << 20
@@ -88,16 +91,19 @@ class _Reader:
 
     async def fill(self, store: SnapshotStore) -> None:
         if self.current is None and self.segment < self.directory.segments:
-            entry = self.directory.segment_entry(self.segment)
-            (data,) = await store.read(self.ledger_id, entry, entry)
+            (data,) = await store.read(self.ledger_id, self.segment, self.segment)
             self._run = SortedRun(decoded(data, self.directory, self.segment, self.ledger_id))
             self.segment += 1
 
 
-async def merged_snapshot(
-    sources: Sequence[ImmutableBucket], store: SnapshotStore, settings: BucketSettings, off_loop: OffLoop
-) -> tuple[list[bytes], Directory, tuple[tuple[int, int], tuple[int, int]]]:
-    """Entries, directory and bounds of one snapshot with everything the sources have from their present place on.
+async def write_merged(
+    writer: SnapshotWriter,
+    sources: Sequence[ImmutableBucket],
+    store: SnapshotStore,
+    settings: BucketSettings,
+    off_loop: OffLoop,
+) -> tuple[Directory, Bounds]:
+    """Write everything the sources have from their present place on, as one snapshot.
 
     Raises SnapshotError, which names the source's ledger; StorageError.
     """
@@ -113,8 +119,10 @@ async def merged_snapshot(
         readers = [reader for reader in readers if not reader.is_at_end]
         if readers:
             await off_loop(window)
+            await writer.append(encoder.take())
     entries, directory = await off_loop(encoder.finish)
-    return entries, directory, encoder.bounds()
+    await writer.append(entries)
+    return directory, encoder.bounds()
 
 
 def decoded(data: bytes, directory: Directory, segment: int, ledger_id: int) -> Columns:

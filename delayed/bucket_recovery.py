@@ -34,12 +34,16 @@ async def recover_bucket(record: BucketRecord, firing: Firing, store: SnapshotSt
     """Put the bucket into service. Raises SnapshotError when its snapshot cannot be used, StorageError."""
     ledger_id = record.ledger_id
     try:
-        (header,) = await store.read(ledger_id, 0, 0)
+        if record.entries <= 0:
+            raise SnapshotError("an older layout")  # noqa: TRY301 - named below
+        (header,) = await store.read(ledger_id, record.entries - 1, record.entries - 1)
         directory = decode_header(header)
+        if directory.entries != record.entries:
+            raise SnapshotError("the header is not that of the record")  # noqa: TRY301 - named below
         bucket = ImmutableBucket(record, directory)
         bits: Bits = {}
         if record.max_time > firing.due_before():
-            entries = await store.read(ledger_id, 1, directory.bitmap_entries) if directory.bitmap_entries else []
+            entries = await store.read(ledger_id, directory.segments, directory.entries - 2)
             bits = await off_loop(lambda: _bits(entries, directory))
         current = await _leave_out_past(bucket, bits, firing, store, off_loop)
     except SnapshotError as error:
@@ -67,8 +71,7 @@ async def _leave_out_past(
 
 async def _segment(bucket: ImmutableBucket, store: SnapshotStore, off_loop: OffLoop) -> Columns:
     segment, directory = bucket.segment, bucket.directory
-    entry = directory.segment_entry(segment)
-    (data,) = await store.read(bucket.record.ledger_id, entry, entry)
+    (data,) = await store.read(bucket.record.ledger_id, segment, segment)
     return await off_loop(lambda: decoded(data, directory, segment, bucket.record.ledger_id))
 
 

@@ -43,6 +43,8 @@ class BucketRecord(msgspec.Struct, frozen=True):
     min_time: int
     max_time: int
     size_bytes: int
+    entries: int = 0
+    """Of the snapshot's ledger, the last of which is the header."""
 
     @property
     def range(self) -> tuple[Position, Position]:

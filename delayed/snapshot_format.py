@@ -1,4 +1,4 @@
-"""Bytes of a bucket's snapshot: one header, bitmaps, segments; each a ledger entry of its own. Pure.
+"""Bytes of a bucket's snapshot: segments, bitmaps, one header; each a ledger entry of its own. Pure.
 
 Entry (little-endian)::
 
@@ -15,8 +15,12 @@ Payloads::
                       ledger ordinals u32, absent when all are equal (flag 2: one u32)
                       entry ids u32 (flag 4: differences to the one before)
 
-Entry 0 is the header, then the bitmaps, then the segments in the order of time. Whatever the bytes are, decoding gives
-a value or SnapshotError.
+First come the segments in the order of time, segment k in entry k, then the bitmaps; the header is last, so that a
+snapshot of any size is written as it is made. Whatever the bytes are, decoding gives a value or SnapshotError.
+
+Times are not negative: entries with such a time are due at once and never get here.
+
+Version 1 had the header first; such a snapshot is not read, its range is looked through in the log again.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Directory", "SnapshotEncoder", "decode_bitmaps", "decode_header", "decode_segment", "segment_ends"]
 
 T = TypeVar("T")
-VERSION = 1
+VERSION = 2
 _FRAME = struct.Struct("<4sBBHI")
 _MAGIC = b"MDB1"
 _HEADER, _BITMAPS, _SEGMENT = 1, 2, 3
@@ -68,9 +72,10 @@ class Directory:
     def segments(self) -> int:
         return len(self.counts)
 
-    def segment_entry(self, segment: int) -> int:
-        """Entry id of a segment in the snapshot's ledger."""
-        return 1 + self.bitmap_entries + segment
+    @property
+    def entries(self) -> int:
+        """Of the whole snapshot."""
+        return self.segments + self.bitmap_entries + 1
 
 
 def segment_ends(times: array[int], max_indexes: int, step_ms: int) -> list[int]:
@@ -111,12 +116,17 @@ class SnapshotEncoder:
         if self._waiting.rows >= 2 * self._max_indexes:
             self._emit(last=False)
 
+    def take(self) -> list[bytes]:
+        """The entries that are ready, in order; each is given once."""
+        ready, self._segments = self._segments, []
+        return ready
+
     def finish(self) -> tuple[list[bytes], Directory]:
-        """All entries and the directory."""
+        """The entries not yet taken, and the directory."""
         self._emit(last=True)
         bits = [_frame(_BITMAPS, payload) for payload in _encode_bitmaps(self._bitmaps, self._ordinals)]
         directory = Directory(array("q", self._ordinals), self._counts, self._firsts, self._lasts, len(bits))
-        return [_frame(_HEADER, _encode_header(directory)), *bits, *self._segments], directory
+        return [*self.take(), *bits, _frame(_HEADER, _encode_header(directory))], directory
 
     def bounds(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Smallest and largest position given so far."""

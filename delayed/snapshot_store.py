@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from array import array
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,11 @@ from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchL
 from magnetar.storage.slab import Slab
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from magnetar.storage.interfaces import LedgerStore, LedgerWriter
 
-__all__ = ["SnapshotStore"]
+__all__ = ["SnapshotStore", "SnapshotWriter"]
 
 _APPEND_BYTES = 1 << 20
 
@@ -32,22 +33,11 @@ class SnapshotStore:
             "pulsar/managed-ledger": topic,
         }
 
-    async def write(self, entries: Sequence[bytes], created: Callable[[int], Awaitable[None]]) -> tuple[int, int]:
-        """(ledger id, bytes) of a new snapshot, durable and closed on return.
-
-        ``created(ledger_id)`` is awaited before the first entry is written: there the caller makes sure that this
-        ledger is found again if nothing comes of it. Raises StorageError and what ``created`` raises.
+    async def create(self) -> SnapshotWriter:
+        """A new snapshot. Before the first append the caller makes sure that its ledger is found again if nothing
+        comes of it. Raises StorageError.
         """
-        writer = await self._ledgers.create(self._properties)
-        await created(writer.ledger_id)
-        start, size = 0, 0
-        for k, entry in enumerate(entries):
-            size += len(entry)
-            if size >= _APPEND_BYTES or k + 1 == len(entries):
-                await _append(writer, entries[start : k + 1])
-                start, size = k + 1, 0
-        info = await writer.close()
-        return writer.ledger_id, info.length_bytes
+        return SnapshotWriter(await self._ledgers.create(self._properties))
 
     async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
         """Entries first .. last. Raises SnapshotError when one is missing or damaged; other StorageErrors pass."""
@@ -69,6 +59,32 @@ class SnapshotStore:
             await self._ledgers.delete(ledger_id)
         except NoSuchLedgerError:
             return
+
+
+class SnapshotWriter:
+    """A snapshot being written. Durable and closed when `close` has returned; `abandon` it when nothing comes of it."""
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self._writer = writer
+        self.ledger_id = writer.ledger_id
+
+    async def append(self, entries: Sequence[bytes]) -> None:
+        """Raises StorageError."""
+        start, size = 0, 0
+        for k, entry in enumerate(entries):
+            size += len(entry)
+            if size >= _APPEND_BYTES or k + 1 == len(entries):
+                await _append(self._writer, entries[start : k + 1])
+                start, size = k + 1, 0
+
+    async def close(self) -> int:
+        """Its size in bytes. Raises StorageError."""
+        return (await self._writer.close()).length_bytes
+
+    async def abandon(self) -> None:
+        """Let go of the ledger; whoever made it deletes it."""
+        with contextlib.suppress(StorageError):
+            await self._writer.close()
 
 
 async def _append(writer: LedgerWriter, entries: Sequence[bytes]) -> None:

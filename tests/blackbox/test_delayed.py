@@ -1,5 +1,7 @@
 """Delayed delivery through the official client and a broker process of our own."""
 
+import json
+import os
 import time
 from datetime import timedelta
 
@@ -11,6 +13,7 @@ from pulsar import ConsumerType, InitialPosition
 pytestmark = pytest.mark.blackbox
 RECEIVE_MS = 15_000
 TICK_MS = 1000
+MANY = 1_000_000 if os.environ.get("MAGNETAR_CRASH_LONG") else 150_000
 SETTINGS = {"delayedDeliveryMinIndexCountPerBucket": 50, "delayedDeliveryMaxNumBuckets": 4}
 
 
@@ -18,8 +21,8 @@ def connect(broker):
     return pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
 
 
-def shared(client, topic, name="sub", kind=ConsumerType.Shared):
-    return client.subscribe(topic, name, kind, initial_position=InitialPosition.Earliest)
+def shared(client, topic, name="sub", kind=ConsumerType.Shared, **more):
+    return client.subscribe(topic, name, kind, initial_position=InitialPosition.Earliest, **more)
 
 
 def receive(consumer, count, timeout_ms=RECEIVE_MS):
@@ -92,6 +95,52 @@ def test_restart_with_many_pending(new_broker, topic, how):
     got = receive(consumer, 1000)
     assert sorted(int(data) for data, _ in got) == list(range(1000))
     assert min(when for _, when in got) * 1000 >= due_ms - TICK_MS
+    assert_empty(consumer)
+    client.close()
+
+
+def wait_until(condition, timeout_s=60):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it never becomes true"
+        time.sleep(0.1)
+
+
+@pytest.mark.timeout(900)
+def test_restart_while_a_great_many_are_pending(new_broker, topic):
+    """A million with MAGNETAR_CRASH_LONG. They are due in an hour; that delays are switched off makes them due at once."""
+    broker = new_broker()
+    client = connect(broker)
+    consumer = shared(client, topic)
+    producer = client.create_producer(
+        topic, batching_enabled=False, max_pending_messages=20_000, block_if_queue_full=True
+    )
+    refused = []
+    due_ms = int((time.time() + 3600) * 1000)
+    for k in range(MANY):
+        producer.send_async(
+            b"%d" % k, lambda result, _: refused.append(result) if result != pulsar.Result.Ok else None,
+            deliver_at=due_ms + k * 7919 % 1_000_000,
+        )  # fmt: skip
+    producer.flush()
+    assert not refused
+    assert_empty(consumer)
+    base = f"/admin/v2/persistent/public/default/{topic.rpartition('/')[2]}"
+    pending = lambda: json.loads(broker.admin("GET", base + "/delayedMessages"))["count"]  # noqa: E731
+    assert pending() == MANY
+    client.close()
+    broker.kill()
+    broker.start()
+    started = time.monotonic()
+    client = connect(broker)
+    consumer = shared(client, topic, receiver_queue_size=5000)
+    client.create_producer(topic).send(b"now")
+    assert receive(consumer, 1)[0][0] == b"now"
+    assert time.monotonic() - started < 10, "others wait for the index"
+    wait_until(lambda: pending() == MANY)
+    assert_empty(consumer)
+    broker.admin("POST", base + "/delayedDelivery", b'{"active": false, "tickTime": 1000}')
+    assert sorted(int(data) for data, _ in receive(consumer, MANY, 60_000)) == list(range(MANY))
     assert_empty(consumer)
     client.close()
 

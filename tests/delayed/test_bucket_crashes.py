@@ -32,7 +32,7 @@ def rebuild(world):
     """A bucket in service turns out to be damaged when its next segment is read."""
     seal(world)
     for writer in world.ledgers._ledgers.values():
-        for entry in range(2, writer.last_add_confirmed + 1):
+        for entry in range(1, writer.last_add_confirmed + 1):
             world.ledgers.corrupt.add(Position(writer.ledger_id, entry))
     world.advance(19_000)
     world.advance(15_000)
