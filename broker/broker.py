@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from magnetar import __version__
+from magnetar.broker import entry_interceptors
 from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
 from magnetar.broker.append_door import AppendDoor
 from magnetar.broker.auth.authenticator import Authenticator
@@ -106,10 +107,11 @@ class Broker:
 
     async def start(self) -> None:
         """Return when the broker takes clients. Raises StorageError (data directory in use, of a newer version,
-        damaged).
+        damaged), ValueError (something a setting names cannot be used).
         """
         loop = asyncio.get_running_loop()
         settings = self.settings
+        interceptors = entry_interceptors.load(settings.broker_entry_metadata_interceptors)
         self.storage = await open_embedded(settings.data_dir, engine_settings(settings))
         self.storage.health.on_failure(self._on_storage_failure)
         metadata = self.storage.metadata
@@ -130,7 +132,7 @@ class Broker:
             monotonic=time.monotonic,
             call_later=loop.call_later,
             effective=self.namespaces.effective,
-            ledger_config=lambda config: ledger_config(settings, config),
+            ledger_config=lambda config: ledger_config(settings, config, interceptors),
             check_backlog_quota=check_backlog_quota,
             delay_shelf=bitmap_shelf(settings),
             converting=self.converting,
@@ -251,7 +253,7 @@ class Broker:
         policies, partitioned = self.namespaces.policies(name.namespace), self.catalog.partitioned(name.base)
         return (
             {} if policies is None else policies.properties,
-            {} if partitioned is None else partitioned.properties,
+            {} if partitioned is None else partitioned.properties or {},
         )
 
     def is_ready(self) -> bool:

@@ -8,19 +8,17 @@ from magnetar.storage.engine_settings import EngineSettings
 from magnetar.storage.managed_ledger_config import UNLIMITED, ManagedLedgerConfig
 
 if TYPE_CHECKING:
+    from magnetar.broker.entry_interceptors import LoadedInterceptors
     from magnetar.broker.policies import TopicConfig
     from magnetar.broker.settings import Settings
 
-TIMESTAMP_INTERCEPTOR = "AppendBrokerTimestampMetadataInterceptor"
-INDEX_INTERCEPTOR = "AppendIndexMetadataInterceptor"
 _MINUTE_MS = 60_000
 RECORD_PADDING_BYTES = 64 * 1024
 """Room for what a frame may hold beyond maxMessageSize, and for our own headers."""
 
 
-def ledger_config(settings: Settings, config: TopicConfig) -> ManagedLedgerConfig:
+def ledger_config(settings: Settings, config: TopicConfig, interceptors: LoadedInterceptors) -> ManagedLedgerConfig:
     """What the managed ledger of a topic with that configuration is told."""
-    interceptors = {name.rpartition(".")[2] for name in settings.broker_entry_metadata_interceptors}
     return ManagedLedgerConfig(
         max_entries_per_ledger=settings.managed_ledger_max_entries_per_ledger,
         max_size_per_ledger_bytes=settings.managed_ledger_max_size_per_ledger_mbytes << 20,
@@ -29,8 +27,9 @@ def ledger_config(settings: Settings, config: TopicConfig) -> ManagedLedgerConfi
         inactive_rollover_ms=settings.managed_ledger_inactive_ledger_rollover_time_seconds * 1000,
         retention_time_ms=_scaled(config.retention.time_in_minutes, _MINUTE_MS),
         retention_size_bytes=_scaled(config.retention.size_in_mb, 1 << 20),
-        entry_timestamp=TIMESTAMP_INTERCEPTOR in interceptors,
-        entry_index=INDEX_INTERCEPTOR in interceptors,
+        entry_timestamp=interceptors.timestamp,
+        entry_index=interceptors.index,
+        entry_metadata=interceptors.users,
         cursor_max_entries_per_ledger=settings.managed_ledger_cursor_max_entries_per_ledger,
     )
 

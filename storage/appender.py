@@ -30,6 +30,7 @@ import structlog
 from magnetar.protocol import speed
 from magnetar.storage import events
 from magnetar.storage.appending import AppendPiece, AppendResult, PendingAppend
+from magnetar.storage.entry_interception import Stamping, stamp_with
 from magnetar.storage.errors import (
     EntryTooLargeError,
     ManagedLedgerClosedError,
@@ -111,7 +112,8 @@ class Appender:
         self._switch = switch
         self._env = switch.env
         self._ledgers = switch.ledger_list.ledgers
-        self._largest_bytes = self._env.ledgers.max_record_bytes - RECORD_HEADER_BYTES - _PREFIX_BYTES
+        self._largest_bytes = 0
+        self._set_largest()
         self._notifying = False
         self._reporting = False
 
@@ -160,18 +162,27 @@ class Appender:
         """The hot path: one stamp and one append."""
         run, start, first, config = op.run, op.next, current.entries, self.config
         ledger_id = current.writer.ledger_id
-        data, offsets = speed.stamp(
-            run.data,
-            run.offsets,
-            run.num_messages,
-            start,
-            end,
-            ledger_id,
-            first,
-            current.writer.last_add_confirmed,
-            self._env.clock.now_ms() if config.entry_timestamp else -1,
-            self._index if config.entry_index else -2,
-        )
+        confirmed = current.writer.last_add_confirmed
+        timestamp_ms = self._env.clock.now_ms() if config.entry_timestamp else -1
+        index = self._index if config.entry_index else -2
+        if config.entry_metadata is None:
+            data, offsets = speed.stamp(
+                run.data,
+                run.offsets,
+                run.num_messages,
+                start,
+                end,
+                ledger_id,
+                first,
+                confirmed,
+                timestamp_ms,
+                index,
+            )
+        else:
+            stamping = Stamping(timestamp_ms, index)
+            data, offsets = stamp_with(
+                config.entry_metadata, self.name, run, start, end, ledger_id, first, confirmed, stamping
+            )
         if config.entry_index:
             self._index += _messages(run, start, end)
         slab = Slab(ledger_id, first, data, offsets)
@@ -336,8 +347,14 @@ class Appender:
             self.state = AppendState.FENCED
             self.fail_waiting(self.state_error())
 
+    def _set_largest(self) -> None:
+        source = self.config.entry_metadata
+        prefix_bytes = _PREFIX_BYTES if source is None else max(_PREFIX_BYTES, source.max_bytes)
+        self._largest_bytes = self._env.ledgers.max_record_bytes - RECORD_HEADER_BYTES - prefix_bytes
+
     def set_config(self, config: ManagedLedgerConfig) -> None:
         self.config = config
+        self._set_largest()
         if self.current is not None:
             self.current.set_marks(config)
 

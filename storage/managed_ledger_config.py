@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magnetar.storage.entry_interception import EntryMetadataSource
 
 __all__ = ["UNLIMITED", "ManagedLedgerConfig"]
 
@@ -34,6 +38,9 @@ class ManagedLedgerConfig:
     """Prepend broker_timestamp to every entry (PIP-70)."""
     entry_index: bool = True
     """Prepend the index of the entry's last message to every entry (PIP-90)."""
+
+    entry_metadata: EntryMetadataSource | None = None
+    """Makes more of the entries' metadata than timestamp and index; None: these alone, which is faster."""
 
     cursor_save_interval_ms: int = 1000
     """Acknowledgements are on disk this long after they arrived at the latest (earlier when asked for)."""

@@ -124,7 +124,8 @@ class TopicSettings(Table):
             "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",
             "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
         ),
-        "What is stored with every entry: Apache Pulsar's class names (broker timestamp, index) or a Python class.",
+        "What is stored with every entry: Apache Pulsar's class names (broker timestamp, index) or Python classes "
+        "(package.module.Class, see features/entry-metadata.md).",
     )
     exposing_broker_entry_metadata_to_client_enabled: bool = setting(
         "exposingBrokerEntryMetadataToClientEnabled",

@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from magnetar.broker.entry_interceptors import LoadedInterceptors, load
 from magnetar.broker.ledger_config import ledger_config
 from magnetar.broker.policies import NO_POLICIES, NO_TOPIC_POLICIES, effective_config
 from magnetar.broker.quotas import check_backlog_quota
@@ -23,11 +24,14 @@ NAME = TopicName.parse("persistent://public/default/t")
 class TopicBench:
     """One topic with the broker's settings, its namespace's policies and its own."""
 
-    def __init__(self, ground: Ground | None = None, **settings) -> None:
+    def __init__(
+        self, ground: Ground | None = None, interceptors: LoadedInterceptors | None = None, **settings
+    ) -> None:
         self.ground = ground or Ground()
         self.settings = Settings(**settings)
         self.namespace, self.own = NO_POLICIES, NO_TOPIC_POLICIES
         self.tasks = TaskSet()
+        self.interceptors = interceptors or load(self.settings.broker_entry_metadata_interceptors)
         clock = self.ground.clock
         self.context = TopicContext(
             settings=self.settings,
@@ -35,7 +39,7 @@ class TopicBench:
             monotonic=clock.now_s,
             call_later=self.ground.scheduler.call_later,
             effective=lambda _: effective_config(self.settings, self.namespace, self.own),
-            ledger_config=lambda config: ledger_config(self.settings, config),
+            ledger_config=lambda config: ledger_config(self.settings, config, self.interceptors),
             check_backlog_quota=check_backlog_quota,
         )
         self.topic: Topic

@@ -1,0 +1,222 @@
+"""Interceptors of broker entry metadata (PIP-70): what the broker stores before every entry.
+
+``brokerEntryMetadataInterceptors`` names them. Two are Apache Pulsar's, by their class names: the broker's timestamp
+and the index. Any other name is the path of a Python class of the user's (``package.module.Class``), which is made
+once, without arguments, at the broker's start. See docs/features/entry-metadata.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+import structlog
+
+from magnetar.protocol.pulsar_api_pb2 import BrokerEntryMetadata
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.storage.entry_interception import Stamping
+
+__all__ = ["EntryMetadataInterceptor", "EntryMetadataInterceptors", "EntryStamp", "LoadedInterceptors", "load"]
+
+log = structlog.get_logger(__name__)
+
+TIMESTAMP: Final = "AppendBrokerTimestampMetadataInterceptor"
+INDEX: Final = "AppendIndexMetadataInterceptor"
+_PULSAR: Final = "org.apache.pulsar."
+_KEY: Final = "brokerEntryMetadataInterceptors"
+
+FIRST_FIELD: Final = 1000
+"""Smaller field numbers belong to Apache Pulsar's protocol."""
+MAX_EXTRA_BYTES: Final = 4096
+"""What all interceptors together may add to one entry, encoded."""
+_LAST_FIELD: Final = (1 << 29) - 1
+_RESERVED: Final = range(19_000, 20_000)  # by protobuf itself
+_MAX_VARINT: Final = (1 << 64) - 1
+_HEADER_BYTES: Final = 6
+_OWN_BYTES: Final = 64
+_MAGIC: Final = b"\x0e\x02"
+_COMPLAIN_EVERY_S: Final = 60.0
+
+
+class EntryStamp:
+    """One entry about to be stored, and what is stored with it."""
+
+    __slots__ = ("_fields", "broker_timestamp", "headers_and_payload", "num_messages")
+
+    def __init__(self, headers_and_payload: memoryview, num_messages: int, broker_timestamp: int | None) -> None:
+        self.headers_and_payload = headers_and_payload
+        """As the client sent it; not to be kept beyond the call."""
+        self.num_messages = num_messages
+        """Of the batch; 1 for a single message."""
+        self.broker_timestamp = broker_timestamp
+        """Milliseconds since 1970, None without Apache Pulsar's interceptor. May be replaced; seek by time, TTL and
+        quotas by age go by it, so it should not go back."""
+        self._fields = b""
+
+    def add(self, field: int, value: int | bytes | str) -> None:
+        """Store a field of your own with the entry.
+
+        ``field``: 1000 or more; a whole number of 0 to 2^64-1 is stored as a varint, bytes and text with their length,
+        as protobuf does. Raises ValueError, TypeError.
+        """
+        if not FIRST_FIELD <= field <= _LAST_FIELD or field in _RESERVED:
+            raise ValueError(f"field {field}: {FIRST_FIELD} to {_LAST_FIELD}, but {_RESERVED} is protobuf's own")
+        if isinstance(value, str):
+            value = value.encode()
+        if isinstance(value, bytes):
+            encoded = _varint(field << 3 | 2) + _varint(len(value)) + value
+        elif isinstance(value, int) and not isinstance(value, bool):
+            if not 0 <= value <= _MAX_VARINT:
+                raise ValueError(f"field {field}: {value} is no unsigned 64-bit number")
+            encoded = _varint(field << 3) + _varint(value)
+        else:
+            raise TypeError(f"field {field}: int, bytes or str expected, not {type(value).__name__}")
+        if len(self._fields) + len(encoded) > MAX_EXTRA_BYTES:
+            raise ValueError(f"more than {MAX_EXTRA_BYTES} bytes of metadata for one entry")
+        self._fields += encoded
+
+    def state(self) -> tuple[int | None, bytes]:
+        """What an interceptor may change."""
+        return self.broker_timestamp, self._fields
+
+    def restore(self, state: tuple[int | None, bytes]) -> None:
+        self.broker_timestamp, self._fields = state
+
+    def prefix(self, index: int) -> bytes:
+        """Magic, size, metadata; nothing when there is no metadata. ``index`` -1: none."""
+        metadata = BrokerEntryMetadata()
+        if self.broker_timestamp is not None:
+            metadata.broker_timestamp = self.broker_timestamp
+        if index >= 0:
+            metadata.index = index
+        encoded = metadata.SerializeToString() + self._fields
+        return _MAGIC + len(encoded).to_bytes(4, "big") + encoded if encoded else b""
+
+
+@runtime_checkable
+class EntryMetadataInterceptor(Protocol):
+    """What a user writes. One object serves all topics; it is called on the broker's event loop and must not wait."""
+
+    def intercept(self, topic: str, entries: Sequence[EntryStamp]) -> None:
+        """Called for each burst of consecutive entries of one producer, in the order in which they are stored.
+
+        When it raises, nothing of what this call did is stored, the entries are stored all the same, and the log
+        says so.
+        """
+        ...
+
+
+class EntryMetadataInterceptors:
+    """The user's interceptors in their order: an ``EntryMetadataSource`` of the storage room."""
+
+    max_bytes: Final = MAX_EXTRA_BYTES + _HEADER_BYTES + _OWN_BYTES
+
+    def __init__(
+        self,
+        interceptors: Iterable[tuple[str, EntryMetadataInterceptor]],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._interceptors = tuple(interceptors)
+        self._monotonic = monotonic
+        self.failures = dict.fromkeys((name for name, _ in self._interceptors), 0)
+        """By class path: calls that raised."""
+        self._complained_s: dict[str, float] = {}
+
+    def prefixes(self, managed_ledger: str, run: EntryRun, start: int, end: int, stamping: Stamping) -> list[bytes]:
+        """See ``EntryMetadataSource``. Entries that claim no message get no metadata, as in Apache Pulsar."""
+        counts = memoryview(run.num_messages).cast("q")[start:end]
+        timestamp = stamping.timestamp_ms if stamping.timestamp_ms >= 0 else None
+        stamps = [
+            EntryStamp(run.entry(k), count, timestamp) for k, count in zip(range(start, end), counts, strict=True)
+        ]
+        wanted = tuple(stamp for stamp in stamps if stamp.num_messages > 0)
+        if wanted:
+            topic = TopicName.from_persistence_name(managed_ledger)
+            for name, interceptor in self._interceptors:
+                self._call(name, interceptor, managed_ledger if topic is None else str(topic), wanted)
+        index, found = stamping.index_before, []
+        for stamp in stamps:
+            if stamp.num_messages <= 0:
+                found.append(b"")
+                continue
+            if stamping.index_before >= -1:
+                index += stamp.num_messages
+            found.append(stamp.prefix(index))
+        return found
+
+    def _call(
+        self, name: str, interceptor: EntryMetadataInterceptor, topic: str, stamps: tuple[EntryStamp, ...]
+    ) -> None:
+        before = [stamp.state() for stamp in stamps]
+        try:
+            interceptor.intercept(topic, stamps)
+            for stamp in stamps:
+                stamp.prefix(-1)  # a timestamp that cannot be stored is this interceptor's fault
+        except Exception as error:  # noqa: BLE001 - whatever a user's code does, the messages are stored
+            for stamp, state in zip(stamps, before, strict=True):
+                stamp.restore(state)
+            self._complain(name, topic, error)
+
+    def _complain(self, name: str, topic: str, error: Exception) -> None:
+        """Say so, once a minute at most."""
+        self.failures[name] += 1
+        now_s = self._monotonic()
+        if now_s - self._complained_s.get(name, -_COMPLAIN_EVERY_S) >= _COMPLAIN_EVERY_S:
+            self._complained_s[name] = now_s
+            log.error(
+                "interceptor.failed", interceptor=name, topic=topic, error=repr(error), failures=self.failures[name]
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedInterceptors:
+    """What the setting asks for."""
+
+    timestamp: bool
+    index: bool
+    users: EntryMetadataInterceptors | None
+
+
+def load(names: Iterable[str]) -> LoadedInterceptors:
+    """Find the interceptors named. Raises ValueError with key, name and reason for one that cannot be used."""
+    timestamp = index = False
+    users: list[tuple[str, EntryMetadataInterceptor]] = []
+    for name in names:
+        if name.startswith(_PULSAR) or "." not in name:
+            simple = name.rpartition(".")[2]
+            if simple not in (TIMESTAMP, INDEX):
+                raise ValueError(
+                    f"{_KEY}: {name}: Apache Pulsar's {TIMESTAMP} and {INDEX} are known, or a Python class"
+                )
+            timestamp, index = timestamp or simple == TIMESTAMP, index or simple == INDEX
+        else:
+            users.append((name, _made(name)))
+    return LoadedInterceptors(timestamp, index, EntryMetadataInterceptors(users) if users else None)
+
+
+def _made(name: str) -> EntryMetadataInterceptor:
+    """The user's object."""
+    module, _, attribute = name.replace(":", ".").rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute)()
+    except Exception as error:
+        raise ValueError(f"{_KEY}: {name} cannot be used: {error!r}") from error
+    if not isinstance(found, EntryMetadataInterceptor) or not callable(found.intercept):
+        raise ValueError(f"{_KEY}: {name} has no method intercept(topic, entries)")  # noqa: TRY004 - it is the setting's value that is wrong
+    return found
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
