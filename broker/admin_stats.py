@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.admin.api import TopicStats
+from magnetar.broker.admin.stats_json import iso_time
 from magnetar.broker.topic import Topic
 from magnetar.delayed.bucket_index import BucketDelayIndex
+from magnetar.storage.position import Position
+from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
     from magnetar.broker.topics import AnyTopic
@@ -38,13 +41,13 @@ def topic_stats(topic: AnyTopic, earliest_publish_ms: dict[str, int]) -> TopicSt
 def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
     from dataclasses import replace  # noqa: PLC0415 - start-up
 
-    subscriptions = topic.subscriptions.by_name
+    subscriptions, slowest = topic.subscriptions.by_name, topic.subscriptions.slowest()
     return replace(
         stats,
         msg_chunk_published=topic.chunks_in > 0,
-        storage_bytes=topic.ledger.size_bytes,
-        backlog_bytes=topic.backlog_bytes(),
-        subscription_backlog_bytes={name: s.cursor.backlog_bytes for name, s in subscriptions.items()},
+        storage_bytes=_entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
+        backlog_bytes=0 if slowest is None else _backlog_bytes(topic, slowest.cursor),
+        subscription_backlog_bytes={name: _backlog_bytes(topic, s.cursor) for name, s in subscriptions.items()},
         oldest_backlog_age_seconds=topic.oldest_backlog_age_s() or -1,
         non_contiguous_deleted_ranges={name: len(deleted_ranges(topic, s.cursor)) for name, s in subscriptions.items()},
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
@@ -55,18 +58,45 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
     )
 
 
+def _entry_bytes(stored_bytes: int, entries: int) -> int:
+    """What entries take without the headers of their records in the log: as clients of Pulsar know it."""
+    return stored_bytes - entries * RECORD_HEADER_BYTES
+
+
+def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
+    behind = topic.ledger.entries_between(cursor.mark_delete, topic.ledger.last_confirmed)
+    return max(0, _entry_bytes(cursor.backlog_bytes, behind))
+
+
+def bytes_after(topic: Topic, position: Position) -> int:
+    """Bytes of the entries behind the position."""
+    cursor = topic.ledger.new_non_durable_cursor("__bytes_after", position.next())
+    try:
+        return _backlog_bytes(topic, cursor)
+    finally:
+        cursor.close()
+
+
+def broker_properties(topic: Topic) -> dict[str, str]:
+    """What the broker itself keeps among a topic's properties: the index, as of the last time they were written."""
+    return {"index": str(topic.index_as_kept)} if topic.ledger.config.entry_index else {}
+
+
 def internal_stats(topic: Topic) -> dict[str, object]:
     """PersistentTopicInternalStats (reference G.2)."""
     ledger = topic.ledger
     slots = ledger.ledgers
     last = ledger.last_confirmed
+    if last.entry_id < 0 and slots:
+        last = Position(slots[-1].ledger_id, -1)
     current = slots[-1] if slots and not slots[-1].closed_at_ms else None
     return {
         "entriesAddedCounter": ledger.entries_added,
         "numberOfEntries": ledger.entries,
-        "totalSize": ledger.size_bytes,
+        "totalSize": _entry_bytes(ledger.size_bytes, ledger.entries),
         "currentLedgerEntries": current.entries if current else 0,
-        "currentLedgerSize": current.size_bytes if current else 0,
+        "currentLedgerSize": _entry_bytes(current.size_bytes, current.entries) if current else 0,
+        "lastLedgerCreatedTimestamp": iso_time(topic.created_ms),
         "waitingCursorsCount": sum(not c.has_more for c in ledger.cursors.values()),
         "pendingAddEntriesCount": ledger.pending_appends,
         "lastConfirmedEntry": f"{last.ledger_id}:{last.entry_id}",
@@ -75,13 +105,14 @@ def internal_stats(topic: Topic) -> dict[str, object]:
             {
                 "ledgerId": slot.ledger_id,
                 "entries": 0 if slot is current else slot.entries,
-                "size": 0 if slot is current else slot.size_bytes,
+                "size": 0 if slot is current else _entry_bytes(slot.size_bytes, slot.entries),
                 "offloaded": False,
                 "underReplicated": False,
             }
             for slot in slots
         ],
         "cursors": {name: _cursor(topic, name) for name in ledger.cursors},
+        "properties": topic.user_properties() | broker_properties(topic),
         "schemaLedgers": [],
         "compactedLedger": topic.compaction.ledger_json(),
     }
@@ -110,6 +141,48 @@ def deleted_text(topic: Topic, cursor: ManagedCursor) -> str:
     return f"[{','.join(texts)}]"
 
 
+def internal_info(topic: Topic) -> dict[str, object]:
+    """ManagedLedgerInfo: ledgers and cursors as they are stored."""
+    ledger = topic.ledger
+    written = iso_time(topic.created_ms)
+    last = ledger.ledgers[-1] if ledger.ledgers else None
+    return {
+        "version": 0,
+        "creationDate": written,
+        "modificationDate": written,
+        "ledgers": [
+            {"ledgerId": slot.ledger_id, "timestamp": topic.created_ms, "isOffloaded": False}
+            if slot is last and not slot.closed_at_ms
+            else {
+                "ledgerId": slot.ledger_id,
+                "entries": slot.entries,
+                "size": _entry_bytes(slot.size_bytes, slot.entries),
+                "timestamp": slot.closed_at_ms,
+                "isOffloaded": False,
+            }
+            for slot in ledger.ledgers
+        ],
+        "properties": topic.user_properties() | broker_properties(topic),
+        "cursors": {name: _stored_cursor(cursor, written) for name, cursor in ledger.cursors.items() if cursor.durable},
+    }
+
+
+def _stored_cursor(cursor: ManagedCursor, written: str) -> dict[str, object]:
+    mark_delete = cursor.mark_delete
+    return {
+        "version": 0,
+        "creationDate": written,
+        "modificationDate": written,
+        "cursorsLedgerId": -1,
+        "markDelete": {"ledgerId": mark_delete.ledger_id, "entryId": mark_delete.entry_id},
+    }
+
+
+def _has_consumers(topic: Topic, name: str) -> bool:
+    found = topic.subscriptions.by_name.get(name)
+    return found is not None and bool(found.consumers)
+
+
 def _cursor(topic: Topic, name: str) -> dict[str, object]:
     cursor = topic.ledger.cursors[name]
     mark_delete, read = cursor.mark_delete, cursor.read_position
@@ -123,7 +196,8 @@ def _cursor(topic: Topic, name: str) -> dict[str, object]:
         "cursorLedgerLastEntry": -1,
         "individuallyDeletedMessages": deleted_text(topic, cursor),
         "state": "Open" if cursor.durable else "NoLedger",
-        "active": not cursor.has_more,
+        "active": _has_consumers(topic, name),
+        "lastLedgerSwitchTimestamp": iso_time(topic.created_ms),
         "numberOfEntriesSinceFirstNotAckedMessage": topic.ledger.entries_between(mark_delete, read.previous()) + 1,
         "totalNonContiguousDeletedMessagesRange": len(deleted_ranges(topic, cursor)),
         "subscriptionHavePendingRead": not cursor.has_more,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING
 
 from magnetar.broker import expiry
@@ -12,13 +11,13 @@ from magnetar.broker.admin.api import (
     StoredMessage,
     TopicStats,
 )
-from magnetar.broker.admin_stats import internal_stats, topic_stats
+from magnetar.broker.admin_scan import analyze_backlog, entry_of_index
+from magnetar.broker.admin_stats import broker_properties, bytes_after, internal_info, internal_stats, topic_stats
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_catalog import PartitionedTopic
 from magnetar.broker.topic_subscriptions import SubscribeRequest
 from magnetar.delayed.bucket_index import BucketDelayIndex
-from magnetar.protocol.metadata import parse_metadata
 from magnetar.storage.errors import NoSuchEntryError
 from magnetar.storage.position import Position
 
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
     from magnetar.broker.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
 
-_SCAN_ENTRIES = 100
-_SCAN_BYTES = 4 << 20
-_SCAN_LIMIT = 10_000
-
 
 class AdminTopics:
     """The broker's side of `TopicsApi`; see there for what each call promises."""
@@ -41,6 +36,7 @@ class AdminTopics:
         self._broker = broker
         self._topics = broker.topics
         self._catalog = broker.catalog
+        self.offloads_asked: set[TopicName] = set()
 
     # --- which there are -----------------------------------------------------------------------------------------
 
@@ -84,7 +80,7 @@ class AdminTopics:
         if self.exists(name) or self._catalog.partitioned(name) is not None:
             raise ConflictError("This topic already exists")
         self._topics.check_limit(name, partitions)
-        if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties)):
+        if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties or None)):
             raise ConflictError("This topic already exists")
         await self._create_partitions(name, 0, partitions)
 
@@ -97,6 +93,12 @@ class AdminTopics:
                     created.append(topic)
         return created
 
+    async def create_missed_partitions(self, name: TopicName) -> None:
+        known = self._catalog.partitioned(name)
+        for index in range(0 if known is None else known.partitions):
+            if not self.exists(name.partition_name(index)):
+                await self._create_partitions(name, index, index + 1)
+
     async def grow(self, name: TopicName, partitions: int) -> None:
         known = self._catalog.partitioned(name)
         if known is None:
@@ -104,7 +106,7 @@ class AdminTopics:
         self._topics.check_limit(name, partitions - known.partitions)
         subscriptions: dict[str, Subscription] = {}
         for index in range(known.partitions):
-            if self.exists(name.partition_name(index)):
+            if name.persistent and self.exists(name.partition_name(index)):
                 topic = await self._topic(name.partition_name(index))
                 subscriptions |= {s.name: s for s in topic.subscriptions.durable()}
         await self._catalog.update_partitioned(name, PartitionedTopic(partitions, known.properties))
@@ -145,7 +147,9 @@ class AdminTopics:
 
     async def terminate(self, name: TopicName) -> MessagePosition:
         topic = await self._topic(name)
-        return _message(topic, await topic.terminate())
+        before = await topic.position_before_first() if topic.ledger.entries == 0 else None
+        last = await topic.terminate()
+        return _message(topic, before if before is not None and last.entry_id < 0 else last)
 
     async def truncate(self, name: TopicName) -> None:
         topic = await self._topic(name)
@@ -153,6 +157,10 @@ class AdminTopics:
         await topic.ledger.truncate()
         for subscription in topic.subscriptions.by_name.values():
             subscription.backlog_dropped(last)
+
+    async def trim(self, name: TopicName) -> None:
+        topic = await self._topic(name)
+        await topic.ledger.trim(topic.context.now_ms())
 
     async def compact(self, name: TopicName) -> None:
         topic = await self._topic(name)
@@ -163,21 +171,28 @@ class AdminTopics:
         status: CompactionStatus = (await self._topic(name)).compaction.status()
         return status
 
-    async def properties(self, name: TopicName) -> dict[str, str]:
+    async def properties(self, name: TopicName) -> dict[str, str] | None:
         known = self._catalog.partitioned(name)
-        return dict(known.properties) if known is not None else (await self._topic(name)).user_properties()
+        if known is not None:
+            return known.properties
+        topic = await self._topic(name)
+        return topic.user_properties() | broker_properties(topic)
 
     async def set_properties(self, name: TopicName, properties: dict[str, str]) -> None:
         known = self._catalog.partitioned(name)
         if known is not None:
             await self._catalog.update_partitioned(name, PartitionedTopic(known.partitions, properties))
         else:
-            await (await self._topic(name)).set_user_properties(properties)
+            topic = await self._topic(name)
+            own = broker_properties(topic)
+            await topic.set_user_properties({key: text for key, text in properties.items() if key not in own})
 
     # --- what is in them -----------------------------------------------------------------------------------------
 
     async def stats(self, name: TopicName, *, earliest_in_backlog: bool) -> TopicStats:
         topic = await self._topics.get(name, create=False)
+        if isinstance(topic, Topic):
+            await topic.recall_last_publish()
         earliest: dict[str, int] = {}
         if earliest_in_backlog and isinstance(topic, Topic):
             for subscription in topic.subscriptions.by_name.values():
@@ -191,16 +206,30 @@ class AdminTopics:
     async def internal_stats(self, name: TopicName) -> dict[str, object]:
         return internal_stats(await self._topic(name))
 
+    async def internal_info(self, name: TopicName) -> dict[str, object]:
+        return internal_info(await self._topic(name))
+
     async def last_message(self, name: TopicName) -> MessagePosition:
         topic = await self._topic(name)
         position, batch_index = await topic.last_message_id()
         if position.entry_id < 0:
-            position = await topic.position_before_first()
+            ended = topic.ledger.terminated
+            position = await (topic.ledger.terminate() if ended else topic.position_before_first())
         return _message(topic, position, batch_index)
 
     async def message_at_time(self, name: TopicName, timestamp_ms: int) -> MessagePosition:
         topic = await self._topic(name)
+        if topic.ledger.entries == 0:
+            return _message(topic, (await topic.position_before_first()).next())
         return _message(topic, await topic.ledger.position_for_time(timestamp_ms))
+
+    async def message_by_index(self, name: TopicName, index: int) -> MessagePosition | None:
+        topic = await self._topic(name)
+        position = await entry_of_index(topic.ledger, index)
+        return None if position is None else _message(topic, position)
+
+    async def bytes_after(self, name: TopicName, message: MessagePosition) -> int:
+        return bytes_after(await self._topic(name), Position(message.ledger_id, message.entry_id))
 
     async def read_message(self, name: TopicName, ledger_id: int, entry_id: int) -> StoredMessage | None:
         return await _stored(await self._topic(name), Position(ledger_id, entry_id))
@@ -252,6 +281,14 @@ class AdminTopics:
         if found.consumers and not force:
             raise ConsumerBusyError("Subscription has active connected consumers")
         await topic.subscriptions.delete(subscription)
+
+    async def replicated(self, name: TopicName, subscription: str) -> bool:
+        _, found = await self._subscription(name, subscription)
+        return found.replicated
+
+    async def set_replicated(self, name: TopicName, subscription: str, *, on: bool) -> None:
+        _, found = await self._subscription(name, subscription)
+        found.replicated = on
 
     async def reset_to_time(self, name: TopicName, subscription: str, timestamp_ms: int) -> None:
         topic, found = await self._subscription(name, subscription)
@@ -305,25 +342,7 @@ class AdminTopics:
 
     async def analyze_backlog(self, name: TopicName, subscription: str) -> dict[str, object]:
         topic, found = await self._subscription(name, subscription)
-        cursor = topic.ledger.new_non_durable_cursor(f"__analyze-{subscription}", found.cursor.mark_delete.next())
-        entries = messages = markers = 0
-        first = last = None
-        try:
-            while cursor.has_more and entries < _SCAN_LIMIT:
-                result = cursor.read(_SCAN_ENTRIES, _SCAN_BYTES)
-                for span in await result if inspect.isawaitable(result) else result:
-                    for i in range(span.start, span.end):
-                        if found.cursor.is_deleted(span.slab.position(i)):
-                            continue
-                        entries += 1
-                        first, last = first or span.slab.position(i), span.slab.position(i)
-                        metadata = parse_metadata(span.slab.body(i))
-                        if metadata is not None:
-                            messages += metadata.num_messages_in_batch
-                            markers += metadata.HasField("marker_type")
-        finally:
-            cursor.close()
-        return _backlog_json(entries, messages, markers, first, last)
+        return await analyze_backlog(topic, found)
 
     async def subscription_properties(self, name: TopicName, subscription: str) -> dict[str, str]:
         _, found = await self._subscription(name, subscription)
@@ -344,23 +363,3 @@ async def _stored(topic: Topic, position: Position) -> StoredMessage | None:
     except NoSuchEntryError:
         return None
     return StoredMessage(span.first_position, bytes(span.body(0)))
-
-
-def _backlog_json(
-    entries: int, messages: int, markers: int, first: Position | None, last: Position | None
-) -> dict[str, object]:
-    """AnalyzeSubscriptionBacklogResult."""
-    return {
-        "entries": entries,
-        "messages": messages,
-        "markerMessages": markers,
-        "filterRejectedEntries": 0,
-        "filterAcceptedEntries": entries,
-        "filterRescheduledEntries": 0,
-        "filterRejectedMessages": 0,
-        "filterAcceptedMessages": messages,
-        "filterRescheduledMessages": 0,
-        "aborted": entries >= _SCAN_LIMIT,
-        "firstMessageId": None if first is None else f"{first.ledger_id}:{first.entry_id}:-1",
-        "lastMessageId": None if last is None else f"{last.ledger_id}:{last.entry_id}:-1",
-    }

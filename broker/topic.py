@@ -81,7 +81,8 @@ class Topic:
         self.tasks = tasks
         self.state = TopicState.OPEN
         self.config: TopicConfig = context.effective(name)
-        self.created_ms = context.now_ms()
+        self.created_ms = ledger.created_ms
+        self.index_as_kept = ledger.confirmed_index  # when it was last written among the log's properties
         self.last_publish_ms = 0
         self.last_used_s = context.monotonic()
         self.rate_in = RateMeter()
@@ -402,6 +403,13 @@ class Topic:
             await self.ledger.set_property(USER_PROPERTY + key, None)
         for key, value in properties.items():
             await self.ledger.set_property(USER_PROPERTY + key, value)
+        self.index_as_kept = self.ledger.confirmed_index
+
+    async def recall_last_publish(self) -> None:
+        """After the topic was loaded its last publish is known from the last entry, by that message's own time."""
+        if self.last_publish_ms == 0 and (span := await self.ledger.read_last_entry()) is not None:
+            facts = span.slab.facts()
+            self.last_publish_ms = memoryview(facts.publish_time).cast("q")[span.start]
 
     async def position_before_first(self) -> Position:
         """What an empty topic answers for its last message: the current ledger, entry -1."""

@@ -30,7 +30,7 @@ class PartitionedTopic(msgspec.Struct, omit_defaults=True):
     """Metadata of a partitioned topic."""
 
     partitions: int
-    properties: dict[str, str] = {}
+    properties: dict[str, str] | None = None
 
 
 class TopicCatalog:

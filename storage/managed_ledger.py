@@ -148,6 +148,11 @@ class ManagedLedger:
         return self._appender.entries_added
 
     @property
+    def confirmed_index(self) -> int:
+        """Broker index of the newest confirmed message; -1 before the first one."""
+        return self._appender.confirmed_index
+
+    @property
     def pending_appends(self) -> int:
         """Runs whose callback has not been called."""
         return len(self._appender.pending)
@@ -341,8 +346,11 @@ class ManagedLedger:
                 raise ManagedLedgerFencedError(self.name)
             self._appender.state = AppendState.TERMINATED
             self._appender.fail_waiting(self._appender.state_error())
+            last = self.last_confirmed
+            if last == EARLIEST and self._ledgers.slots:
+                last = Position(self._ledgers.slots[-1].ledger_id, -1)  # an end that names the empty ledger
             await self._switch.settle()
-            self._list.terminated = self.last_confirmed
+            self._list.terminated = max(last, self.last_confirmed)
             try:
                 await self._list.save()
             except Exception:
@@ -372,7 +380,9 @@ class ManagedLedger:
             log.warning(events.MANAGED_LEDGER_NOT_SAVED, managed_ledger=self.name, error=str(error))
 
     async def delete(self) -> None:
-        """Delete cursors, list and ledgers, in this order: what is left after a crash is found by the next attempt."""
+        """Delete cursors, list and ledgers, in this order. What is left after a crash is found by the next attempt while
+        the list is there, and by ``sweep_orphans`` when it is gone.
+        """
         self._is_closed = True
         self._stop()
         try:
@@ -380,9 +390,14 @@ class ManagedLedger:
             for cursor in list(self.cursors.values()):
                 await cursor.delete()
             await self._background.wait_idle()
+            ledger_ids = [slot.ledger_id for slot in self._ledgers.slots]
+            if ledger_ids:
+                await note_deletion(self._env.metadata, self.name, ledger_ids)
             await self._list.delete()
-            for slot in self._ledgers.slots:
-                await self._env.ledgers.delete(slot.ledger_id)
+            for ledger_id in ledger_ids:
+                await self._env.ledgers.delete(ledger_id)
+            if ledger_ids:
+                await end_deletion(self._env.metadata, self.name)
         finally:
             self.on_closed()
 

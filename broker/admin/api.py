@@ -136,6 +136,9 @@ class BrokerUrls:
 class TopicsApi(Protocol):
     """Topics and subscriptions. Where not said otherwise a call takes a plain topic or one partition and loads it."""
 
+    offloads_asked: "set[TopicName]"
+    """Topics that somebody asked to offload since the broker started; nothing is, there is no storage for it."""
+
     # --- which there are ----------------------------------------------------------------------------------------
 
     def names(self, namespace: str, domain: Domain) -> list[str]:
@@ -168,6 +171,10 @@ class TopicsApi(Protocol):
         """With all its partitions; raises ConflictError, NotAllowedError beyond the limits."""
         ...
 
+    async def create_missed_partitions(self, name: "TopicName") -> None:
+        """Create the partitions that somebody has deleted one by one."""
+        ...
+
     async def grow(self, name: "TopicName", partitions: int) -> None:
         """More partitions; each new one gets the existing subscriptions."""
         ...
@@ -196,13 +203,19 @@ class TopicsApi(Protocol):
         """Move every subscription to the end and drop all that can be dropped."""
         ...
 
+    async def trim(self, name: "TopicName") -> None:
+        """Drop what no subscription and no retention needs."""
+        ...
+
     async def compact(self, name: "TopicName") -> None:
         """Start a compaction; ConflictError while one runs."""
         ...
 
     async def compaction_status(self, name: "TopicName") -> CompactionStatus: ...
 
-    async def properties(self, name: "TopicName") -> dict[str, str]: ...
+    async def properties(self, name: "TopicName") -> dict[str, str] | None:
+        """Those of users, of a plain topic also what the broker keeps there; None: a partitioned topic without any."""
+        ...
 
     async def set_properties(self, name: "TopicName", properties: dict[str, str]) -> None:
         """Replace all of them."""
@@ -222,12 +235,24 @@ class TopicsApi(Protocol):
         """JSON of PersistentTopicInternalStats (reference G.2)."""
         ...
 
+    async def internal_info(self, name: "TopicName") -> dict[str, object]:
+        """JSON of ManagedLedgerInfo."""
+        ...
+
     async def last_message(self, name: "TopicName") -> MessagePosition:
         """Entry id -1 when the topic is empty."""
         ...
 
     async def message_at_time(self, name: "TopicName", timestamp_ms: int) -> MessagePosition:
         """The first message published at that time or later; beyond the end: the next position."""
+        ...
+
+    async def message_by_index(self, name: "TopicName", index: int) -> MessagePosition | None:
+        """The entry of the message with that broker index; None when there is none."""
+        ...
+
+    async def bytes_after(self, name: "TopicName", message: MessagePosition) -> int:
+        """Bytes stored behind the message."""
         ...
 
     async def read_message(self, name: "TopicName", ledger_id: int, entry_id: int) -> StoredMessage | None:
@@ -258,6 +283,12 @@ class TopicsApi(Protocol):
 
     async def delete_subscription(self, name: "TopicName", subscription: str, *, force: bool) -> None:
         """With force connected consumers are closed, without they are a ConsumerBusyError."""
+        ...
+
+    async def replicated(self, name: "TopicName", subscription: str) -> bool: ...
+
+    async def set_replicated(self, name: "TopicName", subscription: str, *, on: bool) -> None:
+        """Kept and shown; there is no other cluster."""
         ...
 
     async def reset_to_time(self, name: "TopicName", subscription: str, timestamp_ms: int) -> None: ...

@@ -30,7 +30,9 @@ async def peek(call: Call) -> Response:
     number = call.number("number")
     name = single_topic(call)
     _require_persistent(name)
-    message = await call.topics.peek(name, call.param("subscription"), number) if number > 0 else None
+    if number <= 0:
+        raise RestError(500, "the position of a message is counted from 1")
+    message = await call.topics.peek(name, call.param("subscription"), number)
     if message is None:
         raise not_found("Message not found")
     return await _shown(call, name, message)

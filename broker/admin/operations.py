@@ -1,13 +1,22 @@
 """What operators do with a topic now and then: end it, compact it, ask how that goes."""
 
+import dataclasses
+import time
+
 from starlette.responses import Response
 
-from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, done, json_response, precondition
+from magnetar.broker.admin.responses import RestError, done, json_response, not_found
 from magnetar.broker.admin.routes import TOPIC, RouteTable
-from magnetar.broker.admin.topic_calls import existing_parts, shown_position, single_topic, topic_missing, topic_parts
-from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE
+from magnetar.broker.admin.topic_calls import (
+    MessageIdBody,
+    existing_parts,
+    shown_position,
+    single_topic,
+    topic_missing,
+    topic_parts,
+)
+from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_PRODUCE
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -15,9 +24,9 @@ routes = RouteTable()
 
 @routes.post(TOPIC + "/terminate", TOPIC_ADMIN)
 async def terminate(call: Call) -> Response:
-    name = single_topic(call)
-    if not name.persistent:
+    if call.request.path_params["domain"] == "non-persistent":
         raise RestError(406, "Termination of a non-persistent topic is not allowed")
+    name = single_topic(call)
     return json_response(shown_position(await call.topics.terminate(name)))
 
 
@@ -25,11 +34,9 @@ async def terminate(call: Call) -> Response:
 async def terminate_partitions(call: Call) -> Response:
     name = call.topic()
     if call.topics.partition_count(name) is None:
-        if call.topics.exists(name):
-            raise RestError(405, "Termination of a non-partitioned topic using partitioned-terminate is not allowed")
-        raise topic_missing(name)
-    ended = {str(p.partition): shown_position(await call.topics.terminate(_persistent(p))) for p in topic_parts(call)}
-    return json_response(ended)
+        raise RestError(405, "Termination of a non-partitioned topic using partitioned-terminate is not allowed")
+    ended = {p.partition: await call.topics.terminate(_persistent(p)) for p in topic_parts(call)}
+    return json_response({str(n): shown_position(dataclasses.replace(m, partition=-1)) for n, m in ended.items()})
 
 
 @routes.put(TOPIC + "/compaction", TOPIC_PRODUCE)
@@ -41,24 +48,103 @@ async def compact(call: Call) -> Response:
 
 @routes.get(TOPIC + "/compaction", TOPIC_PRODUCE)
 async def compaction_status(call: Call) -> Response:
-    status = await call.topics.compaction_status(_persistent(single_topic(call)))
+    status = await call.topics.compaction_status(_persistent(_own_topic(call)))
     return json_response({"status": status.status, "lastError": status.last_error})
 
 
 @routes.put(TOPIC + "/offload", TOPIC_ADMIN)
 async def offload(call: Call) -> Response:
-    single_topic(call)
-    raise precondition("There is no storage to offload to")
+    """Started and failed at once: there is no storage to offload to. The status tells."""
+    if await call.body(dict[str, object]) is None:
+        raise RestError(400, "a message id is required")
+    call.topics.offloads_asked.add(_persistent(_own_topic(call)))
+    return done()
 
 
 @routes.get(TOPIC + "/offload", TOPIC_ADMIN)
 async def offload_status(call: Call) -> Response:
-    single_topic(call)
-    nothing = shown_position(MessagePosition(-1, -1))
-    return json_response({"status": "NOT_RUN", "lastError": "", "firstUnoffloadedMessage": nothing})
+    name = _persistent(_own_topic(call))
+    if name in call.topics.offloads_asked:
+        return json_response({"status": "ERROR", "lastError": "There is no storage to offload to"})
+    return json_response({"status": "NOT_RUN", "lastError": ""})
+
+
+def _own_topic(call: Call) -> TopicName:
+    """A plain topic or a partition; a partitioned topic itself does not count as existing."""
+    name = call.topic()
+    if not call.topics.exists(name):
+        raise topic_missing(name)
+    return name
 
 
 def _persistent(name: TopicName) -> TopicName:
     if not name.persistent:
-        raise RestError(405, f"{name}: not allowed on a non-persistent topic")
+        raise RestError(500, f"{name}: not for a non-persistent topic")
     return name
+
+
+# --- what is stored ---------------------------------------------------------------------------------------------
+
+
+@routes.put(TOPIC + "/backlogSize", TOPIC_ADMIN)
+async def backlog_size(call: Call) -> Response:
+    """Bytes behind the message of the body."""
+    name = single_topic(call)
+    message = await call.body(MessageIdBody)
+    if message is None or not name.persistent:
+        raise RestError(500, "a message id of a persistent topic is required")
+    return json_response(await call.topics.bytes_after(name, message.position()))
+
+
+@routes.get(TOPIC + "/backlog", TOPIC_ADMIN)
+async def stored(call: Call) -> Response:
+    """PersistentOfflineTopicStats: what is stored, told without the topic's clients."""
+    name = call.topic()
+    stats = None
+    if name.persistent and call.topics.exists(name):
+        stats = await call.topics.stats(name, earliest_in_backlog=False)
+    backlog = max((each.msg_backlog for each in stats.subscriptions.values()), default=0) if stats else 0
+    answer = {
+        "storageSize": stats.storage_bytes if stats else 0,
+        "totalMessages": stats.msg_in_counter if stats else 0,
+        "messageBacklog": backlog,
+        "brokerName": call.api.urls.broker_id.partition(":")[0],
+        "topicName": f"{name.namespace}/{name.domain}/{name.local_name}",
+        "dataLedgerDetails": [],
+        "cursorDetails": {},
+        "statGeneratedAt": int(time.time() * 1000),
+    }
+    return json_response(answer)
+
+
+@routes.get(TOPIC + "/getMessageIdByIndex", TOPIC_CONSUME)
+async def message_by_index(call: Call) -> Response:
+    """?index= is the broker index of a message."""
+    name = call.topic()
+    if not name.persistent:
+        raise RestError(405, "Get messageId by index on a non-persistent topic is not allowed")
+    name = single_topic(call)
+    index = call.query_number("index")
+    found = None if index is None else await call.topics.message_by_index(name, index)
+    if found is None:
+        raise not_found(f"Message not found for index {index}")
+    return json_response(shown_position(found))
+
+
+@routes.post(TOPIC + "/trim", TOPIC_ADMIN)
+async def trim(call: Call) -> Response:
+    if call.request.path_params["domain"] == "non-persistent":
+        raise RestError(405, "Trim on a non-persistent topic is not allowed")
+    for part in existing_parts(call):
+        await call.topics.trim(part)
+    return done(200)
+
+
+@routes.post(TOPIC + "/createMissedPartitions", TOPIC_ADMIN)
+async def create_missed_partitions(call: Call) -> Response:
+    """Partitions that were deleted one by one are there again."""
+    name = call.topic()
+    if call.topics.partition_count(name) is None:
+        raise topic_missing(name)
+    await call.topics.create_missed_partitions(name)
+    return done()

@@ -5,14 +5,16 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.namespaces import without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
-from magnetar.broker.admin.stats_json import partitioned_stats
-from magnetar.broker.admin.topic_calls import topic_missing, topic_parts
+from magnetar.broker.admin.stats_json import partitioned_stats, topic_stats
+from magnetar.broker.admin.topic_calls import load_partition, topic_missing, topic_parts
+from magnetar.broker.admin.topics import NOTHING_STORED, as_asked
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_ADMIN, TOPIC_USE
+from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 LIST = ADMIN + "/{domain:domain}/{tenant}/{namespace}"
@@ -21,7 +23,7 @@ LIST = ADMIN + "/{domain:domain}/{tenant}/{namespace}"
 class PartitionedBody(msgspec.Struct):
     """Partitions with properties, the second form of the body."""
 
-    partitions: int
+    partitions: int = 0
     properties: dict[str, str] | None = None
 
 
@@ -51,6 +53,9 @@ async def get_partitions(call: Call) -> Response:
             raise topic_missing(name)
         count = await call.topics.partitions_for_clients(name, auto_create=call.flag("checkAllowAutoCreation"))
     answer: dict[str, Any] = {"partitions": count, "deleted": False}
+    if call.topics.partition_count(name) is not None:
+        properties = await call.topics.properties(name)
+        answer |= {} if properties is None else {"properties": properties}
     return json_response(answer)
 
 
@@ -73,8 +78,11 @@ async def create_partitioned(call: Call) -> Response:
 
 @routes.post(TOPIC + "/partitions", TOPIC_ADMIN)
 async def grow(call: Call) -> Response:
-    name = call.topic()
     body = await _partitions_of_body(call)
+    known = topic_of(call.request.path_params)
+    if known is not None and call.topics.partition_count(known) is None and not known.is_partition:
+        raise conflict(f"{known} is not a partitioned topic")
+    name = call.topic()
     if name.is_partition:
         raise precondition("A partition has no partitions")
     count = call.topics.partition_count(name)
@@ -112,11 +120,21 @@ async def get_partitioned_stats(call: Call) -> Response:
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:
+        if name.is_partition:
+            raise precondition("Partitioned Topic Name should not contain '-partition-'")
         raise not_found(f"Partitioned Topic not found: {name}")
-    parts = [part for part in topic_parts(call) if call.topics.exists(part)]
-    stats = [await call.topics.stats(part, earliest_in_backlog=call.flag("getEarliestTimeInBacklog")) for part in parts]
+    parts = await _parts(call)
+    owner, flag = call.api.urls.broker_id, call.flag("getEarliestTimeInBacklog")
+    each = {
+        str(part): topic_stats(
+            await call.topics.stats(part, earliest_in_backlog=flag), call.namespaces.effective(part), owner=owner
+        )
+        for part in parts
+    }
     per_partition = call.flag("perPartition", default=True)
-    return json_response(partitioned_stats(stats, count, per_partition=per_partition, owner=call.api.urls.broker_id))
+    return json_response(
+        partitioned_stats({k: as_asked(v, call) for k, v in each.items()}, count, per_partition=per_partition)
+    )
 
 
 @routes.get(TOPIC + "/partitioned-internalStats", TOPIC_USE)
@@ -124,14 +142,28 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:
+        if name.is_partition:
+            raise precondition("Partitioned Topic Name should not contain '-partition-'")
         raise not_found(f"Partitioned Topic not found: {name}")
-    parts = {str(p): await call.topics.internal_stats(p) for p in topic_parts(call) if call.topics.exists(p)}
+    parts = {
+        str(part): await call.topics.internal_stats(part) if part.persistent else NOTHING_STORED
+        for part in await _parts(call)
+    }
     return json_response({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
 
 
+async def _parts(call: Call) -> list[TopicName]:
+    parts = topic_parts(call)
+    for part in parts:
+        if not part.persistent:
+            await load_partition(call, part)
+    return [part for part in parts if call.topics.exists(part)]
+
+
 async def _partitions_of_body(call: Call) -> PartitionedBody:
-    """A number, or an object with partitions and properties."""
-    body = await call.body(int | PartitionedBody)  # type: ignore[arg-type]
-    if body is None:
+    """A number, or with a content type of its own an object with partitions and properties."""
+    if "partitioned-topic-metadata" in call.request.headers.get("content-type", ""):
+        return await call.required_body(PartitionedBody)
+    if not (await call.raw_body()).strip():
         raise RestError(400, EMPTY_BODY)
-    return PartitionedBody(body) if isinstance(body, int) else body
+    return PartitionedBody(await call.body(int) or 0)

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, done, json_response, not_found
+from magnetar.broker.admin.responses import done, json_response, not_found
 from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN
 from magnetar.broker.policy_records import Policies
@@ -27,9 +27,7 @@ async def _store(call: Call, namespace: str, **parts: object) -> Response:
 
 async def _actions(call: Call) -> list[AuthAction]:
     """The actions of the body; texts that are none are left out, as Apache Pulsar does."""
-    actions = await call.body(list[str])
-    if actions is None:
-        raise RestError(400, "Actions are required")
+    actions = await call.body(list[str]) or []
     return [action for action in get_args(AuthAction) if action in actions]
 
 
@@ -100,7 +98,7 @@ async def topic_grants(call: Call) -> Response:
     name = _topic(call)
     auth = _auth(call)
     merged: dict[str, set[str]] = {role: set(actions) for role, actions in auth.namespace_auth.items()}
-    for role, actions in auth.destination_auth.get(str(name.base), {}).items():
+    for role, actions in auth.destination_auth.get(str(name), {}).items():
         merged.setdefault(role, set()).update(actions)
     return json_response({role: sorted(actions) for role, actions in merged.items()})
 

@@ -40,7 +40,7 @@ def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Js
     if stats.topic_epoch is not None:
         out["topicEpoch"] = stats.topic_epoch
     if not stats.name.persistent:
-        out |= {"msgDropRate": stats.msg_drop_rate, "oldestBacklogMessageAgeSeconds": 0}
+        out |= {"msgDropRate": stats.msg_drop_rate, "oldestBacklogMessageAgeSeconds": 0, "topicCreationTimeStamp": 0}
         out |= {"backlogQuotaLimitSize": 0, "backlogQuotaLimitTime": 0}
         del out["deduplicationStatus"]
     return out
@@ -95,6 +95,15 @@ def _of_no_partition() -> Json:
 
 
 _NOTHING = _of_no_partition()
+_NOT_SUMMED = (
+    "publishers",
+    "subscriptions",
+    "replication",
+    "compaction",
+    "deduplicationStatus",
+    "ownerBroker",
+    "topicEpoch",
+)
 
 
 def compaction(stats: "CompactionStats") -> Json:
@@ -170,8 +179,7 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str) -> 
         "durable": durable,
         "replicated": stats.is_replicated,
     }
-    if stats.type_name:
-        out["type"] = stats.type_name
+    out["type"] = stats.type_name or "None"
     if stats.active_consumer_name is not None:
         out["activeConsumerName"] = stats.active_consumer_name
     if stats.key_shared_mode is not None:
@@ -219,31 +227,31 @@ def consumer(stats: "ConsumerStats") -> Json:
     return out
 
 
-def partitioned_stats(parts: "list[TopicStats]", count: int, *, per_partition: bool, owner: str) -> Json:
-    """The sum over a partitioned topic; with `per_partition` each partition as well."""
-    figures = [_topic_figures(part) for part in parts]
+def partitioned_stats(parts: "dict[str, Json]", count: int, *, per_partition: bool) -> Json:
+    """The sum over the statistics of a topic's partitions; with `per_partition` each partition as well."""
+    figures = [{key: value for key, value in each.items() if key not in _NOT_SUMMED} for each in parts.values()]
     out: Json = _NOTHING | _summed(figures)
     earliest = [each["earliestMsgPublishTimeInBacklogs"] for each in figures]
     out["earliestMsgPublishTimeInBacklogs"] = min((ms for ms in earliest if ms > 0), default=0)
-    ages = [each["oldestBacklogMessageAgeSeconds"] for each in figures]
-    out["oldestBacklogMessageAgeSeconds"] = max([0, *ages])
-    messages = sum(part.msg_rate_in for part in parts)
-    out["averageMsgSize"] = sum(part.msg_throughput_in for part in parts) / messages if messages else 0.0
-    out["publishers"] = _summed_list([publisher(each) for part in parts for each in part.publishers])
-    names = sorted({name for part in parts for name in part.subscriptions})
+    out["oldestBacklogMessageAgeSeconds"] = max([0, *(each["oldestBacklogMessageAgeSeconds"] for each in figures)])
+    messages = sum(each["msgRateIn"] for each in figures)
+    out["averageMsgSize"] = sum(each["msgThroughputIn"] for each in figures) / messages if messages else 0.0
+    for key in ("lastPublishTimeStamp", "topicCreationTimeStamp"):
+        out[key] = max((each[key] for each in figures), default=0)
+    for key in ("backlogQuotaLimitSize", "backlogQuotaLimitTime"):
+        out[key] = figures[0][key] if figures else -1
+    out["publishers"] = _summed_list([each for part in parts.values() for each in part["publishers"]])
+    names = sorted({name for part in parts.values() for name in part["subscriptions"]})
     out["subscriptions"] = {name: _summed_subscription(name, parts) for name in names}
     out["replication"] = {}
+    out["compaction"] = _summed([each["compaction"] for each in parts.values()])
     out["metadata"] = {"partitions": count, "deleted": False}
-    out["partitions"] = (
-        {str(part.name): {**each, "ownerBroker": owner} for part, each in zip(parts, figures, strict=True)}
-        if per_partition
-        else {}
-    )
+    out["partitions"] = parts if per_partition else {}
     return out
 
 
-def _summed_subscription(name: str, parts: "list[TopicStats]") -> Json:
-    each = [subscription(part.subscriptions[name], part, name) for part in parts if name in part.subscriptions]
+def _summed_subscription(name: str, parts: "dict[str, Json]") -> Json:
+    each = [part["subscriptions"][name] for part in parts.values() if name in part["subscriptions"]]
     out = _summed(each)
     out["consumers"] = [one for part in each for one in part["consumers"]]
     return out

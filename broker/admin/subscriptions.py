@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.api import MessagePosition, Start
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
-from magnetar.broker.admin.topic_calls import existing_parts, single_topic, topic_parts
+from magnetar.broker.admin.topic_calls import MessageIdBody, existing_parts, single_topic, topic_parts
 from magnetar.broker.auth.table import TOPIC_CONSUME, TOPIC_USE
 from magnetar.broker.errors import BrokerError, SubscriptionNotFoundError
 from magnetar.protocol.topic_name import TopicName
@@ -17,20 +16,6 @@ from magnetar.protocol.topic_name import TopicName
 routes = RouteTable()
 SUBSCRIPTION = TOPIC + "/subscription/{subscription}"
 _LATEST_ID, _EARLIEST_ID = 2**63 - 1, -1
-
-
-class MessageIdBody(msgspec.Struct, rename="camel"):
-    """A message id with options (Pulsar ResetCursorData)."""
-
-    ledger_id: int = -1
-    entry_id: int = -1
-    partition_index: int = -1
-    batch_index: int = -1
-    properties: dict[str, str] | None = None
-    is_excluded: bool = False
-
-    def position(self) -> MessagePosition:
-        return MessagePosition(self.ledger_id, self.entry_id, self.partition_index, self.batch_index)
 
 
 @routes.get(TOPIC + "/subscriptions", TOPIC_USE)
@@ -44,10 +29,13 @@ async def list_subscriptions(call: Call) -> Response:
 @routes.put(SUBSCRIPTION, TOPIC_CONSUME)
 async def create(call: Call) -> Response:
     """The body is a message id, "earliest", "latest" or nothing (latest); ?replicated=."""
+    if call.request.path_params["domain"] == "non-persistent":
+        raise RestError(400, "Create subscription on non-persistent topic can only be done through client")
     name, subscription = call.topic(), call.param("subscription")
     start, properties = _start_of(await call.body(str | MessageIdBody))  # type: ignore[arg-type]
-    if not name.persistent:
-        raise RestError(400, "Create subscription on non-persistent topic can only be done through client")
+    beyond = name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0)
+    if beyond and not call.topics.exists(name):
+        raise conflict(f"Partition metadata not found for the partitioned topic: {name.base}")
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         await _create_topic(call, name)
     for part in topic_parts(call):
@@ -83,7 +71,7 @@ def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition
 async def delete(call: Call) -> Response:
     """?force=true closes its consumers; without it they are 412."""
     subscription, force = call.param("subscription"), call.flag("force")
-    await _each(call, lambda part: call.topics.delete_subscription(part, subscription, force=force))
+    await _each(call, lambda part: call.topics.delete_subscription(part, subscription, force=force), everywhere=True)
     return done()
 
 
@@ -181,21 +169,38 @@ async def analyze_backlog(call: Call) -> Response:
     return json_response(await call.topics.analyze_backlog(single_topic(call), call.param("subscription")))
 
 
+@routes.get(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
+async def replicated(call: Call) -> Response:
+    """By topic, of a partitioned one by partition, whether the subscription is marked as replicated."""
+    subscription = call.param("subscription")
+    _refuse_replicated(call)
+    return json_response({str(part): await call.topics.replicated(part, subscription) for part in existing_parts(call)})
+
+
 @routes.post(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
-async def replicated_status(call: Call) -> Response:
-    single_topic(call)
-    raise RestError(405, "Replicated subscriptions are not supported")
+async def set_replicated(call: Call) -> Response:
+    """Kept and shown: there is no other cluster."""
+    subscription, on = call.param("subscription"), bool(await call.body(bool))
+    _refuse_replicated(call)
+    for part in existing_parts(call):
+        await call.topics.set_replicated(part, subscription, on=on)
+    return done()
 
 
-async def _each(call: Call, do: Any) -> None:
-    """`do` on every part that has the subscription; 404 when none has."""
+def _refuse_replicated(call: Call) -> None:
+    if call.request.path_params["domain"] == "non-persistent":
+        raise RestError(405, "Cannot enable/disable replicated subscriptions on non-persistent topics")
+
+
+async def _each(call: Call, do: Any, *, everywhere: bool = False) -> None:
+    """`do` on every part that has the subscription; 404 when none has, or (`everywhere`) one has not."""
     parts, missing = existing_parts(call), 0
     for part in parts:
         try:
             await do(part)
         except SubscriptionNotFoundError:
             missing += 1
-    if missing == len(parts):
+    if missing == len(parts) or (missing and everywhere):
         raise not_found(f"Subscription {call.param('subscription')} not found for topic {call.topic()}")
 
 

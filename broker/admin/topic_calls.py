@@ -2,12 +2,28 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, not_found, precondition
 from magnetar.protocol.topic_name import TopicName
 
 NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
+
+
+class MessageIdBody(msgspec.Struct, rename="camel"):
+    """A message id with options (Pulsar ResetCursorData)."""
+
+    ledger_id: int = -1
+    entry_id: int = -1
+    partition_index: int = -1
+    batch_index: int = -1
+    properties: dict[str, str] | None = None
+    is_excluded: bool = False
+
+    def position(self) -> MessagePosition:
+        return MessagePosition(self.ledger_id, self.entry_id, self.partition_index, self.batch_index)
 
 
 def topic_missing(name: TopicName) -> RestError:
@@ -52,6 +68,13 @@ def policy_topic(call: Call) -> TopicName:
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         raise topic_missing(name)
     return name
+
+
+async def load_partition(call: Call, name: TopicName) -> None:
+    """A partition of a non-persistent topic comes into being when it is first asked for."""
+    known = name.is_partition and name.partition < (call.topics.partition_count(name.base) or 0)
+    if known and not call.topics.exists(name):
+        await call.topics.create(name, {})
 
 
 async def each_part(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> None:

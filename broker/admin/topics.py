@@ -4,17 +4,16 @@ from typing import Final
 
 from starlette.responses import Response
 
-from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.policy_table import EMPTY_BODY
+from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
-from magnetar.broker.admin.stats_json import topic_stats
-from magnetar.broker.admin.topic_calls import existing_parts, single_topic, topic_missing, topic_parts
+from magnetar.broker.admin.stats_json import Json, topic_stats
+from magnetar.broker.admin.topic_calls import existing_parts, load_partition, single_topic, topic_missing, topic_parts
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_USE
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
-_NOTHING_STORED: Final = {
+NOTHING_STORED: Final = {
     "entriesAddedCounter": 0,
     "numberOfEntries": 0,
     "totalSize": 0,
@@ -28,23 +27,28 @@ _NOTHING_STORED: Final = {
 
 @routes.get(TOPIC + "/stats", TOPIC_USE)
 async def get_stats(call: Call) -> Response:
-    name = _loadable(call)
+    name = await _loadable(call)
     stats = await call.topics.stats(name, earliest_in_backlog=call.flag("getEarliestTimeInBacklog"))
     config = call.namespaces.effective(name)
-    return json_response(topic_stats(stats, config, owner=call.api.urls.broker_id))
+    return json_response(as_asked(topic_stats(stats, config, owner=call.api.urls.broker_id), call))
 
 
 @routes.get(TOPIC + "/internalStats", TOPIC_USE)
 async def get_internal_stats(call: Call) -> Response:
-    name = _loadable(call)
-    return json_response(await call.topics.internal_stats(name) if name.persistent else _NOTHING_STORED)
+    name = await _loadable(call)
+    return json_response(await call.topics.internal_stats(name) if name.persistent else NOTHING_STORED)
 
 
 @routes.get(TOPIC + "/internal-info", TOPIC_ADMIN)
 async def get_internal_info(call: Call) -> Response:
-    """Ledgers and cursors as they are stored: a part of the internal statistics."""
-    stats = await call.topics.internal_stats(_loadable(call))
-    return json_response({"version": 1, "ledgers": stats.get("ledgers", []), "cursors": stats.get("cursors", {})})
+    """Ledgers and cursors as they are stored; of a partitioned topic those of its partitions."""
+    name = call.topic()
+    if not name.persistent:
+        raise RestError(500, f"{name}: a non-persistent topic stores nothing")
+    if call.topics.partition_count(name) is None:
+        return json_response(await call.topics.internal_info(await _loadable(call)))
+    parts = {str(part): await call.topics.internal_info(part) for part in existing_parts(call)}
+    return json_response({"version": 0, "partitions": parts})
 
 
 @routes.get(TOPIC + "/properties", TOPIC_USE)
@@ -56,18 +60,19 @@ async def get_properties(call: Call) -> Response:
 async def add_properties(call: Call) -> Response:
     name = _any_topic(call)
     more = await call.body(dict[str, str])
-    if more is None:
-        raise RestError(400, EMPTY_BODY)
-    await call.topics.set_properties(name, await call.topics.properties(name) | more)
+    if more:
+        await call.topics.set_properties(name, (await call.topics.properties(name) or {}) | more)
     return done()
 
 
 @routes.delete(TOPIC + "/properties", TOPIC_ADMIN)
 async def remove_property(call: Call) -> Response:
-    """?key= names the one to remove; without it nothing is."""
+    """?key= names the one to remove."""
     name = _any_topic(call)
     key = call.query("key")
-    properties = await call.topics.properties(name)
+    properties = await call.topics.properties(name) or {}
+    if not key:
+        raise RestError(500, "key is required")
     if key in properties:
         await call.topics.set_properties(name, {k: v for k, v in properties.items() if k != key})
     return done()
@@ -82,9 +87,9 @@ async def unload(call: Call) -> Response:
 
 @routes.delete(TOPIC + "/truncate", TOPIC_ADMIN)
 async def truncate(call: Call) -> Response:
+    if call.request.path_params["domain"] == "non-persistent":
+        raise precondition("non-persistent topics have nothing to truncate")
     for part in existing_parts(call):
-        if not part.persistent:
-            raise precondition("non-persistent topics have nothing to truncate")
         await call.topics.truncate(part)
     return done()
 
@@ -93,7 +98,7 @@ async def truncate(call: Call) -> Response:
 async def create(call: Call) -> Response:
     name = call.topic()
     properties = await call.body(dict[str, str]) or {}
-    if name.is_partition and call.topics.partition_count(name.base) is None:
+    if name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0):
         raise precondition("A topic that is no partition must not be named like one")
     if call.topics.exists(name) or call.topics.partition_count(name) is not None:
         raise conflict("This topic already exists")
@@ -104,6 +109,10 @@ async def create(call: Call) -> Response:
 @routes.delete(TOPIC, TOPIC_ADMIN)
 async def delete(call: Call) -> Response:
     """?force=true disconnects who is there."""
+    name = topic_of(call.request.path_params)
+    known = name is not None and (call.topics.exists(name) or call.topics.partition_count(name) is not None)
+    if name is not None and not name.persistent and not known:
+        return done()  # as wanted already
     name = call.topic()
     if call.topics.partition_count(name) is not None:
         raise conflict(f"{name} is a partitioned topic, please call delete-partitioned-topic")
@@ -117,14 +126,30 @@ async def delete(call: Call) -> Response:
     return done()
 
 
-def _loadable(call: Call) -> TopicName:
+async def _loadable(call: Call) -> TopicName:
     """A plain topic or a partition that exists; a partitioned topic has no statistics of its own."""
     name = call.topic()
+    if not name.persistent:
+        await load_partition(call, name)
     if not call.topics.exists(name):
         raise topic_missing(name)
     return name
 
 
 def _any_topic(call: Call) -> TopicName:
+    if call.request.path_params["domain"] == "non-persistent":
+        raise RestError(406, "a non-persistent topic has no properties")
     name = call.topic()
     return name if call.topics.partition_count(name) is not None else single_topic(call)
+
+
+def as_asked(stats: Json, call: Call) -> Json:
+    """Statistics without what ?subscriptionBacklogSize, ?excludePublishers and ?excludeConsumers leave out."""
+    if call.flag("excludePublishers"):
+        stats["publishers"] = []
+    for each in stats["subscriptions"].values():
+        if not call.flag("subscriptionBacklogSize", default=True):
+            each["backlogSize"] = -1
+        if call.flag("excludeConsumers"):
+            each["consumers"] = []
+    return stats

@@ -34,6 +34,7 @@ class FakeTopics:
         self.busy = set()
         self.calls = []
         self.messages = {}
+        self.offloads_asked = set()
 
     def names(self, namespace, domain):
         return [n for n in self.plain if n.startswith(f"{domain}://{namespace}/")]
@@ -96,6 +97,8 @@ class FakeTopics:
         return CompactionStatus()
 
     async def properties(self, name):
+        if str(name) in self.partitioned:
+            return None
         return self.plain[str(name)]["properties"]
 
     async def set_properties(self, name, properties):

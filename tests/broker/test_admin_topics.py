@@ -346,7 +346,8 @@ async def test_schema_deletion(call):
 async def test_partitioned_topic_that_nobody_has_used(call):
     call.topics.partitioned["non-persistent://public/default/p"] = 2
     stats = (await call("GET", "non-persistent/public/default/p/partitioned-stats")).json
-    assert (stats["msgInCounter"], stats["oldestBacklogMessageAgeSeconds"], stats["subscriptions"]) == (0, 0, {})
+    assert (stats["oldestBacklogMessageAgeSeconds"], stats["subscriptions"]) == (0, {})
+    assert sorted(stats["partitions"]) == [f"non-persistent://public/default/p-partition-{i}" for i in (0, 1)]
 
 
 async def test_what_non_persistent_topics_have_and_refuse(call):
@@ -358,10 +359,14 @@ async def test_what_non_persistent_topics_have_and_refuse(call):
     assert "deduplicationStatus" not in stats
     assert (await call("PUT", path + "/subscription/s")).status == 400
     assert (await call("POST", path + "/terminate")).status == 406
-    for method, part in (
-        ("GET", "lastMessageId"),
-        ("PUT", "compaction"),
-        ("POST", "all_subscription/expireMessages/1"),
+    for method, part, status in (
+        ("GET", "lastMessageId", 405),
+        ("PUT", "compaction", 500),
+        ("GET", "offload", 500),
+        ("POST", "trim", 405),
+        ("GET", "properties", 406),
+        ("GET", "getMessageIdByIndex?index=0", 405),
+        ("POST", "all_subscription/expireMessages/1", 405),
     ):
-        assert (await call(method, f"{path}/{part}")).status == 405
+        assert (await call(method, f"{path}/{part}")).status == status
     assert (await call("DELETE", path + "/truncate")).status == 412

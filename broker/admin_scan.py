@@ -1,0 +1,84 @@
+"""Questions of the admin API that read entries: what a backlog is made of, where a broker index is."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
+
+if TYPE_CHECKING:
+    from magnetar.broker.subscription import Subscription
+    from magnetar.broker.topic import Topic
+    from magnetar.storage.managed_ledger import ManagedLedger
+    from magnetar.storage.position import Position
+
+_SCAN_ENTRIES = 100
+_SCAN_BYTES = 4 << 20
+_SCAN_LIMIT = 10_000
+
+
+async def entry_of_index(ledger: ManagedLedger, index: int) -> Position | None:
+    """The entry that holds the message of that broker index, found by halving; None when there is none.
+
+    An entry's index is that of its last message. Entries without one (written before the index was on) end the search.
+    """
+    low, high = 0, ledger.entries
+    if index < 0 or index > ledger.confirmed_index:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        span = await ledger.read_entry(ledger.position_at(middle))
+        metadata = parse_entry_metadata(bytes(span.body(0)))
+        if metadata is None or not metadata.HasField("index"):
+            return None
+        if metadata.index < index:
+            low = middle + 1
+        else:
+            high = middle
+    return ledger.position_at(low) if low < ledger.entries else None
+
+
+async def analyze_backlog(topic: Topic, found: Subscription) -> dict[str, object]:
+    """AnalyzeSubscriptionBacklogResult: the backlog counted entry by entry, as far as the limit of a scan."""
+    cursor = topic.ledger.new_non_durable_cursor(f"__analyze-{found.name}", found.cursor.mark_delete.next())
+    entries = messages = markers = 0
+    first = last = None
+    try:
+        while cursor.has_more and entries < _SCAN_LIMIT:
+            result = cursor.read(_SCAN_ENTRIES, _SCAN_BYTES)
+            for span in await result if inspect.isawaitable(result) else result:
+                for i in range(span.start, span.end):
+                    if found.cursor.is_deleted(span.slab.position(i)):
+                        continue
+                    entries += 1
+                    first, last = first or span.slab.position(i), span.slab.position(i)
+                    metadata = parse_metadata(span.slab.body(i))
+                    if metadata is not None:
+                        messages += metadata.num_messages_in_batch
+                        markers += metadata.HasField("marker_type")
+    finally:
+        cursor.close()
+    return _backlog_json(entries, messages, markers, first, last)
+
+
+def _backlog_json(
+    entries: int, messages: int, markers: int, first: Position | None, last: Position | None
+) -> dict[str, object]:
+    """AnalyzeSubscriptionBacklogResult."""
+    out: dict[str, object] = {
+        "entries": entries,
+        "messages": messages,
+        "markerMessages": markers,
+        "filterRejectedEntries": 0,
+        "filterAcceptedEntries": entries,
+        "filterRescheduledEntries": 0,
+        "filterRejectedMessages": 0,
+        "filterAcceptedMessages": messages,
+        "filterRescheduledMessages": 0,
+        "aborted": entries >= _SCAN_LIMIT,
+    }
+    if first is not None and last is not None:
+        out["firstMessageId"] = f"{first.ledger_id}:{first.entry_id}:-1"
+        out["lastMessageId"] = f"{last.ledger_id}:{last.entry_id}:-1"
+    return out
