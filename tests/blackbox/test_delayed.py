@@ -1,5 +1,6 @@
 """Delayed delivery through the official client and a broker process of our own."""
 
+import contextlib
 import json
 import os
 import time
@@ -126,7 +127,10 @@ def test_restart_while_a_great_many_are_pending(new_broker, topic):
     assert not refused
     assert_empty(consumer)
     base = f"/admin/v2/persistent/public/default/{topic.rpartition('/')[2]}"
-    pending = lambda: json.loads(broker.admin("GET", base + "/delayedMessages"))["count"]  # noqa: E731
+
+    def pending():
+        return json.loads(broker.admin("GET", base + "/delayedMessages"))["count"]
+
     assert pending() == MANY
     client.close()
     broker.kill()
@@ -207,6 +211,26 @@ def test_key_shared_keeps_the_order_of_a_key(client, topic):
     assert sum(map(len, by_key.values())) == 100
     for numbers in by_key.values():
         assert numbers == sorted(numbers)
+
+
+def test_20233_key_shared_is_not_blocked_by_what_waits(client, topic):
+    """Apache Pulsar #8703: a consumer that joined later got nothing of a key while delayed messages of it waited."""
+    first = shared(client, topic, "sub", ConsumerType.KeyShared)
+    producer = client.create_producer(topic, batching_enabled=False)
+    for k in range(20):
+        producer.send(b"waits", partition_key=f"key-{k}", deliver_after=timedelta(hours=1))
+    second = shared(client, topic, "sub", ConsumerType.KeyShared)
+    for k in range(20):
+        producer.send(b"%d" % k, partition_key=f"key-{k}")
+    got, end = {}, time.monotonic() + RECEIVE_MS / 1000
+    while sum(map(len, got.values())) < 20 and time.monotonic() < end:
+        for consumer in (first, second):
+            with contextlib.suppress(pulsar.Timeout):
+                message = consumer.receive(200)
+                got.setdefault(consumer.consumer_name(), []).append(message.data())
+                consumer.acknowledge(message)
+    assert sorted(int(data) for each in got.values() for data in each) == list(range(20))
+    assert len(got) == 2, "both consumers have keys"
 
 
 def test_listed_and_cancelled_by_rest(broker, client, topic):

@@ -43,6 +43,7 @@ def decoded(entries):
     return keys, bits, directory
 
 
+@settings(deadline=None)
 @given(keys=KEYS, pieces=st.integers(1, 9))
 def test_round_trip(keys, pieces):
     entries, directory, bounds = encoded(keys, pieces=pieces)
@@ -54,12 +55,13 @@ def test_round_trip(keys, pieces):
     assert list(read.first_times) == list(directory.first_times) and max(read.counts) <= 7
 
 
+@settings(deadline=None)
 @given(keys=KEYS)
 def test_the_same_bytes_in_any_pieces(keys):
     assert encoded(keys, pieces=1)[0] == encoded(keys, pieces=5)[0]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(keys=KEYS, data=st.data())
 def test_a_flipped_or_missing_byte_is_noticed(keys, data):
     entries, _, _ = encoded(keys)
@@ -78,6 +80,7 @@ def test_a_flipped_or_missing_byte_is_noticed(keys, data):
     assert keys_again == sorted(keys), "only bytes without meaning may change"
 
 
+@settings(deadline=None)
 @given(garbage=st.binary(max_size=200))
 def test_garbage_is_a_snapshot_error(garbage):
     _, directory, _ = encoded([(1, 2, 3)])
@@ -86,6 +89,7 @@ def test_garbage_is_a_snapshot_error(garbage):
             decode(garbage)
 
 
+@settings(deadline=None)
 @given(payload=st.binary(max_size=120), kind=st.sampled_from([1, 2, 3]))
 def test_a_valid_frame_around_garbage_is_a_snapshot_error_or_a_value(payload, kind):
     import zlib

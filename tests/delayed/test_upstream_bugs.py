@@ -1,4 +1,4 @@
-"""Bugs of Apache Pulsar's trackers that could exist in this design too, each by its number there."""
+"""Bugs of Apache Pulsar's trackers that could exist in this design too, each by its number there, first part."""
 
 from magnetar.delayed.catalogue import catalogue_path, decode
 from magnetar.delayed.delivery_time import DelayPolicy

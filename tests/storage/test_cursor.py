@@ -96,6 +96,25 @@ async def test_acknowledged_and_skipped_entries_are_cut_out(cached):
     assert [position for position, _, _ in await read_all(cursor)] == [*every[:2], *every[5:11], *every[20:]]
 
 
+async def test_skipping_costs_no_more_reads_than_not_skipping():
+    """Apache Pulsar #22560: alternating pending entries made each run between them a read of its own."""
+    reads = []
+    for skipped in (None, BitMap(range(0, 1000, 2))):
+        ground, ledger, _ = await filled(cached=False)
+        read, calls = ground.ledgers.read, []
+
+        async def counted(*arguments, read=read, calls=calls):
+            calls.append(arguments)
+            return await read(*arguments)
+
+        ground.ledgers.read = counted
+        cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+        while await given(cursor.read(100, 1 << 20, skip=None if skipped is None else lambda _: skipped)):
+            pass
+        reads.append(len(calls))
+    assert 0 < reads[1] <= reads[0]
+
+
 async def test_reading_goes_on_behind_a_mark_delete_that_has_overtaken_it():
     _, ledger, every = await filled()
     cursor = ledger.new_non_durable_cursor("c", EARLIEST)
