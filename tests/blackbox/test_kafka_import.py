@@ -3,19 +3,25 @@
 `MAGNETAR_CRASH_LONG=1` kills 60 times instead of 6.
 """
 
+import base64
 import contextlib
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
 
+import pulsar
 import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.blackbox.clients import quiet_client
 from tests.blackbox.kafka_files import SEGMENT, data_records, segment, stored_records
 from tests.blackbox.raw import RawPeer
+from tests.broker.test_admin_security import KEY, token
+from tests.broker.test_admin_server import Certificates
 
 TOPIC = "persistent://public/default/orders"
 KILLS = 60 if os.environ.get("MAGNETAR_CRASH_LONG") else 6
@@ -226,7 +232,7 @@ def test_damage_is_named_and_left_out_when_asked(new_broker, file):
     assert stored_records(broker, TOPIC) == data_records(first)
     code, report, said = run(broker, path, "--on-damage", "skip")
     assert code == 0, said
-    assert [each["position"] for each in report["files"][0]["damage"]][0] == len(first)
+    assert report["files"][0]["damage"][0]["position"] == len(first)
     assert len(report["files"][0]["damage"]) == 2
     stored = stored_records(broker, TOPIC)
     whole = data_records(first) + data_records(second) + data_records(third)
@@ -292,3 +298,56 @@ def test_ids_are_told_to_the_broker(new_broker, file):
     peer.close()
     assert found.producer_success.last_sequence_id == data_records(SMALL)[-1].offset
     assert found.type == pb.BaseCommand.PRODUCER_SUCCESS
+
+
+def test_every_pulsar_client_reads_what_was_imported(new_broker, file):
+    broker = deduplicating(new_broker, messageConverters="kafka")
+    assert run(broker, file(SMALL))[0] == 0
+    expected = data_records(SMALL)
+    client = quiet_client(broker.url)
+    reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
+    got = [reader.read_next(10_000) for _ in expected]
+    assert not reader.has_message_available()
+    client.close()
+    assert [message.data() for message in got] == [record.value for record in expected]
+    assert [base64.b64decode(message.partition_key()) for message in got] == [record.key for record in expected]
+    assert [message.event_timestamp() for message in got] == [max(record.timestamp, 0) for record in expected]
+    assert got[-1].properties() == {name: value.decode() for name, value in expected[-1].headers if name != "bin"} | (
+        {"bin": "/wA=", "__kafka.header.b64": "1"} if expected[-1].headers else {}
+    )
+
+
+def test_over_tls_with_a_token_and_rights(new_broker, file, tmp_path):
+    certificates = Certificates(tmp_path)
+    certificate, key = certificates.make("localhost")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    broker = new_broker(
+        webServicePort="",
+        brokerServicePortTls=port,
+        webServicePortTls=0,
+        advertisedAddress="localhost",
+        tlsCertificateFilePath=certificate,
+        tlsKeyFilePath=key,
+        authenticationEnabled="true",
+        authorizationEnabled="true",
+        authenticationProviders="token",
+        tokenSecretKey="data:;base64," + base64.b64encode(KEY).decode(),
+        superUserRoles="admin",
+        brokerDeduplicationEnabled="true",
+    )
+    path, secret = file(SMALL), tmp_path / "token"
+    assert broker.http.startswith("https://")
+    common = ["--token", f"file:{secret}", "--service-url", f"pulsar+ssl://localhost:{port}"]
+    trusted = [*common, "--tls-trust-certs", certificates.authority[0]]
+    secret.write_text(token("admin") + "\n")
+    code, _, said = run(broker, path, *common)
+    assert (code, "--tls-trust-certs" in said) == (77, True), said
+    code, report, said = run(broker, path, *trusted)
+    assert code == 0, said
+    assert report["files"][0]["messages"] == len(data_records(SMALL))
+    secret.write_text(token("nobody"))
+    code, _, said = run(broker, path, *trusted)
+    assert (code, "AuthorizationError" in said) == (77, True), said
+    code, _, said = run(broker, path, *common, "--tls-allow-insecure", "--token", "nonsense")
+    assert (code, "AuthenticationError" in said) == (77, True), said

@@ -1,0 +1,56 @@
+import ssl
+
+import pytest
+
+from magnetar.broker.importing.address import Address, Credentials, read_token
+from magnetar.broker.importing.errors import InputError
+from tests.broker.test_admin_server import Certificates
+
+
+@pytest.mark.parametrize(
+    ("url", "expected", "web"),
+    [
+        ("pulsar://broker:7000", Address("broker", 7000, tls=False), "http://broker:8080"),
+        ("pulsar://broker", Address("broker", 6650, tls=False), "http://broker:8080"),
+        ("pulsar+ssl://broker", Address("broker", 6651, tls=True), "https://broker:8443"),
+        ("pulsar://[::1]:1", Address("::1", 1, tls=False), "http://[::1]:8080"),
+    ],
+)
+def test_service_urls(url, expected, web):
+    assert Address.parse(url) == expected
+    assert Address.parse(url).web_url() == web
+
+
+@pytest.mark.parametrize("url", ["http://broker:8080", "broker:6650", "pulsar://", "pulsar://broker:x", ""])
+def test_what_is_none(url):
+    with pytest.raises(InputError, match="no service URL"):
+        Address.parse(url)
+
+
+def test_tokens_stay_out_of_the_process_list(tmp_path, monkeypatch):
+    (tmp_path / "token").write_text(" from-file\n")
+    monkeypatch.setenv("IMPORT_TOKEN", "from-env")
+    assert read_token(None) is None
+    assert read_token("ey.J.x") == "ey.J.x"
+    assert read_token(f"file:{tmp_path}/token") == "from-file"
+    assert read_token("env:IMPORT_TOKEN") == "from-env"
+    for absent in ("env:IMPORT_NO_TOKEN", f"file:{tmp_path}/none"):
+        with pytest.raises(InputError, match="--token"):
+            read_token(absent)
+
+
+def test_what_is_shown():
+    assert Credentials().auth() == ("", b"")
+    assert Credentials(token="t").auth() == ("token", b"t")
+    assert Credentials(tls_cert="c").auth() == ("tls", b"")
+
+
+def test_tls(tmp_path):
+    authority = Certificates(tmp_path)
+    certificate, key = authority.make("me")
+    strict = Credentials(tls_trust_certs=authority.authority[0], tls_cert=certificate, tls_key=key).tls_context()
+    assert (strict.verify_mode, strict.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert not Credentials(tls_hostname_verification=False).tls_context().check_hostname
+    assert Credentials(tls_allow_insecure=True).tls_context().verify_mode is ssl.CERT_NONE
+    with pytest.raises(InputError, match="TLS file"):
+        Credentials(tls_trust_certs="/nowhere.pem").tls_context()

@@ -1,0 +1,75 @@
+import urllib.error
+
+import pytest
+
+from magnetar.broker.importing.address import Credentials
+from magnetar.broker.importing.deduplication import AdminApi, ensure_deduplication
+from magnetar.broker.importing.errors import DeduplicationError
+from magnetar.protocol.topic_name import TopicName
+
+TOPIC = TopicName.parse("persistent://t/n/a b-partition-3")
+STATS = "GET /admin/v2/persistent/t/n/a%20b-partition-3/stats"
+SWITCH = "POST /admin/v2/persistent/t/n/a%20b/deduplicationEnabled"
+
+
+class Api(AdminApi):
+    """Answers stats with the given states in turn, the last one again and again."""
+
+    def script(self, *states):
+        object.__setattr__(self, "_states", list(states))
+        object.__setattr__(self, "calls", [])
+        return self
+
+    def call(self, method, path, body=None):
+        self.calls.append(f"{method} {path}" + (f" {body.decode()}" if body else ""))
+        if method == "POST":
+            return None
+        state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+        if isinstance(state, Exception):
+            raise state
+        return {"deduplicationStatus": state}
+
+
+def ensure(api, **options):
+    said = []
+    ensure_deduplication(api, TOPIC, **({"enable": False} | options), say=said.append, pause=lambda _: None)
+    return said
+
+
+@pytest.fixture
+def api():
+    return Api("http://b:8080", Credentials())
+
+
+def test_on(api):
+    assert ensure(api.script("Enabled")) == []
+    assert api.calls == [STATS]
+
+
+def test_recovering_is_waited_for(api):
+    ensure(api.script("Initialized", "Recovering", "Enabled"))
+    assert api.calls == [STATS] * 3
+
+
+def test_off_is_refused_and_says_how_to_switch_it_on(api):
+    with pytest.raises(DeduplicationError, match="--enable-deduplication"):
+        ensure(api.script("Disabled"))
+    assert api.calls == [STATS]
+
+
+def test_off_is_switched_on_for_the_whole_topic_when_asked_to(api):
+    assert len(ensure(api.script("Disabled", "Disabled", "Enabled"), enable=True)) == 1
+    assert api.calls == [STATS, f"{SWITCH} true", STATS, STATS]
+
+
+def test_switched_on_without_effect(api):
+    with pytest.raises(DeduplicationError, match="not in effect"):
+        ensure(api.script("Disabled"), enable=True)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError("refused"), urllib.error.HTTPError("u", 401, "no", {}, None), ValueError("json")]
+)
+def test_nobody_to_ask(api, error):
+    with pytest.raises(DeduplicationError, match="--assume-deduplication"):
+        ensure(api.script(error))
