@@ -99,7 +99,7 @@ async def test_acknowledged_and_skipped_entries_are_cut_out(cached):
 async def test_skipping_costs_no_more_reads_than_not_skipping():
     """Apache Pulsar #22560: alternating pending entries made each run between them a read of its own."""
     reads = []
-    for skipped in (None, BitMap(range(0, 1000, 2))):
+    for skip in ({}.get, dict.fromkeys(range(3), BitMap(range(0, 10, 2))).get):
         ground, ledger, _ = await filled(cached=False)
         read, calls = ground.ledgers.read, []
 
@@ -109,7 +109,7 @@ async def test_skipping_costs_no_more_reads_than_not_skipping():
 
         ground.ledgers.read = counted
         cursor = ledger.new_non_durable_cursor("c", EARLIEST)
-        while await given(cursor.read(100, 1 << 20, skip=None if skipped is None else lambda _: skipped)):
+        while await given(cursor.read(100, 1 << 20, skip=skip)):
             pass
         reads.append(len(calls))
     assert 0 < reads[1] <= reads[0]
