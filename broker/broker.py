@@ -15,7 +15,6 @@ import importlib
 import itertools
 import signal
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -42,8 +41,7 @@ from magnetar.broker.topic import FRAME_PADDING_BYTES
 from magnetar.broker.topic_catalog import TopicCatalog
 from magnetar.broker.topic_context import TopicContext
 from magnetar.broker.topics import Topics
-from magnetar.storage.clock import SystemClock
-from magnetar.storage.embedded import open_embedded
+from magnetar.storage.embedded import EngineEnvironment, open_embedded
 from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
 
 if TYPE_CHECKING:
@@ -64,15 +62,16 @@ _BROKER_IDS = "/magnetar/broker-starts"
 _GIVE_WAY_S = 0.0001
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Broker:
-    """One running broker. `await start()`, then `await wait_stopped()` or `await stop()`."""
+    """One running broker. `await start()`, then `await wait_stopped()` or `await stop()`.
 
-    def __init__(self, settings: Settings) -> None:
+    environment: the disk, clock and threads it lives on; those of this process unless a test brings its own.
+    """
+
+    def __init__(self, settings: Settings, environment: EngineEnvironment | None = None) -> None:
         self.settings = settings
+        self.environment = environment or EngineEnvironment.real()
+        self.now_ms = self.environment.clock.now_ms
         self.server_version = f"Magnetar {__version__}"
         self.max_frame_bytes = settings.max_message_size + FRAME_PADDING_BYTES
         self.tasks = TaskSet()
@@ -95,8 +94,6 @@ class Broker:
         self.converting: Converting | None = None
         self.http_port: int | None = None
         self.exit_code = EXIT_OK
-        self.started_s = time.monotonic()
-        self.now_ms = now_ms
         self._start_number = 0
         self._producer_numbers = itertools.count()
         self._stopped = asyncio.Event()
@@ -112,24 +109,24 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings
         interceptors = entry_interceptors.load(settings.broker_entry_metadata_interceptors)
-        self.storage = await open_embedded(settings.data_dir, engine_settings(settings))
+        self.storage = await open_embedded(settings.data_dir, engine_settings(settings), self.environment)
         self.storage.health.on_failure(self._on_storage_failure)
         metadata = self.storage.metadata
         self.namespaces = await NamespaceStore.open(metadata, settings)
         self._start_number = await metadata.next_sequence(_BROKER_IDS)
-        self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, SystemClock(), loop)
+        self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, self.environment.clock, loop)
         self.catalog = TopicCatalog(metadata, self.ledgers)
         await self.catalog.load(n for t in self.namespaces.tenants.names() for n in self.namespaces.namespaces_of(t))
-        self.schemas = SchemaRegistry(metadata, now_ms)
+        self.schemas = SchemaRegistry(metadata, self.now_ms)
         if settings.message_converters:
             start_converting = (await _import_later("magnetar.broker.converting.service")).start_converting
-            self.converting = await start_converting(settings, now_ms, self._shared_properties)
+            self.converting = await start_converting(settings, self.now_ms, self._shared_properties)
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, self.namespaces)
         context = TopicContext(
             settings=settings,
-            now_ms=now_ms,
-            monotonic=time.monotonic,
+            now_ms=self.now_ms,
+            monotonic=self.environment.clock.now_s,
             call_later=loop.call_later,
             effective=self.namespaces.effective,
             ledger_config=lambda config: ledger_config(settings, config, interceptors),
@@ -138,7 +135,7 @@ class Broker:
             converting=self.converting,
         )
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
-        self.append_door = AppendDoor(self.topics, now_ms)
+        self.append_door = AppendDoor(self.topics, self.now_ms)
         if self.converting is not None:
             self.converting.use_topics(self.topics)
         check_complete(set(HANDLERS))
@@ -263,7 +260,7 @@ class Broker:
         """Write and read back: raises when the store cannot keep what it is given."""
         if self.storage.health.problem is not None:
             raise self.storage.health.problem
-        await self.storage.metadata.put("/magnetar/health", str(now_ms()).encode())
+        await self.storage.metadata.put("/magnetar/health", str(self.now_ms()).encode())
 
     def metrics(self) -> BrokerMetrics:
         from magnetar.broker.broker_metrics import broker_metrics  # noqa: PLC0415 - not before the binary port listens
