@@ -7,7 +7,9 @@ import base64
 import contextlib
 import json
 import os
+import pathlib
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -351,3 +353,22 @@ def test_over_tls_with_a_token_and_rights(new_broker, file, tmp_path):
     assert (code, "AuthorizationError" in said) == (77, True), said
     code, _, said = run(broker, path, *common, "--tls-allow-insecure", "--token", "nonsense")
     assert (code, "AuthenticationError" in said) == (77, True), said
+
+
+def test_the_example_of_the_documentation_runs(broker, tmp_path):
+    page = pathlib.Path(__file__).parents[2] / "docs" / "features" / "converters.md"
+    section = page.read_text().split("## Importing a Kafka log file")[1]
+    script = re.search(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE).group(1)
+    promised = re.search(r"^```\n\n((?:    .*\n)+)", section, re.MULTILINE).group(1)
+    here = f"--topic orders --service-url {broker.url} --admin-url {broker.http}"
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-e", "-c", script.replace("--topic orders", here)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path},
+        check=True,
+    )
+    assert done.stdout.splitlines() == [line.strip() for line in promised.splitlines()]
