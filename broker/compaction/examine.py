@@ -18,6 +18,7 @@ import enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.converters.entry import entry_format
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.errors import ProtocolError
@@ -75,6 +76,8 @@ def examine(body: bytes | memoryview) -> Examined:
     metadata, payload = split_entry(body)
     if metadata is None or metadata.HasField("marker_type"):
         return DROPPED
+    if metadata.properties and entry_format(metadata) is not None:
+        return KEPT  # its keys, if it has any, are in a format of their own
     if metadata.HasField("num_messages_in_batch"):
         return _batch(metadata, payload)
     if not metadata.HasField("partition_key"):

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.compaction.examine import DROPPED, Kind, digest_of, examine
+from magnetar.broker.compaction.examine import DROPPED, KEPT, Kind, digest_of, examine
 from magnetar.broker.compaction.key_table import KeyTable
 from magnetar.broker.compaction.record import CompactionRecord
+from magnetar.converters.entry import build_entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.position import Position
 from tests.broker.compaction_for_tests import batch, single
@@ -86,6 +87,13 @@ def test_what_entries_are():
     keyed = examine(batch(("a", b"1"), (None, b"x"), ("b", b"")))
     assert [(k.batch_index, k.is_tombstone) for k in keyed.keyed] == [(0, False), (2, True)]
     assert keyed.messages == 3
+
+
+@pytest.mark.parametrize("fields", [{}, {"partition_key": "k"}, {"num_messages_in_batch": 2}])
+def test_foreign_entries_are_kept_whole(fields):
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, **fields)
+    metadata.properties.add(key="entry.format", value="kafka")
+    assert examine(build_entry(metadata.SerializeToString(), b"")) == KEPT
 
 
 def test_record_in_properties():
