@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.converters.errors import ConverterError
-from magnetar.converters.kafka.codecs import CODEC_BITS
+from magnetar.converters.kafka.codecs import CODEC_BITS, codec_of
 from magnetar.converters.kafka.errors import InvalidRecordError
 from magnetar.converters.kafka.log_file import LogDamage
 from magnetar.converters.kafka.record_batch import RecordBatch
@@ -204,6 +204,7 @@ class _Packer:
         """How many messages the batch gives. Raises: ConverterError."""
         batch = item.batch
         batch.ensure_valid()
+        codec_of(batch.attributes, batch.magic)
         if self._plan.check_records:
             for _record in batch.records():
                 pass

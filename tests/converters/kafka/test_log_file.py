@@ -99,3 +99,51 @@ def test_total(data):
         return
     assert log.end is not None
     assert 0 <= log.valid_bytes <= len(data)
+
+
+def skipping(data, **options):
+    """(batches, damage) of a file that takes note of damage."""
+    damage = []
+    log = opened(data, on_damage=damage.append, **options)
+    return [bytes(item.batch.buffer) for item in log.batches()], damage, log
+
+
+@pytest.mark.parametrize("broken", [b"\x00\x00\x00\x05", b"\x00\x00\x30\x00", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"])
+def test_reading_goes_on_behind_a_broken_size(broken):
+    at = len(PARTS[0])
+    data = DATA[: at + 8] + broken + DATA[at + 12 :]
+    got, [damage], log = skipping(data)
+    assert got == [PARTS[0], *PARTS[2:]]
+    assert (damage.position, damage.next_position) == (at, at + len(PARTS[1]))
+    assert log.end is LogEnd.CLEAN
+    with pytest.raises(CorruptRecordError, match=f"position {at}"):
+        list(opened(data).batches())
+
+
+def test_damage_up_to_the_end():
+    data = DATA + b"\x00" * 8 + b"\x00\x00\x00\x05" + b"x" * 30
+    got, [damage], log = skipping(data)
+    assert got == PARTS
+    assert (damage.position, damage.next_position) == (len(DATA), len(data))
+    assert log.end is LogEnd.CLEAN
+
+
+def test_a_torn_tail_is_no_damage():
+    got, damage, log = skipping(DATA[:-5])
+    assert (got, damage, log.end) == (PARTS[:-1], [], LogEnd.TORN)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(DATA) - 1), st.integers(0, 7)), max_size=4))
+@settings(max_examples=60)
+def test_whatever_is_flipped_what_is_left_out_and_what_is_read_make_up_the_file(flips):
+    data = bytearray(DATA)
+    for at, bit in flips:
+        data[at] ^= 1 << bit
+    damage, read = [], []
+    log = opened(bytes(data), on_damage=damage.append)
+    for item in log.batches():
+        read.append((item.position, item.next_position))
+    spans = sorted(read + [(d.position, d.next_position) for d in damage])
+    end = log.valid_bytes if log.end is not LogEnd.CLEAN else len(data)
+    assert [a for a, _ in spans] == [0, *[b for _, b in spans]][: len(spans)]
+    assert (spans[-1][1] if spans else 0) == end

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.converters.entry import Entry
-from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
+from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch, seal_batch
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.errors import CrcMismatchError, InvalidRecordError
 from magnetar.converters.kafka.log_file import LogEnd, LogFile
@@ -13,7 +13,7 @@ from magnetar.converters.kafka.message_builder import build_message_set
 from magnetar.converters.kafka.record_set import RecordSet
 from magnetar.converters.kafka.records import Record
 from magnetar.converters.kafka_entry import import_plan
-from magnetar.converters.kafka_entry.import_plan import SequenceMode, plan_import, producer_name, survey
+from magnetar.converters.kafka_entry.import_plan import ImportPlan, SequenceMode, plan_import, producer_name, survey
 
 
 def records(first, count, gap=1):
@@ -156,3 +156,62 @@ def test_a_file_that_changed_and_a_damaged_one():
     damaged[70] ^= 1
     with pytest.raises(CrcMismatchError):
         list(plan_import(opened(bytes(damaged)), name="n", mode=SequenceMode.OFFSET, publish_time=1))
+
+
+@pytest.mark.parametrize("data", [SEGMENT, PRODUCED])
+def test_what_is_confirmed_is_the_batch_that_ends_there_under_its_last_id(data):
+    mode = survey(opened(data)).sequence_mode
+    whole = [s for s in plan_import(opened(data), name="n", mode=mode, publish_time=1) if s.entry is not None]
+    for done, step in enumerate(whole):
+        last = step.entry.highest_sequence_id
+        plan = ImportPlan("n", mode, 1, resume_after=last, confirm=True)
+        first, *rest = [s for s in plan.steps(opened(data)) if s.entry is not None]
+        assert first.confirms
+        assert first.entry.sequence_id == first.entry.highest_sequence_id == last
+        assert bytes(Entry(step.entry.data).payload).endswith(bytes(Entry(first.entry.data).payload))
+        assert [r.entry for r in rest] == [w.entry for w in whole[done + 1 :]]
+
+
+def test_nothing_is_confirmed_where_no_batch_ends():
+    plan = ImportPlan("n", SequenceMode.OFFSET, 1, resume_after=105, confirm=True)
+    assert not any(step.confirms for step in plan.steps(opened(SEGMENT)))
+
+
+def test_damage_is_left_out_and_what_was_gathered_goes_first():
+    """A wrong checksum between plain messages splits their pack."""
+    parts = [build_message_set([record], 1) for record in records(0, 5)]
+    parts[2] = parts[2][:-1] + b"\xff"
+    damage = []
+    plan = ImportPlan("n", SequenceMode.OFFSET, 1, on_damage=damage.append)
+    steps = list(plan.steps(opened(b"".join(parts))))
+    start = len(parts[0] + parts[1])
+    assert [(d.position, d.next_position) for d in damage] == [(start, start + len(parts[2]))]
+    assert [s.entry and (s.entry.sequence_id, s.entry.highest_sequence_id) for s in steps] == [(0, 1), None, (3, 4)]
+
+
+def test_codecs_nobody_knows_and_records_that_do_not_decode_are_damage():
+    unknown = bytearray(build_record_batch(records(0, 2)))
+    unknown[22] |= 7
+    seal_batch(unknown, 0, len(unknown))
+    hollow = bytearray(build_record_batch(records(2, 2)))
+    hollow[61:] = b"\xff" * (len(hollow) - 61)
+    seal_batch(hollow, 0, len(hollow))
+    data = bytes(unknown + hollow) + build_record_batch(records(4, 2))
+    for check, expected in ((False, [2, 4]), (True, [4])):
+        damage = []
+        plan = ImportPlan("n", SequenceMode.OFFSET, 1, check_records=check, on_damage=damage.append)
+        assert [s.entry.sequence_id for s in plan.steps(opened(data)) if s.entry] == expected
+        assert len(damage) == 3 - len(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("00000000000000000000.log", SequenceMode.OFFSET),
+        ("00000000000012345678.log", SequenceMode.OFFSET),
+        ("00000000000000000000.log.1", SequenceMode.POSITION),
+        ("batches.bin", SequenceMode.POSITION),
+    ],
+)
+def test_the_mode_of_a_file(name, mode):
+    assert SequenceMode.for_file(name) is mode
