@@ -15,6 +15,7 @@ from magnetar.broker.rates import RateMeter
 from magnetar.converters.entry import wants_raw
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies, speed
+from magnetar.protocol.message_id import signed
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import RECORD_HEADER_BYTES, Span
 
@@ -110,6 +111,7 @@ class ConsumerSpec:
     metadata: Mapping[str, str] = field(default_factory=dict)
     key_shared: KeySharedPolicy | None = None
     consumer_epoch: int = -1  # -1: none given
+    auto_consume: bool = False  # it takes whatever schema the topic has
 
     @classmethod
     def of(cls, command: pb.CommandSubscribe, topic_name: TopicName, metadata: Mapping[str, str]) -> ConsumerSpec:
@@ -133,7 +135,8 @@ class ConsumerSpec:
             read_compacted=command.read_compacted,
             metadata=dict(metadata),
             key_shared=policy,
-            consumer_epoch=command.consumer_epoch if command.HasField("consumer_epoch") else -1,
+            consumer_epoch=signed(command.consumer_epoch) if command.HasField("consumer_epoch") else -1,
+            auto_consume=command.HasField("schema") and command.schema.type == pb.Schema.AutoConsume,
         )
 
 

@@ -28,7 +28,7 @@ _PERHAPS_NOT_JUDGED = EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER
 
 
 def _is_judged(flags: int) -> bool:
-    """No marker, and not the chunk of a message that has more; a chunk is what CommandSend and metadata both call so."""
+    """No marker, and not the chunk of a message that has more (a chunk is what CommandSend and metadata call so)."""
     chunk = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK
     return not flags & EntryFlag.MARKER and flags & chunk != chunk
 

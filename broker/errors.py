@@ -132,6 +132,14 @@ class InvalidSchemaError(IncompatibleSchemaError):
     """The schema's own definition does not parse."""
 
 
+class ImpossibleSchemaError(InvalidSchemaError):
+    """The definition parses, but names a type nobody defined or a field twice."""
+
+
+class BrokenKeyValueError(BrokerError):
+    """The definition of a KeyValue schema does not hold two parts."""
+
+
 class ConsumerAssignError(BrokerError):
     server_error = pb.ConsumerAssignError
 

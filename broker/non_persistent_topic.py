@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from magnetar.broker.consumer import TYPE_NAMES
 from magnetar.broker.deduplication import SequenceTable, Verdict
 from magnetar.broker.errors import (
     ConsumerBusyError,
     MetadataError,
+    NamingError,
     NotAllowedError,
     ServiceNotReadyError,
     SubscriptionNotFoundError,
@@ -26,7 +26,7 @@ from magnetar.broker.rates import RateMeter
 from magnetar.broker.subscription_settings import SubscriptionSettings
 from magnetar.broker.topic import max_entry_bytes
 from magnetar.broker.topic_producers import TopicProducers
-from magnetar.broker.topic_subscriptions import check_name
+from magnetar.broker.topic_subscriptions import RESERVED_PREFIX, check_name
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.appending import AppendPiece, AppendResult
 
@@ -81,15 +81,19 @@ class NonPersistentSubscriptions:
         """Subscriptions without storage are always created on demand."""
 
     async def create(self, request: SubscribeRequest) -> NonPersistentSubscription:
-        """Find or create a subscription by the rules of names and limits."""
+        """Find or create a subscription by the rules of names and limits (the admin API's door)."""
+        if request.subscription not in self.by_name:
+            check_name(request.subscription)
+            limit = self._topic.config.max_subscriptions
+            if 0 < limit <= len(self.by_name):
+                raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {self._topic.name}")
+        return self._find_or_create(request)
+
+    def _find_or_create(self, request: SubscribeRequest) -> NonPersistentSubscription:
         found = self.by_name.get(request.subscription)
         if found is not None:
             return found
         topic = self._topic
-        check_name(request.subscription)
-        limit = topic.config.max_subscriptions
-        if limit > 0 and len(self.by_name) >= limit:
-            raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {topic.name}")
         created = NonPersistentSubscription(
             topic_name=topic.name,
             name=request.subscription,
@@ -102,15 +106,18 @@ class NonPersistentSubscriptions:
         return created
 
     async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> NonPersistentSubscription:
-        """Find or create the subscription and attach the consumer; raises what the client is told."""
+        """Find or create the subscription and attach the consumer; raises what the client is told.
+
+        Types that are switched off, blank names and the limit of subscriptions do not count here (Apache Pulsar 4.2.4).
+        """
         topic = self._topic
-        topic.check_usable()
+        if request.subscription.startswith(RESERVED_PREFIX):
+            raise NamingError(f"Subscription with reserved subscription name attempted: {request.subscription}")
         if request.read_compacted:
             raise NotAllowedError("readCompacted only valid on persistent topics")
-        if TYPE_NAMES[consumer.sub_type] not in topic.config.subscription_types_enabled:
-            raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
+        topic.check_usable()
         self.check_room()
-        subscription = await self.create(request)
+        subscription = self._find_or_create(request)
         try:
             await subscription.add_consumer(consumer)
         except Exception:
@@ -259,7 +266,8 @@ class NonPersistentTopic:
 
     @property
     def is_unused(self) -> bool:
-        return self.is_idle
+        consumers = (c for s in self.subscriptions.by_name.values() for c in s.consumers)
+        return not len(self.producers) and all(c.spec.auto_consume for c in consumers)
 
     # --- end of its life -----------------------------------------------------------------------------------------
 

@@ -2,18 +2,27 @@
 
 Strategies (SchemaCompatibilityStrategy): which direction is asked, and of the latest version or (TRANSITIVE) of all.
 BACKWARD: the new schema reads data written with the old. FORWARD: the old reads data written with the new. FULL: both.
-Avro, JSON and Protobuf schemas (all described by Avro records in Pulsar) are parsed by fastavro and
+Avro, JSON and Protobuf schemas (all described by Avro records in Pulsar) are parsed by `avro_schema` and
 compared by `avro_resolution`; other types must be the same type.
 """
 
 from __future__ import annotations
 
+import base64
 import enum
 import json
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from magnetar.broker.avro_resolution import can_read
-from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.broker.avro_schema import SchemaMeaningError, SchemaTextError, canonical, parse_schema
+from magnetar.broker.errors import (
+    BrokenKeyValueError,
+    ImpossibleSchemaError,
+    IncompatibleSchemaError,
+    InvalidSchemaError,
+)
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 _PRIMITIVE_TYPES = frozenset(
@@ -33,10 +42,11 @@ _PRIMITIVE_TYPES = frozenset(
         pb.Schema.LocalDate,
         pb.Schema.LocalTime,
         pb.Schema.LocalDateTime,
-        getattr(pb.Schema, "None"),
     }
 )
 _AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
+_OLD_JSON = object()
+_JSON_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null", "any"})
 
 
 class Strategy(enum.StrEnum):
@@ -68,9 +78,8 @@ class Strategy(enum.StrEnum):
 
     def for_consumer(self) -> Strategy:
         """A consumer has to read what is there: only that direction is asked of its schema."""
-        if self in (Strategy.ALWAYS_COMPATIBLE, Strategy.ALWAYS_INCOMPATIBLE):
-            return Strategy.ALWAYS_COMPATIBLE if self is Strategy.ALWAYS_COMPATIBLE else Strategy.BACKWARD
-        return Strategy.BACKWARD_TRANSITIVE if self.transitive else Strategy.BACKWARD
+        latest = (Strategy.BACKWARD, Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE, Strategy.FULL)
+        return Strategy.BACKWARD if self in latest else self
 
 
 def check_compatible(schema_type: int, data: bytes, existing: list[tuple[int, bytes]], strategy: Strategy) -> None:
@@ -80,7 +89,12 @@ def check_compatible(schema_type: int, data: bytes, existing: list[tuple[int, by
     Raises: InvalidSchemaError when the definition itself does not parse.
     """
     for part_type, part in _parts(schema_type, data):
-        _parse(part_type, part)
+        _validate(part_type, part)
+    check_with_existing(schema_type, data, existing, strategy)
+
+
+def check_with_existing(schema_type: int, data: bytes, existing: list[tuple[int, bytes]], strategy: Strategy) -> None:
+    """As `check_compatible`, of a schema whose own text has been looked at or does not matter."""
     if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
         return
     if strategy is Strategy.ALWAYS_INCOMPATIBLE:
@@ -102,9 +116,13 @@ def _check_type(new: int, old: int) -> None:
 
 
 def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strategy) -> None:
+    if schema_type == pb.Schema.ProtobufNative and protobuf_root(data) != protobuf_root(old_data):
+        raise IncompatibleSchemaError("Protobuf root message has been changed")
     if schema_type not in _AVRO_TYPES:
         return
     new, old = _parse(schema_type, data), _parse(schema_type, old_data)
+    if new is _OLD_JSON or old is _OLD_JSON:
+        return
     if strategy.backward and (reason := can_read(reader=new, writer=old)):
         raise IncompatibleSchemaError(f"the new schema cannot read what was written with the existing: {reason}")
     if strategy.forward and (reason := can_read(reader=old, writer=new)):
@@ -112,12 +130,12 @@ def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strate
 
 
 def same_definition(schema_type: int, one: bytes, other: bytes) -> bool:
-    """Whether two definitions of a type mean the same: Avro texts as JSON values, everything else byte for byte."""
+    """Whether two definitions of a type mean the same: Avro texts as schemas, everything else byte for byte."""
     if one == other or schema_type not in _AVRO_TYPES:
-        return one == other or schema_type in _PRIMITIVE_TYPES
+        return one == other
     try:
-        return bool(json.loads(one) == json.loads(other))
-    except ValueError:
+        return bool(canonical(parse_schema(one)) == canonical(parse_schema(other)))
+    except SchemaTextError:
         return False
 
 
@@ -136,43 +154,64 @@ def _parts(schema_type: int, data: bytes) -> list[tuple[int, bytes]]:
         size = int.from_bytes(data[at : at + 4], "big", signed=True)
         end = at + 4 + max(size, 0)
         if len(data) < at + 4 or len(data) < end:
-            raise InvalidSchemaError("Invalid schema definition data for KEY_VALUE schema")
+            raise BrokenKeyValueError("Invalid schema definition data for KEY_VALUE schema")
         part = data[at + 4 : end]
-        parts.append((pb.Schema.Avro if part[:1] in (b"{", b"[") else pb.Schema.String, part))
+        parts.append((pb.Schema.Avro if part[:1] in (b"{", b"[") else pb.Schema.KeyValue, part))
         at = end
     return parts
 
 
 def _parse(schema_type: int, data: bytes) -> Any:
-    """The Avro schema in `data` as JSON values, None for a type not described by one; raises InvalidSchemaError."""
+    """The Avro schema in `data` as JSON values, None for a type not described by one; raises InvalidSchemaError.
+
+    A JSON type may be described by a text in the form of JSON Schema, as old clients wrote them; that is _OLD_JSON.
+    """
     if schema_type not in _AVRO_TYPES:
         return None
-    import fastavro.schema  # noqa: PLC0415 - start-up budget: only topics with schemas pay for it
+    try:
+        return parse_schema(data)
+    except SchemaTextError as e:
+        if schema_type == pb.Schema.Json and _is_json_schema(data):
+            return _OLD_JSON
+        text = f"Invalid schema definition data for {_type_name(schema_type)} schema: {e}"
+        raise (ImpossibleSchemaError if isinstance(e, SchemaMeaningError) else InvalidSchemaError)(text) from e
 
+
+def _is_json_schema(data: bytes) -> bool:
     try:
         schema = json.loads(data)
-        fastavro.schema.parse_schema(schema)
-        _require_fields(schema)
-    except (
-        fastavro.schema.SchemaParseException,
-        fastavro.schema.UnknownType,
-        ValueError,
-        KeyError,
-        TypeError,
-        RecursionError,
-    ) as e:
-        raise InvalidSchemaError(f"Invalid schema definition data for {_type_name(schema_type)} schema: {e}") from e
-    return schema
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(schema, dict) and schema.get("type") in _JSON_SCHEMA_TYPES
 
 
-def _require_fields(schema: Any) -> None:
-    """A record without fields is none; fastavro lets it pass."""
-    parts = schema if isinstance(schema, list) else list(schema.values()) if isinstance(schema, dict) else []
-    if isinstance(schema, dict) and schema.get("type") == "record" and not isinstance(schema.get("fields"), list):
-        raise ValueError(f"record {schema.get('name')} has no fields")
-    for part in parts:
-        _require_fields(part)
+def _validate(schema_type: int, data: bytes) -> None:
+    """Raise InvalidSchemaError unless `data` can describe that type."""
+    if schema_type in _AVRO_TYPES:
+        if isinstance(_parse(schema_type, data), list) and schema_type == pb.Schema.Avro:
+            raise InvalidSchemaError("Avro schema typed [UNION] is not supported")
+    elif schema_type == pb.Schema.ProtobufNative:
+        protobuf_root(data)
+    elif schema_type in _PRIMITIVE_TYPES and data:
+        raise InvalidSchemaError(f"Invalid schema definition data for primitive schemas: {len(data)} bytes")
+    elif schema_type == pb.Schema.AutoConsume:
+        raise InvalidSchemaError(f"Unknown schema type: {_type_name(schema_type)}")
+
+
+def protobuf_root(data: bytes) -> str:
+    """The root message of a ProtobufNative definition (JSON with a FileDescriptorSet); raises InvalidSchemaError."""
+    from google.protobuf import descriptor_pb2  # noqa: PLC0415 - start-up budget: few topics have such schemas
+
+    try:
+        found = json.loads(data)
+        files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(found["fileDescriptorSet"])).file
+        root, file = found["rootMessageTypeName"], found["rootFileDescriptorName"]
+    except (ValueError, KeyError, TypeError, DecodeError, RecursionError) as e:
+        raise InvalidSchemaError(f"Invalid schema definition data for ProtobufNative schema: {e}") from e
+    if not any(f.name == file for f in files):
+        raise InvalidSchemaError(f"Invalid schema definition data for ProtobufNative schema: no file {file!r}")
+    return str(root)
 
 
 def _type_name(schema_type: int) -> str:
-    return pb.Schema.Type.Name(schema_type).upper()
+    return pb.Schema.Type.Name(schema_type)

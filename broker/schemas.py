@@ -11,17 +11,18 @@ compare-and-set.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
-from magnetar.broker.errors import IncompatibleSchemaError
-from magnetar.broker.schema_compatibility import Strategy, check_compatible, same_definition
+from magnetar.broker.errors import BrokerError, ImpossibleSchemaError, IncompatibleSchemaError, InvalidSchemaError
+from magnetar.broker.schema_compatibility import Strategy, check_compatible, check_with_existing, same_definition
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from magnetar.broker.topics import AnyTopic
     from magnetar.protocol.topic_name import TopicName
@@ -51,8 +52,8 @@ class StoredSchema(msgspec.Struct, frozen=True):
 
     def to_proto(self, name: str) -> pb.Schema:
         schema = pb.Schema(name=name, schema_data=self.data, type=self.type)  # type: ignore[arg-type]
-        for key, value in self.properties.items():
-            schema.properties.add(key=key, value=value)
+        for key in java_order(self.properties):
+            schema.properties.add(key=key, value=self.properties[key])
         return schema
 
 
@@ -169,20 +170,37 @@ class SchemaRegistry:
 
     async def for_consumer(self, topic: AnyTopic, schema: pb.Schema) -> None:
         """Whether a consumer may read with its schema; an idle topic without schema takes it as its first."""
-        if schema.type in (AUTO_CONSUME, NO_SCHEMA):
+        if schema.type == AUTO_CONSUME:
             return
         live = await self.live(topic.name)
         if not live and topic.is_unused:
-            await self.for_producer(topic, schema)
+            with contextlib.suppress(InvalidSchemaError):  # it is not kept; the consumer may read all the same
+                await self.for_producer(topic, schema)
             return
         if not live:
             raise IncompatibleSchemaError("Topic does not have schema to check")
-        check_compatible(
-            schema.type,
-            schema.schema_data,
-            [(s.type, s.data) for s in live],
-            Strategy(topic.config.schema_compatibility_strategy).for_consumer(),
-        )
+        strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()
+        try:
+            check_with_existing(schema.type, schema.schema_data, [(s.type, s.data) for s in live], strategy)
+        except ImpossibleSchemaError as e:
+            raise BrokerError(str(e)) from e
+
+
+def java_order(keys: Iterable[str]) -> list[str]:
+    """The keys as a Java HashMap of them is walked: what clients of Apache Pulsar see of a schema's properties."""
+    keys = list(keys)
+    buckets = 16
+    while len(keys) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(key: str) -> int:
+        h = 0
+        units = key.encode("utf-16-be", "surrogatepass")
+        for i in range(0, len(units), 2):
+            h = (31 * h + int.from_bytes(units[i : i + 2], "big")) & 0xFFFFFFFF
+        return (h ^ h >> 16) & (buckets - 1)
+
+    return sorted(keys, key=bucket)
 
 
 def _path(name: TopicName) -> str:

@@ -328,8 +328,9 @@ class Topic:
 
     @property
     def is_unused(self) -> bool:
-        """Nothing was ever stored and nobody is connected: the first schema may still be chosen by a consumer."""
-        return self.is_idle and not self.ledger.entries
+        """Nothing is stored and nobody is connected who has a say: the first schema may still be a consumer's."""
+        consumers = (c for s in self.subscriptions.by_name.values() for c in s.consumers)
+        return not len(self.producers) and not self.ledger.entries and all(c.spec.auto_consume for c in consumers)
 
     def backlog_bytes(self) -> int:
         """Estimated bytes the slowest durable subscription has still to acknowledge; 0 without subscriptions."""

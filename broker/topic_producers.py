@@ -197,8 +197,9 @@ class TopicProducers:
                 turn.set_exception(error)
 
     def terminated(self) -> None:
-        """The topic ended: nobody will get access any more; the connected are told."""
-        self.fail_waiting(TopicTerminatedError("Topic was terminated"))
+        """The topic ended: the connected are told. Of those that wait the first gets its turn and hears of the end; its
+        claim stands and the others wait on, as in Apache Pulsar 4.2.4.
+        """
         self.disconnect_all()
 
     def disconnect_all(self) -> None:

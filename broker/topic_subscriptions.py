@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR})
-_RESERVED_PREFIX = "pulsar.repl"
+RESERVED_PREFIX = "pulsar.repl"
 
 
 @dataclass(slots=True)
@@ -237,9 +237,10 @@ class TopicSubscriptions:
     async def _create_non_durable(self, request: SubscribeRequest) -> Subscription:
         ledger = self._topic.ledger
         start = request.start
-        if start is None:
+        if start is None or start.ledger_id == LATEST.ledger_id:  # of "latest" only the ledger id counts
             start = EARLIEST if request.from_earliest else LATEST
         cursor = ledger.new_non_durable_cursor(request.subscription, start)
+        cursor.cursor_properties = dict(request.properties)
         subscription = self._attach(request.subscription, cursor)
         await self._begin_compacted(subscription, request)
         return subscription
@@ -346,5 +347,5 @@ def check_name(name: str) -> None:
     """Refuse subscription names that are blank or reserved."""
     if not name.strip():
         raise NamingError("Empty subscription name")
-    if name.startswith(_RESERVED_PREFIX) or name == DEDUPLICATION_CURSOR:
+    if name.startswith(RESERVED_PREFIX) or name == DEDUPLICATION_CURSOR:
         raise NamingError(f"Subscription with reserved subscription name attempted: {name}")

@@ -7,6 +7,7 @@ consumer's acks may still arrive. Redelivery is a rewind: there are no counts an
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.active_consumer import active_order, choose_active
@@ -14,7 +15,7 @@ from magnetar.broker.consumer import EXCLUSIVE, FAILOVER
 from magnetar.broker.dispatchers.base import Dispatcher, Read
 from magnetar.broker.dispatchers.deliver import Target, deliver
 from magnetar.broker.dispatchers.ports import Order
-from magnetar.broker.errors import ConsumerBusyError
+from magnetar.broker.errors import ConsumerAssignError, ConsumerBusyError
 from magnetar.broker.key_ranges import StickySelector
 from magnetar.storage.slab import Span
 
@@ -82,7 +83,8 @@ class SingleActiveDispatcher(Dispatcher):
         ranges = None
         if asks_for_ranges(consumer):
             ranges = StickySelector()
-            ranges.add(consumer)
+            with contextlib.suppress(ConsumerAssignError):  # ranges that cannot be: it is let in and gets nothing
+                ranges.add(consumer)
         self._ranges = ranges
         self._consumers.append(consumer)
         if not self._choose() and self.active is not None and self.sub_type == FAILOVER:

@@ -106,7 +106,7 @@ def subscribe_request(command: pb.CommandSubscribe) -> SubscribeRequest:
         durable=command.durable,
         from_earliest=command.initialPosition == pb.CommandSubscribe.Earliest,
         start=start,
-        rollback_s=command.start_message_rollback_duration_sec,
+        rollback_s=signed(command.start_message_rollback_duration_sec),
         properties={p.key: p.value for p in command.subscription_properties},
         read_compacted=command.read_compacted,
         replicated=command.replicate_subscription_state if command.HasField("replicate_subscription_state") else None,
@@ -162,7 +162,7 @@ def on_redeliver_unacknowledged_messages(conn: Connection, command: pb.CommandRe
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
         return
-    epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+    epoch = signed(command.consumer_epoch) if command.HasField("consumer_epoch") else None
     consumer.subscription.on_redeliver(consumer, command.message_ids or None, epoch)
 
 

@@ -67,9 +67,9 @@ async def on_partitioned_metadata(conn: Connection, command: pb.CommandPartition
 def _namespace(text: str) -> str:
     try:
         NamespaceName.parse(text)
-        return text  # with slashes behind it: a name that passes, of a namespace that nobody has
     except BadName as e:
         raise ConnectionFatalError(f"no namespace: {text!r}") from e  # as Apache Pulsar 4.2 (reference A.3)
+    return text  # with slashes behind it: a name that passes, of a namespace that nobody has
 
 
 async def on_get_topics_of_namespace(conn: Connection, command: pb.CommandGetTopicsOfNamespace) -> None:

@@ -11,6 +11,7 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.handlers.lookup import parse_topic
+from magnetar.broker.schemas import NO_SCHEMA
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
@@ -55,5 +56,6 @@ async def on_get_or_create_schema(conn: Connection, command: pb.CommandGetOrCrea
         if not conn.broker.topics.known(name):
             raise TopicNotFoundError(f"Topic {name} does not exist")
         topic = await conn.broker.topics.get(name, create=False)
-    version = await conn.broker.schemas.for_producer(topic, command.schema)
+    none = command.schema.type == NO_SCHEMA
+    version = b"" if none else await conn.broker.schemas.for_producer(topic, command.schema)
     conn.write(replies.get_or_create_schema_response(command.request_id, version))

@@ -1,8 +1,10 @@
+import base64
 import json
 
 import pytest
+from google.protobuf import descriptor_pb2
 
-from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.broker.errors import BrokenKeyValueError, IncompatibleSchemaError, InvalidSchemaError
 from magnetar.broker.schema_compatibility import Strategy, check_compatible, same_definition
 from magnetar.protocol import pulsar_api_pb2 as pb
 
@@ -116,12 +118,78 @@ def test_key_and_value_are_compared_part_by_part():
     check_compatible(pb.Schema.KeyValue, both(record(A), record(A, B_DEFAULT)), old, Strategy.FULL)
     with pytest.raises(IncompatibleSchemaError):
         check_compatible(pb.Schema.KeyValue, both(record(A), record(A, B)), old, Strategy.FULL)
-    with pytest.raises(InvalidSchemaError):
+    with pytest.raises(BrokenKeyValueError):
         check_compatible(pb.Schema.KeyValue, b"\x00\x00\x00\x09x", old, Strategy.FULL)
 
 
 def test_definitions_are_the_same_by_meaning():
-    assert same_definition(AVRO, b'{"a": 1}', b'{ "a":1 }')
-    assert not same_definition(AVRO, b'{"a": 1}', b'{"a": 2}')
+    def same(one, other):
+        return same_definition(AVRO, json.dumps(one).encode(), json.dumps(other, indent=1).encode())
+
+    assert same(record(A), record(A))
+    assert same(record(A), record({"type": {"type": "int"}, "name": "a", "doc": "d", "aliases": ["x"]}, doc="text"))
+    assert same(record(A, namespace="n"), record(A, name="n.R"))
+    for other in (
+        record(A, name="S"),
+        record(A, p=1),
+        record(A | {"default": 0}),
+        record(A | {"p": 1}),
+        record(A, B),
+        record(),
+    ):
+        assert not same(record(A), other)
+    assert not same(record(A, B), record(B, A))
     assert not same_definition(AVRO, b"{", b"x")
-    assert same_definition(STRING, b"", b"anything")
+    assert same_definition(STRING, b"x", b"x")
+    assert not same_definition(STRING, b"", b"anything")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"1", b'"nothing"', b"[[]]", b'["int","int"]', b'{"type":"array"}', b'{"type":"map"}', b'{"type":"fixed","name":"F"}',
+        b'{"type":"enum","name":"E"}', b'{"type":"enum","name":"E","symbols":["A","A"]}', b'{"type":"record","name":"1","fields":[]}',
+        b'{"type":"record","name":"R","fields":[{"name":"a"}]}',
+        b'{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}',
+        b'{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"record","name":"R","fields":[]}}]}', b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_texts_that_are_no_avro_schema(text):
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(AVRO, text, [], Strategy.FULL)
+
+
+def test_texts_that_are_one():
+    recursive = record({"name": "next", "type": ["null", "R"], "default": "not looked at"})
+    for schema in (recursive, "int", {"type": "map", "values": "int"}, {"type": "fixed", "name": "F", "size": 4}):
+        check_compatible(AVRO, json.dumps(schema).encode(), [], Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(AVRO, b'["null","int"]', [], Strategy.FULL)
+    check_compatible(JSON, b'["null","int"]', [], Strategy.FULL)
+    old_style = b'{"type":"object","properties":{}}'
+    check_compatible(JSON, old_style, [(JSON, json.dumps(record(A)).encode())], Strategy.FULL)
+
+
+def test_primitive_schemas_carry_no_text():
+    check_compatible(STRING, b"", [], Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(STRING, b"x", [], Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(pb.Schema.AutoConsume, b"", [], Strategy.FULL)
+
+
+def native(root):
+    files = descriptor_pb2.FileDescriptorSet(file=[descriptor_pb2.FileDescriptorProto(name="f.proto")])
+    encoded = base64.b64encode(files.SerializeToString()).decode()
+    found = {"fileDescriptorSet": encoded, "rootMessageTypeName": root, "rootFileDescriptorName": "f.proto"}
+    return json.dumps(found).encode()
+
+
+def test_protobuf_native_keeps_its_root_message():
+    kind = pb.Schema.ProtobufNative
+    check_compatible(kind, native("A"), [(kind, native("A"))], Strategy.FULL)
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(kind, native("B"), [(kind, native("A"))], Strategy.FULL)
+    for text in (b"", b"{}", native("A").replace(b"f.proto", b"g.proto")):
+        with pytest.raises(InvalidSchemaError):
+            check_compatible(kind, text, [], Strategy.FULL)
