@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from magnetar.broker import expiry, quotas
+from magnetar.broker import expiry, orphans, quotas
 from magnetar.broker.inactivity import delete_if_inactive
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topic import Topic
+from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
 
 log = structlog.get_logger(__name__)
+ORPHANS_AFTER_S = 10.0
+"""After the start, when the sweep of orphaned ledgers begins."""
 
 
 class Job(NamedTuple):
@@ -69,6 +72,16 @@ class Maintenance:
         for job in self.jobs:
             if job.interval_s > 0:
                 self._tasks.spawn(self._repeat(job), f"maintenance.{job.name}")
+
+        self._tasks.spawn(self._sweep_orphans(), "maintenance.orphans")
+
+    async def _sweep_orphans(self) -> None:
+        """Once; not while clients that come back after a restart have the broker busy."""
+        await asyncio.sleep(ORPHANS_AFTER_S)
+        try:
+            await orphans.sweep(self._broker.storage, self._broker.topics.loaded)
+        except StorageError as error:  # the next start does it
+            log.warning("orphans.not_swept", error=str(error))
 
     async def close(self) -> None:
         await self._tasks.close()

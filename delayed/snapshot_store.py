@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from magnetar.storage.interfaces import LedgerStore, LedgerWriter
 
-__all__ = ["SnapshotStore", "SnapshotWriter"]
+__all__ = ["COMPONENT", "SnapshotStore", "SnapshotWriter"]
 
+COMPONENT = "delayed-index-bucket"
+"""Property ``component`` of a snapshot's ledger."""
 _APPEND_BYTES = 1 << 20
 
 
@@ -29,7 +31,7 @@ class SnapshotStore:
         self._ledgers = ledgers
         self._properties = {
             "application": "pulsar",
-            "component": "delayed-index-bucket",
+            "component": COMPONENT,
             "pulsar/managed-ledger": topic,
         }
 

@@ -137,6 +137,7 @@ async def _recover(
     except BaseException:
         ledger_files.close()
         raise
+    recovered.report.newest_ledger_id = max(known, default=-1)
     if damage is not None:
         recovered.report.damaged_files.append(damage)
     _log_recovery(layout, recovered)

@@ -150,6 +150,11 @@ class EmbeddedLedgerStore:
         self._check_open()
         return await self._catalog.ids()
 
+    async def properties(self, ledger_id: int) -> Mapping[str, str]:
+        self._check_open()
+        state = self._states.get(ledger_id)
+        return state.properties if state is not None else (await self._catalog.get(ledger_id)).properties
+
     async def close(self) -> None:
         self.closed = True
 

@@ -22,6 +22,9 @@ __all__ = [
     "LEDGER_CREATION_FAILED",
     "LEDGER_NOT_DELETED",
     "MANAGED_LEDGER_NOT_SAVED",
+    "ORPHAN_DELETED",
+    "ORPHAN_KEPT",
+    "RECORD_UNREADABLE",
     "STORE_CLOSED",
     "STORE_OPENED",
 ]
@@ -49,3 +52,6 @@ LEDGER_CLOSED = "ledger.closed"
 LEDGER_CREATION_FAILED = "ledger.creation_failed"
 LEDGER_NOT_DELETED = "ledger.not_deleted"
 MANAGED_LEDGER_NOT_SAVED = "managed_ledger.not_saved"
+ORPHAN_DELETED = "orphaned_ledger.deleted"
+ORPHAN_KEPT = "orphaned_ledger.kept"
+RECORD_UNREADABLE = "record.unreadable"

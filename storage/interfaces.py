@@ -143,6 +143,10 @@ class LedgerStore(Protocol):
         """Ids of all ledgers, ascending."""
         ...
 
+    async def properties(self, ledger_id: int) -> Mapping[str, str]:
+        """What the ledger was created with; nothing is fenced. Raises NoSuchLedgerError."""
+        ...
+
     async def close(self) -> None:
         """Finish pending work and close. Idempotent."""
         ...

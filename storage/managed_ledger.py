@@ -34,6 +34,7 @@ from magnetar.storage.errors import (
 )
 from magnetar.storage.ledger_switch import LedgerSwitch, StorageEnv
 from magnetar.storage.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.orphaned_ledgers import end_deletion, note_deletion
 from magnetar.storage.position import EARLIEST, LATEST, Position
 from magnetar.storage.position_search import PositionSearch
 from magnetar.storage.trimmer import Trimmer
@@ -380,8 +381,8 @@ class ManagedLedger:
             log.warning(events.MANAGED_LEDGER_NOT_SAVED, managed_ledger=self.name, error=str(error))
 
     async def delete(self) -> None:
-        """Delete cursors, list and ledgers, in this order. What is left after a crash is found by the next attempt while
-        the list is there, and by ``sweep_orphans`` when it is gone.
+        """Delete cursors, list and ledgers, in this order. What is left after a crash is found by the next attempt
+        while the list is there, and by ``sweep_orphans`` when it is gone.
         """
         self._is_closed = True
         self._stop()

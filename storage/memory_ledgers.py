@@ -204,6 +204,9 @@ class MemoryLedgerStore:
         self._check_open()
         return sorted(self._ledgers)
 
+    async def properties(self, ledger_id: int) -> Mapping[str, str]:
+        return self._ledger(ledger_id).properties
+
     async def close(self) -> None:
         self._held = False
         self._complete()

@@ -52,6 +52,8 @@ class RecoveryReport:
     damaged_files: list[DamagedFileError] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)
     duration_s: float = 0.0
+    newest_ledger_id: int = -1
+    """Of the ledgers that exist."""
 
 
 @dataclass(slots=True)

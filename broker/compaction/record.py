@@ -40,6 +40,11 @@ class CompactionRecord:
             del values[_HORIZON_LEDGER], values[_HORIZON_ENTRY]
         return {key: value for key, value in values.items() if value != NO_LEDGER}
 
+    @property
+    def ledger_ids(self) -> frozenset[int]:
+        """Every ledger it names."""
+        return frozenset({self.ledger_id, self.started, self.replaced} - {NO_LEDGER})
+
     @classmethod
     def of(cls, properties: dict[str, int]) -> CompactionRecord:
         return cls(

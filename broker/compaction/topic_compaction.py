@@ -40,11 +40,13 @@ if TYPE_CHECKING:
     from magnetar.storage.managed_ledger import ManagedLedger
     from magnetar.storage.slab import Span
 
-__all__ = ["COMPACTION_CURSOR", "CompactedTopic", "CompactionSettings", "TopicCompaction"]
+__all__ = ["COMPACTED", "COMPACTION_CURSOR", "CompactedTopic", "CompactionSettings", "TopicCompaction"]
 
 log = structlog.get_logger(__name__)
 
 COMPACTION_CURSOR = "__compaction"
+COMPACTED = "compacted"
+"""Property of a compacted ledger: the name of the log."""
 _READ_CURSOR = "__compaction/read"
 
 
@@ -132,6 +134,11 @@ class TopicCompaction:
         return None
 
     @property
+    def ledger_ids(self) -> frozenset[int]:
+        """Ledgers it will need, or will delete by itself."""
+        return self._record.ledger_ids
+
+    @property
     def covers_all(self) -> bool:
         """Whether the log has nothing behind the horizon."""
         return self._current is not None and self._log.next_valid(self._current.horizon) is None
@@ -195,7 +202,7 @@ class TopicCompaction:
         await self.close()
         record = self._record
         self._current = None
-        for ledger_id in {record.ledger_id, record.started, record.replaced} - {NO_LEDGER}:
+        for ledger_id in record.ledger_ids:
             await self._ledgers.delete(ledger_id)
 
     async def _run(self) -> None:
@@ -266,7 +273,7 @@ class TopicCompaction:
 
     async def _write(self, cursor: ManagedCursor, compactor: Compactor) -> CompactedLedger:
         """Phase two into a new ledger; when it fails that ledger is deleted."""
-        ledger_writer = await self._ledgers.create({"compacted": self._log.name})
+        ledger_writer = await self._ledgers.create({COMPACTED: self._log.name})
         writer = CompactedLedgerWriter(ledger_writer, self._name.partition)
         try:
             await self._save(cursor, replace(self._record, started=writer.ledger_id))

@@ -6,9 +6,12 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
+from magnetar.storage.cursor_store import cursor_path
 from magnetar.storage.errors import StorageFullError
 from magnetar.storage.managed_ledger import AppendState, ManagedLedger, ManagedLedgerConfig
 from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+from magnetar.storage.managed_ledger_records_pb2 import ManagedCursorInfo
+from magnetar.storage.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
 from magnetar.storage.position import EARLIEST, Position
 from tests.storage.engine_for_tests import World, settle
 from tests.storage.managed_for_tests import NAME, read_all, run_of
@@ -184,6 +187,7 @@ async def check(world: World, promise: Promise) -> None:
     work = Work(world, promise, 0)
     await work.open()
     ledger = work.ledger
+    await check_orphans(work)
     found = await read_all(ledger.new_non_durable_cursor("check", EARLIEST))
     bodies = [body for _, body, _ in found]
     order = {body: number for number, body in enumerate(promise.tried)}
@@ -207,6 +211,19 @@ async def check(world: World, promise: Promise) -> None:
     again = await read_all(ledger.new_non_durable_cursor("after", ledger.last_confirmed.previous().previous()))
     assert [index for _, _, index in again] == [next_index, next_index + 1, next_index + 2]
     await work.close()
+
+
+async def check_orphans(work: Work) -> None:
+    """After the sweep every ledger is somebody's, and whatever is somebody's is there."""
+    ledgers, metadata = work.storage.ledgers, work.world.metadata
+    newest = work.storage.recovery.newest_ledger_id
+    await sweep_orphans(ledgers, metadata, [ManagedLedgerReferences(metadata)], newest)
+    named = {slot.ledger_id for slot in work.ledger.ledgers}
+    for name in CURSORS:
+        record = await metadata.get(cursor_path(NAME, name))
+        if record is not None:
+            named.add(ManagedCursorInfo.FromString(record[0]).cursorsLedgerId)
+    assert set(await ledgers.list_ledgers()) == named - {-1}
 
 
 def check_cursor(

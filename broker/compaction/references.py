@@ -1,0 +1,54 @@
+"""Which ledgers a topic's compaction names, for the sweep of orphaned ledgers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from magnetar.broker.compaction.record import CompactionRecord
+from magnetar.broker.compaction.topic_compaction import COMPACTED, COMPACTION_CURSOR
+from magnetar.storage.cursor_state import decode_state
+from magnetar.storage.cursor_store import cursor_path
+from magnetar.storage.errors import CursorStateError
+from magnetar.storage.managed_ledger_records_pb2 import ManagedCursorInfo
+from magnetar.storage.orphaned_ledgers import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from magnetar.broker.compaction.topic_compaction import TopicCompaction
+    from magnetar.storage.interfaces import MetadataStore
+
+__all__ = ["CompactionReferences"]
+
+
+class CompactionReferences:
+    """See ``storage.orphaned_ledgers.References``. ``loaded`` gives the compaction of a topic that is loaded, by the
+    name of its managed ledger.
+
+    Of others only a cursor state within the metadata is looked at: reading a cursor ledger is the topic's own business.
+    """
+
+    def __init__(self, metadata: MetadataStore, loaded: Callable[[str], TopicCompaction | None]) -> None:
+        self._metadata = metadata
+        self._loaded = loaded
+
+    async def verdict(self, ledger_id: int, properties: Mapping[str, str]) -> Verdict | None:
+        name = properties.get(COMPACTED)
+        if name is None:
+            return None
+        record = await self._metadata.get(cursor_path(name, COMPACTION_CURSOR))
+        compaction = self._loaded(name)
+        if compaction is not None:
+            return Verdict.NAMED if ledger_id in compaction.ledger_ids else Verdict.FREE
+        if record is None:
+            return Verdict.OWNERLESS
+        try:
+            stored = ManagedCursorInfo.FromString(record[0])
+            if stored.cursorsLedgerId != -1:
+                return Verdict.UNKNOWN
+            state = decode_state(stored.state)
+        except (DecodeError, CursorStateError):
+            return Verdict.UNKNOWN
+        return Verdict.NAMED if ledger_id in CompactionRecord.of(state.properties).ledger_ids else Verdict.FREE
