@@ -28,7 +28,12 @@ async def open_delay_index(
 ) -> DelayIndex:
     """The index of a topic, ready to take entries; what it has stored is read in the background."""
     if context.settings.delayed_delivery_tracker_factory_class_name.endswith(_IN_MEMORY):
-        return MemoryDelayIndex(policy, context.now_ms, context.call_later)
+        return MemoryDelayIndex(
+            policy,
+            context.now_ms,
+            context.call_later,
+            context.settings.delayed_delivery_fixed_delay_detection_lookahead,
+        )
     environment = DelayEnvironment(
         ledgers=ledger.store,
         metadata=ledger.metadata,

@@ -71,6 +71,9 @@ class BucketDelayView:
     def has_due(self) -> bool:
         return bool(self._ready) or bool(self._spilled)
 
+    pauses_reading = False
+    """Nothing is gained by not reading: what waits is skipped."""
+
     def take_due(self, max_entries: int) -> list[Position]:
         """At most so many, each once, ordered by (deliver_at, position); beyond the limit of memory by position."""
         out: list[Position] = []

@@ -40,8 +40,12 @@ class MemoryDelayView:
         now_ms: Callable[[], int],
         call_later: Callable[[float, Callable[[], None]], Timer],
         wake: Callable[[], None],
+        lookahead: int = 0,
     ) -> None:
         self._policy = policy
+        self._lookahead = lookahead
+        self._highest_ms = 0
+        self._ascending = True
         self._now_ms = now_ms
         self._call_later = call_later
         self._wake = wake
@@ -59,6 +63,9 @@ class MemoryDelayView:
         """Hold back an entry that is not due; False when it is to be delivered now."""
         if is_due(deliver_at_ms, self._now_ms(), self._policy):
             return False
+        if deliver_at_ms < self._highest_ms - self._policy.tick_ms:
+            self._ascending = False
+        self._highest_ms = max(self._highest_ms, deliver_at_ms)
         heapq.heappush(self._heap, (deliver_at_ms, position))
         self._arm()
         return True
@@ -71,8 +78,17 @@ class MemoryDelayView:
         out: list[Position] = []
         while len(out) < max_entries and self.has_due():
             out.append(heapq.heappop(self._heap)[1])
+        if not self._heap:
+            self._highest_ms, self._ascending = 0, True
         self._arm()
         return out
+
+    @property
+    def pauses_reading(self) -> bool:
+        """With a fixed delay what comes next is due later than what is held: nothing is read while enough is held
+        (delayedDeliveryFixedDelayDetectionLookahead). As in Pulsar, other messages behind it wait as well.
+        """
+        return self._ascending and 0 < self._lookahead <= len(self._heap) and not self.has_due()
 
     @property
     def pending_count(self) -> int:
@@ -81,6 +97,7 @@ class MemoryDelayView:
     def clear(self) -> None:
         """Forget everything: the cursor moves, its reads will meet the entries again."""
         self._heap.clear()
+        self._highest_ms, self._ascending = 0, True
         self._disarm()
 
     # --- what the topic asks -------------------------------------------------------------------------------------
@@ -135,16 +152,22 @@ class MemoryDelayIndex:
     """The in-memory trackers of one topic: a view for each subscription, nothing shared, nothing stored."""
 
     def __init__(
-        self, policy: DelayPolicy, now_ms: Callable[[], int], call_later: Callable[[float, Callable[[], None]], Timer]
+        self,
+        policy: DelayPolicy,
+        now_ms: Callable[[], int],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        lookahead: int = 0,
     ) -> None:
         self._policy = policy
         self._now_ms = now_ms
         self._call_later = call_later
+        self._lookahead = lookahead
         self._views: dict[str, MemoryDelayView] = {}
 
     def view(self, name: str, _cursor: Any, wake: Callable[[], None]) -> MemoryDelayView:
         """The view of a subscription; `wake` is called when something becomes due."""
-        view = self._views[name] = MemoryDelayView(self._policy, self._now_ms, self._call_later, wake)
+        view = MemoryDelayView(self._policy, self._now_ms, self._call_later, wake, self._lookahead)
+        self._views[name] = view
         return view
 
     def remove_view(self, name: str) -> None:

@@ -133,6 +133,17 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         self._replay_may_help = True
         super()._again(position)
 
+    def _not_again(self, position: Position) -> None:
+        self._parked.discard(position)
+        self.replay.discard(*position)
+        self._replay_may_help = True
+
+    def dropped_up_to(self, position: Position) -> None:
+        super().dropped_up_to(position)
+        if self._parked:
+            self._parked = {each for each in self._parked if each > position}
+        self._replay_may_help = True
+
     def _gone(self, position: Position) -> None:
         if position not in self._parked or self.context.cursor.is_deleted(position):
             self._parked.discard(position)
@@ -165,7 +176,7 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
             settings.key_shared_look_ahead_per_consumer * len(self.consumers),
             settings.key_shared_look_ahead_per_subscription,
         )
-        return Read(limit) if len(self.replay) < look_ahead else None
+        return Read(limit) if len(self.replay) < look_ahead and self._may_read() else None
 
     def _replayable(self, limit: int) -> list[Position]:
         """The first waiting positions that can be sent now, or whose hash is not known yet."""

@@ -228,6 +228,10 @@ class MultipleConsumersDispatcher(Dispatcher):
                 if not self.context.cursor.is_deleted(position):
                     self.replay.add(position.ledger_id, position.entry_id)
 
+    def _may_read(self) -> bool:
+        """Whether new entries are to be read now."""
+        return self.context.delay is None or not self.context.delay.pauses_reading
+
     def _received(self, spans: list[Span], read: Read) -> list[Span]:
         """What of a read may be sent. Entries of a replay read that are gone, skipped or held back leave the queue."""
         if read.positions is not None:

@@ -48,7 +48,7 @@ class SharedDispatcher(MultipleConsumersDispatcher):
         self._take_due(limit)
         if self.replay:
             return Read(limit, self.replay.head(limit))
-        return Read(limit)
+        return Read(limit) if self._may_read() else None
 
     def _dispatch(self, spans: list[Span], read: Read) -> int:
         spans = self._received(spans, read)

@@ -150,6 +150,13 @@ class DeliverySettings(Table):
         choices=(_DELAYED + "BucketDelayedDeliveryTrackerFactory", _DELAYED + "InMemoryDelayedDeliveryTrackerFactory"),
         source="Magnetar",
     )
+    delayed_delivery_fixed_delay_detection_lookahead: int = setting(
+        "delayedDeliveryFixedDelayDetectionLookahead",
+        50000,
+        "The tracker in memory stops reading when it holds this many messages whose delays are all the same; 0 never.",
+        unit="messages",
+        minimum=0,
+    )
     delayed_delivery_min_index_count_per_bucket: int = setting(
         "delayedDeliveryMinIndexCountPerBucket",
         50000,

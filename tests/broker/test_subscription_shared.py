@@ -341,6 +341,7 @@ class Delay:
         return any(at <= self.now for at in self.waiting.values())
 
     memory_bytes = 0
+    pauses_reading = False
 
     @property
     def pending_count(self):
@@ -468,3 +469,15 @@ def _id(position):
     from magnetar.protocol import pulsar_api_pb2 as pb
 
     return pb.MessageIdData(ledgerId=position[0], entryId=position[1])
+
+
+async def test_nothing_is_read_while_the_delay_view_says_so():
+    delay = Delay()
+    bench = Bench(delay=delay)
+    c = await bench.join(permits=10)
+    delay.pauses_reading = True
+    bench.publish(entry(), entry())
+    assert got(c) == []
+    delay.pauses_reading = False
+    bench.subscription.delayed_due()
+    assert got(c) == [0, 1]
