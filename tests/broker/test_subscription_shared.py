@@ -480,4 +480,5 @@ async def test_nothing_is_read_while_the_delay_view_says_so():
     assert got(c) == []
     delay.pauses_reading = False
     bench.subscription.delayed_due()
+    bench.clock.run()
     assert got(c) == [0, 1]
