@@ -94,11 +94,13 @@ class SchemaRegistry:
         return schemas[last_deleted + 1 :]
 
     async def get(self, name: TopicName, version: int | None = None) -> StoredSchema | None:
-        """That version, or the latest; a tombstone is shown as what it is stored as, type None without data."""
-        schemas = await self.history(name)
+        """That version unless a deletion followed it, or the latest, which may be a tombstone of type None without
+        data.
+        """
         if version is None:
+            schemas = await self.history(name)
             return schemas[-1] if schemas else None
-        return next((s for s in schemas if s.version == version), None)
+        return next((s for s in await self.live(name) if s.version == version), None)
 
     async def find(self, name: TopicName, schema_type: int, data: bytes) -> StoredSchema | None:
         """The version that is this very schema."""

@@ -94,7 +94,7 @@ class Topic:
         self._publish_limits = Limits()
         epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
-        self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.now_ms)
+        self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.monotonic)
         self.converting = None if context.converting is None else context.converting.topic(name, self.user_properties)
         self.subscriptions = TopicSubscriptions(self)
         self.delay_index: DelayIndex | None = None
@@ -120,16 +120,18 @@ class Topic:
     # --- publishing ----------------------------------------------------------------------------------------------
 
     def takes_publishes(self, producer: Producer, run: EntryRun) -> bool:
-        """Whether publishes are taken now; if not, the producer has been answered."""
+        """Whether publishes are taken now; if not, the producer has been answered.
+
+        Of an end or a close it hears by CLOSE_PRODUCER, which may be still to come: the next PRODUCER says why. A
+        SEND_ERROR before it would make the Go client forget the producer and leave what is in flight to time out.
+        """
         if self.state is TopicState.OPEN and not self.ledger.terminated:
             return True
-        if self.state is TopicState.FENCED or self.ledger.terminated:
-            code = pb.TopicTerminatedError if self.ledger.terminated else pb.PersistenceError
+        if self.state is TopicState.FENCED and not self.ledger.terminated:
+            text = "topic does not take publishes now"
             for i in range(run.count):
-                producer.answer(
-                    replies.send_error(producer.producer_id, run.high(i), code, "topic does not take publishes now")
-                )
-        return False  # closing: the producer has got CLOSE_PRODUCER
+                producer.answer(replies.send_error(producer.producer_id, run.high(i), pb.PersistenceError, text))
+        return False
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
         self._in_flight_runs += 1
@@ -154,15 +156,8 @@ class Topic:
         """
         if not stored:
             self._run_ended()
-        if self.ledger.terminated:
-            producer.answer(
-                replies.send_error(
-                    producer.producer_id, run.high(stored), pb.TopicTerminatedError, "topic was terminated"
-                )
-            )
-            return
-        if self.state is TopicState.CLOSING:
-            return
+        if self.ledger.terminated or self.state is TopicState.CLOSING:
+            return  # CLOSE_PRODUCER is its answer
         producer.answer(replies.send_error(producer.producer_id, run.high(stored), pb.PersistenceError, str(error)))
         if self.state is TopicState.OPEN:
             self.state = TopicState.FENCED
@@ -274,8 +269,10 @@ class Topic:
 
     async def terminate(self) -> Position:
         """No message may follow; producers are closed, subscriptions hear of the end when they have read all."""
-        last = await self.ledger.terminate()
-        self.producers.terminated()
+        try:
+            last = await self.ledger.terminate()
+        finally:
+            self.producers.terminated()  # also when the end could not be stored: SENDs wait for this answer
         self.subscriptions.terminated()
         log.info("topic.terminated", topic=str(self.name))
         return last
@@ -473,5 +470,5 @@ def _deduplication_settings(context: TopicContext) -> DeduplicationSettings:
     return DeduplicationSettings(
         entries_interval=settings.broker_deduplication_entries_interval,
         max_producers=settings.broker_deduplication_max_number_of_producers,
-        inactivity_timeout_ms=settings.broker_deduplication_producer_inactivity_timeout_minutes * 60_000,
+        inactivity_timeout_s=settings.broker_deduplication_producer_inactivity_timeout_minutes * 60,
     )

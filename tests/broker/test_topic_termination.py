@@ -1,0 +1,74 @@
+"""SENDs that meet the end of a topic."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from magnetar.storage.errors import StorageError
+from tests.broker.topic_for_tests import TopicBench
+
+
+class ConnectedProducer:
+    """Notes in order what its client hears."""
+
+    producer_id = 1
+
+    def __init__(self, topic) -> None:
+        self.heard: list[object] = []
+        topic.producers.by_name["p"] = self
+
+    def answer(self, reply: bytes) -> None:
+        self.heard.append(reply)
+
+    def close_from_broker(self) -> None:
+        self.heard.append("CLOSE_PRODUCER")
+
+
+RUN = SimpleNamespace(count=1, high=lambda i: i)
+
+
+async def test_a_send_while_the_end_is_stored_is_answered_by_close_producer_alone(monkeypatch):
+    """The Go client forgets a producer that gets SEND_ERROR TopicTerminatedError: its sends then wait for ever."""
+    bench = TopicBench()
+    topic = await bench.open()
+    producer = ConnectedProducer(topic)
+    terminate, stored = topic.ledger.terminate, asyncio.Event()
+
+    async def terminate_slowly():
+        last = await terminate()
+        await stored.wait()
+        return last
+
+    monkeypatch.setattr(topic.ledger, "terminate", terminate_slowly)
+    ending = asyncio.ensure_future(topic.terminate())
+    await asyncio.sleep(0)
+    assert topic.ledger.terminated
+    assert not ending.done()
+    assert not topic.takes_publishes(producer, RUN)
+    topic._in_flight_runs += 1
+    topic.append_failed(producer, RUN, 0, StorageError("terminated"))
+    assert producer.heard == []
+    stored.set()
+    await ending
+    assert producer.heard == ["CLOSE_PRODUCER"]
+    topic.producers.by_name.clear()
+    await bench.close()
+
+
+async def test_producers_are_closed_also_when_the_end_could_not_be_stored(monkeypatch):
+    bench = TopicBench()
+    topic = await bench.open()
+    producer = ConnectedProducer(topic)
+
+    async def fail():
+        raise StorageError("no space")
+
+    monkeypatch.setattr(topic.ledger, "terminate", fail)
+    with pytest.raises(StorageError):
+        await topic.terminate()
+    assert producer.heard == ["CLOSE_PRODUCER"]
+    topic.producers.by_name.clear()
+    await bench.close()

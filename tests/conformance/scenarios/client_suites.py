@@ -1,0 +1,31 @@
+"""What the test suites of other languages' clients rest on and no other scenario shows."""
+
+from harness.steps import avro, rest
+from transcript import scenario
+
+INT = avro(("a", "int"))
+STRING = avro(("a", "string"))
+
+
+def schema(data):
+    return {"name": "s", "type": "Avro", "schema_data": data}
+
+
+@scenario
+def versions_before_a_deletion_are_gone(s):
+    """A message of a deleted schema cannot be decoded: its version is not found, also when a new one has come."""
+    c, topic = s.connect(), s.topic()
+    path = rest(topic, "/schema").replace("/persistent/", "/schemas/")
+
+    def look(*versions):
+        for version in versions:
+            c.ask("GET_SCHEMA", topic=topic, schema_version=version.to_bytes(8, "big"))
+            s.http("GET", f"{path}/{version}", keep=["version"])
+
+    c.producer(topic, 1, producer_name="a", schema=schema(INT))
+    look(0)
+    s.http("DELETE", path)
+    look(0, 1)
+    c.ask("CLOSE_PRODUCER", producer_id=1)
+    c.producer(topic, 2, producer_name="b", schema=schema(STRING))
+    look(0, 1, 2)
