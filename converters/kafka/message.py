@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.converters.kafka.codecs import CODEC_BITS, MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
 from magnetar.converters.kafka.errors import CorruptRecordError, CrcMismatchError, InvalidRecordError
-from magnetar.converters.kafka.framing import Buffer, frames
+from magnetar.converters.kafka.framing import LOG_OVERHEAD, MIN_SIZES, Buffer, frames
 from magnetar.converters.kafka.records import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -54,6 +54,9 @@ _ATTRIBUTES_FIELD = 17
 _HEADER = struct.Struct(">qiIBB")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
+_INNER = struct.Struct(">qi4xBB")
+_TIMESTAMP_AND_LENGTH = struct.Struct(">qi")
+_SMALLEST = LOG_OVERHEAD + MIN_SIZES[0]
 
 
 class Message:
@@ -152,7 +155,17 @@ class Message:
         Raises: InvalidRecordError when there is none, or when one is compressed again or of magic 2.
         """
         offsets = array("q")
-        for start, _end, offset, magic in frames(data):
+        pos, total = 0, len(data)
+        while total - pos >= _SMALLEST:
+            offset, size, magic, attributes = _INNER.unpack_from(data, pos)
+            end = pos + LOG_OVERHEAD + size
+            if size < MIN_SIZES[1] or magic > 1 or end > total:
+                break
+            if attributes & CODEC_BITS:
+                raise InvalidRecordError("a compressed message inside a compressed message")
+            offsets.append(offset)
+            pos = end
+        for start, _end, offset, magic in frames(data, pos):  # the rest: what is small, cut or wrong
             if magic > 1:
                 raise InvalidRecordError(f"magic {magic} inside a magic {self.magic} message")
             if data[start + _ATTRIBUTES_FIELD] & CODEC_BITS:
@@ -166,11 +179,8 @@ class Message:
         """The records in `data`, an inner set that `inner_offsets` has passed; lazily, with absolute offsets."""
         base = self.inner_base(last_inner)
         append_time = self.max_timestamp if self.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-        for message in inner_messages(data):
-            if check_inner_crcs:
-                message.ensure_valid()
-            timestamp = message.max_timestamp if append_time is None else append_time
-            yield Record(checked_offset(base, message.offset), timestamp, *message.key_and_value())
+        for offset, timestamp, key, value in read_messages(data, check_crcs=check_inner_crcs):
+            yield Record(checked_offset(base, offset), timestamp if append_time is None else append_time, key, value)
 
     def records(
         self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES, *, check_inner_crcs: bool = False
@@ -192,6 +202,42 @@ class Message:
         if self.offset < last_inner:
             raise InvalidRecordError(f"wrapper offset {self.offset} is below its last inner offset {last_inner}")
         return self.offset - last_inner
+
+
+def read_messages(data: bytes, *, check_crcs: bool = False) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+    """(stored offset, timestamp or -1, key, value) of the complete messages of an inner set that `inner_offsets` has
+    passed. The hot loop of compressed sets: one pass, no object but the tuple.
+
+    Raises: CorruptRecordError when lengths do not fill a message; CrcMismatchError when asked to check.
+    """
+    pos, total = 0, len(data)
+    key: bytes | None
+    value: bytes | None
+    while total - pos >= _SMALLEST:
+        offset, size, magic, _attributes = _INNER.unpack_from(data, pos)
+        end = pos + LOG_OVERHEAD + size
+        if end > total:
+            return
+        if check_crcs:
+            Message(data[pos:end]).ensure_valid()
+        try:
+            if magic:
+                timestamp, length = _TIMESTAMP_AND_LENGTH.unpack_from(data, pos + 18)
+                at = pos + 30
+            else:
+                timestamp = NO_TIMESTAMP
+                (length,) = _INT32.unpack_from(data, pos + 18)
+                at = pos + 22
+            key = None if length == -1 else data[at : (at := at + length)]
+            (second,) = _INT32.unpack_from(data, at)
+            at += 4
+            value = None if second == -1 else data[at : (at := at + second)]
+        except struct.error:
+            raise CorruptRecordError(f"message at offset {offset}: a length leaves the message") from None
+        if at != end or length < -1 or second < -1:
+            raise CorruptRecordError(f"message at offset {offset}: its fields do not fill its {end - pos} bytes")
+        yield offset, timestamp, key, value
+        pos = end
 
 
 def inner_messages(data: bytes) -> Iterator[Message]:

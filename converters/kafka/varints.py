@@ -11,14 +11,14 @@ from __future__ import annotations
 from magnetar.converters.kafka.errors import CorruptRecordError
 
 # A third of all varints in real batches are 0 or 1 byte small: a table beats arithmetic for them.
-_SMALL = tuple(bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 12))
+SMALL_VARINTS = tuple(bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 12))
 
 
 def encode_varint(value: int) -> bytes:
     """Encode a signed integer of at most 64 bits."""
     raw = (value << 1) ^ (value >> 63)
     if 0 <= raw < 1 << 12:
-        return _SMALL[raw]
+        return SMALL_VARINTS[raw]
     out = bytearray()
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)
@@ -30,7 +30,7 @@ def encode_varint(value: int) -> bytes:
 def encode_unsigned(value: int) -> bytes:
     """Encode a non-negative integer as a plain varint (the protobuf form)."""
     if value < 1 << 12:
-        return _SMALL[value]
+        return SMALL_VARINTS[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

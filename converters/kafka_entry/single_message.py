@@ -19,7 +19,7 @@ from __future__ import annotations
 from binascii import b2a_base64
 
 from magnetar.converters.kafka.records import NO_TIMESTAMP, RawHeaders
-from magnetar.converters.kafka.varints import encode_unsigned
+from magnetar.converters.kafka.varints import SMALL_VARINTS, encode_unsigned
 from magnetar.converters.kafka_entry.options import KafkaOptions, KeyText, Mode
 from magnetar.converters.kafka_entry.properties import (
     OFFSET,
@@ -36,6 +36,8 @@ from magnetar.converters.kafka_entry.properties import (
 HOLE = b"\x00\x00\x00\x04\x18\x00\x20\x01"
 """A slot without a message: u32 size, SingleMessageMetadata{payload_size=0, compacted_out=true}."""
 
+_MAX_REMEMBERED = 1024
+_SIZES = tuple(b"\x18" + varint for varint in SMALL_VARINTS)
 _BASE64_FLAG = b"\x30\x01"
 _NULL_VALUE = b"\x48\x01"
 
@@ -44,6 +46,8 @@ class SingleMessageEncoder:
     """Encodes records one after the other; remembers the last timestamp's bytes, which are all its state."""
 
     __slots__ = (
+        "_base64_keys",
+        "_companions",
         "_header_keys",
         "_kop",
         "_needs_no_companion",
@@ -59,8 +63,10 @@ class SingleMessageEncoder:
     def __init__(self, options: KafkaOptions) -> None:
         self._kop = options.mode is Mode.KOP
         self._text_keys = options.key is KeyText.UTF8
+        self._base64_keys = not (self._kop or self._text_keys)
         self._offset_property = options.offset_property
         self._header_keys: dict[bytes, bytes] = {}
+        self._companions: dict[tuple[str, str], bytes] = {}
         self._time = NO_TIMESTAMP
         self._time_bytes = b""
         self._time_high = -1
@@ -74,24 +80,30 @@ class SingleMessageEncoder:
         """Size and metadata of one message; the value follows it in the batch."""
         if timestamp != self._time:
             self._remember(timestamp)
-        size = b"\x18\x00" if not value else b"\x18" + encode_unsigned(len(value))
-        if not self._plain:
-            fields = self._properties(offset, timestamp, headers or ())
-        elif headers is None:
-            fields = b""
+        if not value:
+            size = b"\x18\x00"
         else:
-            fields = self._header_fields(headers) or self._properties(offset, timestamp, headers)
+            length = len(value)
+            size = _SIZES[length] if length < 4096 else b"\x18" + encode_unsigned(length)
+        if headers is None and self._plain:
+            fields = b""
+        elif self._plain:
+            fields = self._header_fields(headers or ()) or self._properties(offset, timestamp, headers or ())
+        else:
+            fields = self._properties(offset, timestamp, headers or ())
         if key is None:
             fields += size + self._time_bytes
         else:
-            text, flag = self._partition_key(key)
+            text, flag = (
+                (b2a_base64(key, newline=False), _BASE64_FLAG) if self._base64_keys else self._partition_key(key)
+            )
             fields += b"\x12%b%b%b%b%b\x3a%b%b" % (
-                encode_unsigned(len(text)),
+                SMALL_VARINTS[length] if (length := len(text)) < 4096 else encode_unsigned(length),
                 text,
                 size,
                 self._time_bytes,
                 flag,
-                encode_unsigned(len(key)),
+                SMALL_VARINTS[length] if (length := len(key)) < 4096 else encode_unsigned(length),
                 key,
             )
         if value is None:
@@ -128,28 +140,41 @@ class SingleMessageEncoder:
     def _header_fields(self, headers: RawHeaders) -> bytes | None:
         """All headers as properties with the companions of their values; None when a key needs a companion too."""
         parts: list[bytes] = []  # joined once: a record may have any number of headers
+        names = self._header_keys
         in_base64, null = "", ""
         for index, (key, content) in enumerate(headers):
-            name = self._header_keys.get(key)
+            name = names.get(key)
             if name is None:
                 if not key.isascii() or key.startswith(PREFIX_BYTES):
                     return None
-                name = self._header_keys[key] = b"\x0a%b%b\x12" % (encode_unsigned(len(key)), key)
+                name = b"\x0a%b%b\x12" % (encode_unsigned(len(key)), key)
+                if len(names) < _MAX_REMEMBERED:
+                    names[key] = name
             if content is None:
                 value = b""
                 null += f",{index}"
-            elif is_utf8(content):
+            elif content.isascii() or is_utf8(content):
                 value = content
             else:
                 value = b2a_base64(content, newline=False)
                 in_base64 += f",{index}"
-            size = encode_unsigned(len(value))
-            parts += (b"\x0a", encode_unsigned(len(name) + len(size) + len(value)), name, size, value)
+            size = SMALL_VARINTS[length] if (length := len(value)) < 4096 else encode_unsigned(length)
+            length += len(name) + len(size)
+            parts += (b"\x0a", SMALL_VARINTS[length] if length < 4096 else encode_unsigned(length), name, size, value)
         if in_base64:
-            parts.append(encode_property(VALUE_BASE64.encode(), in_base64[1:].encode()))
+            parts.append(self._companion(VALUE_BASE64, in_base64))
         if null:
-            parts.append(encode_property(VALUE_NULL.encode(), null[1:].encode()))
+            parts.append(self._companion(VALUE_NULL, null))
         return b"".join(parts)
+
+    def _companion(self, name: str, indexes: str) -> bytes:
+        """The property that lists header indexes; the records of a batch mostly have the same ones."""
+        found = self._companions.get((name, indexes))
+        if found is None:
+            found = encode_property(name.encode(), indexes[1:].encode())
+            if len(self._companions) < _MAX_REMEMBERED:
+                self._companions[name, indexes] = found
+        return found
 
     def _properties(self, offset: int, timestamp: int, headers: RawHeaders) -> bytes:
         extra = [(OFFSET, str(offset))] if self._offset_property else []

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from magnetar.converters.errors import ConversionCountError, ConversionError, ConversionTooLargeError
 from magnetar.converters.kafka.codecs import Codec
+from magnetar.converters.kafka.message import read_messages
 from magnetar.converters.kafka.record_batch import LOG_APPEND_TIME_BIT, RecordBatch
-from magnetar.converters.kafka.records import RawRecord, checked_timestamp
+from magnetar.converters.kafka.records import RawRecord, checked_offset, checked_timestamp
 from magnetar.converters.kafka_entry.single_message import HOLE, SingleMessageEncoder
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from magnetar.converters.kafka.message import Message
     from magnetar.converters.kafka.record_set import Batch
     from magnetar.converters.kafka_entry.options import KafkaOptions
+
+_FAR = 1 << 62  # within, no timestamp can have left int64
 
 
 def span_of(batch: RecordBatch) -> int:
@@ -89,6 +92,7 @@ class SlotWriter:
         base_offset, base_time = batch.base_offset, batch.base_timestamp
         append_time = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
         following, dense = self._next, self._dense
+        timestamp = 0 if append_time is None else append_time
         for time_delta, delta, key, value, headers in records:
             slot = following if dense else start + delta
             if slot != following:
@@ -96,7 +100,10 @@ class SlotWriter:
                     raise ConversionError(f"offset delta {delta} is out of order or beyond {end - start - 1}")
                 self._fill(slot)
             following = self._next = slot + 1
-            timestamp = checked_timestamp(base_time, time_delta) if append_time is None else append_time
+            if append_time is None:
+                timestamp = base_time + time_delta
+                if not -_FAR <= timestamp <= _FAR:
+                    checked_timestamp(base_time, time_delta)
             payload += encode(base_offset + delta, timestamp, key, value, headers)
             if value:
                 payload += value
@@ -123,10 +130,20 @@ class SlotWriter:
         end = self._start + offsets[-1] - offsets[0] + 1
         self._expect(end)
         shift = self._start - offsets[0]
-        for offset, record in zip(offsets, message.inner_records(data, last), strict=True):
-            if offset + shift != self._next:
-                self._fill(offset + shift)
-            self._put(record.offset, record.timestamp, record.key, record.value)
+        payload, encode, limit = self.payload, self._encode, self._max_bytes
+        base = message.inner_base(last)
+        append_time = message.max_timestamp if message.attributes & LOG_APPEND_TIME_BIT else None
+        for slot, (offset, timestamp, key, value) in zip(offsets, read_messages(data), strict=True):
+            if slot + shift != self._next:
+                self._fill(slot + shift)
+            self._next += 1
+            payload += encode(
+                checked_offset(base, offset), timestamp if append_time is None else append_time, key, value, None
+            )
+            if value:
+                payload += value
+            if len(payload) > limit:
+                raise ConversionTooLargeError(f"the output passes {limit} bytes")
         self._start = end
 
     def _put(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:
