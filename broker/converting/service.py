@@ -57,7 +57,7 @@ class Converting:
         self._shared_properties = shared_properties
         self._tasks = TaskSet()
         self._hello = hello(config, sys.path)
-        self.pool = WorkerPool(config.workers, config.timeout_s, self._new_worker, self._tasks)
+        self.pool = WorkerPool(config.workers, config.timeout_s, self._new_worker)
 
     def _new_worker(self) -> WorkerProcess:
         return WorkerProcess(self._hello)
@@ -119,8 +119,8 @@ class Converting:
 
     async def close(self) -> None:
         """Nothing is converted any more; no process is left on return."""
-        await self._tasks.close()
         await self.pool.close()
+        await self._tasks.close()
         for name, error in self.chain.close():
             log.error("converter.close_failed", converter=name, reason=str(error))
 
@@ -138,4 +138,7 @@ async def start_converting(
     except BaseException:
         await converting.close()
         raise
-    return converting if converting.chain else None
+    if converting.chain:
+        return converting
+    await converting.close()
+    return None

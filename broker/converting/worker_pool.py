@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.broker.converting.worker_process import WorkerError, WorkerProcess, WorkerTimeoutError
+from magnetar.broker.tasks import TaskSet
 from magnetar.converters.outcome import ConversionFailure, FailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.converting.frames import Answer
-    from magnetar.broker.tasks import TaskSet
 
 log = structlog.get_logger(__name__)
 
@@ -32,13 +32,13 @@ class _Job:
 class WorkerPool:
     """`submit` entries, await answers. Workers are started when there is something to do and nobody idle."""
 
-    def __init__(self, size: int, timeout_s: float, new_worker: Callable[[], WorkerProcess], tasks: TaskSet) -> None:
+    def __init__(self, size: int, timeout_s: float, new_worker: Callable[[], WorkerProcess]) -> None:
         self.size = size
         self.share = max(1, size // 4)
         """Workers one topic may have at a time."""
         self._timeout_s = timeout_s
         self._new_worker = new_worker
-        self._tasks = tasks
+        self._tasks = TaskSet()
         self._idle: list[WorkerProcess] = []
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
         self._running: dict[str, int] = {}
@@ -99,11 +99,12 @@ class WorkerPool:
             self._pump()
 
     async def close(self) -> None:
-        """No more jobs; every process has ended on return (those that convert are ended by the owner of the tasks)."""
+        """No more jobs; those under way are given up, and every process has ended on return."""
         self._closed = True
         for jobs in self._waiting.values():
             for job in jobs:
                 job.done.cancel()
         self._waiting.clear()
+        await self._tasks.close()
         idle, self._idle = self._idle, []
         await asyncio.gather(*(worker.close() for worker in idle))

@@ -255,8 +255,11 @@ class Dispatcher(ABC):
         position, generation = parked.span.first_position, self._generation
 
         def due() -> None:
-            if generation == self._generation and not self.closed and not self.context.cursor.is_deleted(position):
-                self._again(position)
+            if generation == self._generation and not self.closed:
+                if self.context.cursor.is_deleted(position):
+                    self._not_again(position)
+                else:
+                    self._again(position)
                 self.wake()
 
         self.context.call_later(parked.delay_ms / 1000, due)
@@ -264,6 +267,9 @@ class Dispatcher(ABC):
     @abstractmethod
     def _again(self, position: Position) -> None:
         """Read this position again in one of the next turns."""
+
+    def _not_again(self, position: Position) -> None:
+        """A parked entry was acknowledged otherwise (skipped, expired): what it held back is free."""
 
     async def _finish(self, waiting: Awaitable[list[Span] | Transformed], read: Read, generation: int) -> None:
         """Wait for a cold read or a conversion, then go on where the turn stopped."""

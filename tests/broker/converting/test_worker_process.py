@@ -1,0 +1,85 @@
+"""Real processes: started, killed, never left behind."""
+
+import os
+import sys
+
+import pytest
+
+from magnetar.broker.converting.config import ConvertingConfig
+from magnetar.broker.converting.frames import DECLINED
+from magnetar.broker.converting.loading import hello
+from magnetar.broker.converting.worker_process import WorkerError, WorkerProcess, WorkerTimeoutError
+from magnetar.converters.entry import Entry
+from magnetar.converters.outcome import FailureReason
+from tests.blackbox.bad_converters import PATHS
+from tests.broker.converting.converting_for_tests import foreign
+
+TIMEOUT_S = 20.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def repository_on_the_path():
+    """Workers look for foreign classes where their broker does."""
+    assert any(os.path.isdir(os.path.join(each or ".", "tests")) for each in (*sys.path, ""))
+
+
+def worker(*specs, **config):
+    return WorkerProcess(hello(ConvertingConfig(specs, **config), [os.getcwd(), *sys.path]))
+
+
+def alive(pid):
+    return os.path.exists(f"/proc/{pid}")
+
+
+async def test_it_converts_one_entry_after_the_other_and_ends():
+    process = worker("bytes")
+    first = await process.convert(foreign(b"one"), TIMEOUT_S)
+    second = await process.convert(foreign(b"", messages=1), TIMEOUT_S)
+    assert Entry(first.entry).payload == b"one"
+    assert second.messages == 1
+    assert await process.convert(foreign(entry_format="other"), TIMEOUT_S) is DECLINED
+    assert [each.name for each in process.welcome.converters] == ["bytes"]
+    pid = process.pid
+    await process.close()
+    assert not alive(pid)
+
+
+async def test_foreign_code_harms_its_own_process_only():
+    process = worker(*PATHS.split(","), worker_memory_bytes=512 << 20)
+    try:
+        good = await process.convert(foreign(b"a", "upper"), TIMEOUT_S)
+        assert Entry(good.entry).payload == b"A"
+        for name, reason in (
+            ("raises", FailureReason.EXCEPTION),
+            ("garbage", FailureReason.INVALID),
+            ("wrong-count", FailureReason.INVALID),
+            ("gigabyte", FailureReason.EXCEPTION),
+        ):
+            failure = await process.convert(foreign(b"a", name), TIMEOUT_S)
+            assert (failure.reason, failure.defect) == (reason, True), failure
+        assert (await process.convert(foreign(b"a", "upper"), TIMEOUT_S)).entry == good.entry
+        pid = process.pid
+        with pytest.raises(WorkerError, match="ended"):
+            await process.convert(foreign(b"a", "exits"), TIMEOUT_S)
+        assert not alive(pid)
+        await process.start()
+        pid = process.pid
+        with pytest.raises(WorkerTimeoutError, match="100 ms"):
+            await process.convert(foreign(b"a", "sleeps"), 0.1)
+        assert not alive(pid)
+    finally:
+        await process.kill()
+
+
+async def test_a_refused_chain_converts_nothing():
+    process = worker("nonsense")
+    with pytest.raises(WorkerError, match="nonsense") as caught:
+        await process.convert(foreign(), TIMEOUT_S)
+    assert not caught.value.started
+    assert process.pid is None
+
+
+async def test_close_and_kill_of_what_was_never_started():
+    process = worker("bytes")
+    await process.close()
+    assert await process.kill() is None
