@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
 from magnetar.storage.histogram import Histogram
-from magnetar.storage.journal import CONFIRM, RESUME, Append
+from magnetar.storage.journal import CONFIRM, RESUME, Append, SpareOrder
 from magnetar.storage.writeback import SPACE_ERRORS, WriteSlab
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class AppendPath:
         """After ``health.full``: prepare a segment; when that works, appends are tried again."""
         if not self._preparing:
             self._preparing = True
-            self._helper.submit(self._pool.grown(0))
+            self._helper.submit(SpareOrder(self._pool.grown(0), in_haste=False))
 
     async def close(self) -> None:
         """Finish pending appends, stop the threads, close the journal's files."""
@@ -171,10 +171,10 @@ class AppendPath:
         elif isinstance(refusal, StorageFullError):
             self._health.set_full(refusal)
 
-    def _prepare(self, sizes: list[int]) -> list[Segment]:
-        return [self._pool.prepare(size) for size in sizes]
+    def _prepare(self, orders: list[SpareOrder]) -> list[Segment]:
+        return [self._pool.prepare(order.size_bytes, in_haste=order.in_haste) for order in orders]
 
-    def _prepared(self, sizes: list[int], segments: list[Segment] | None, error: BaseException | None) -> None:  # noqa: ARG002 - the lane's form
+    def _prepared(self, orders: list[SpareOrder], segments: list[Segment] | None, error: BaseException | None) -> None:  # noqa: ARG002 - the lane's form
         self._preparing = False
         if segments is not None:
             self._pool.spares.extend(segments)
@@ -190,9 +190,9 @@ class AppendPath:
     def _order_spare(self) -> None:
         if self._preparing or self._health.problem or self._no_spare_for == self._journal.generation:
             return
-        if size := self._journal.wants_spare():
+        if order := self._journal.wants_spare():
             self._preparing = True
-            self._helper.submit(size)
+            self._helper.submit(order)
 
     def _arm_confirm(self) -> None:
         if self._confirm_timer is None and not self._closing:

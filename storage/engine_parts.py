@@ -118,6 +118,7 @@ def _segment_pool(base: Foundation) -> SegmentPool:
         base.store_id,
         first_bytes=settings.journal_first_segment_bytes,
         segment_bytes=settings.journal_segment_bytes,
+        zeroed_bytes=settings.journal_zeroed_bytes,
         next_segment_id=base.recovered.next_segment_id,
     )
     keep = settings.checkpoint_bytes // settings.journal_segment_bytes + 2

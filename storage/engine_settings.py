@@ -16,6 +16,8 @@ class EngineSettings:
     journal_segment_bytes: int = 64 * _MIB
     """Full size of a journal segment; the first ones of a store are smaller."""
     journal_first_segment_bytes: int = 1 * _MIB
+    journal_zeroed_bytes: int = 8 * _MIB
+    """Segments up to this size are filled with zeros even when they are needed at once: that takes some 10 ms."""
     journal_max_frame_bytes: int = 8 * _MIB
     """One group commit writes at most about this much before it syncs."""
     checkpoint_bytes: int = 128 * _MIB
@@ -42,6 +44,7 @@ class EngineSettings:
         minimum = {
             "journal_segment_bytes": 8 << 10,
             "journal_first_segment_bytes": 8 << 10,
+            "journal_zeroed_bytes": 0,
             "journal_max_frame_bytes": 4 << 10,
             "checkpoint_bytes": 1 << 10,
             "max_unwritten_bytes": 1 << 10,

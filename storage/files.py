@@ -30,6 +30,7 @@ Buffer = bytes | bytearray | memoryview
 
 _IOV_MAX = 1024
 _SYNC_FILE_RANGE_WRITE = 2
+_ZEROS = bytes(1 << 16)
 
 
 class File(Protocol):
@@ -48,6 +49,10 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None: ...
+
+    def allocate(self, size: int) -> None:
+        """Make the file at least this long, with space on the device. What was not written reads as zeros."""
+        ...
 
     def size(self) -> int: ...
 
@@ -136,6 +141,13 @@ class _RealFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._fd, 0, size)
+            return
+        for offset in range(self.size(), size, len(_ZEROS)):
+            self.write([_ZEROS[: size - offset]], offset)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from magnetar.storage.ledger_state import LedgerState
     from magnetar.storage.slab import Slab
 
-__all__ = ["CONFIRM", "RESUME", "Append", "BatchResult", "Journal"]
+__all__ = ["CONFIRM", "RESUME", "Append", "BatchResult", "Journal", "SpareOrder"]
 
 _SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 _JOIN_ABOVE = 64
+_HASTE_BYTES_PER_S = 16 << 20
+"""Segments that fill faster than this leave no time, and no bandwidth, to zero the next one."""
 
 
 class Append(NamedTuple):
@@ -51,6 +53,13 @@ RESUME = Append(None, None, None)
 
 CONFIRM = Append(None, None, None)
 """Write an empty frame: from then on damage in the frame before cannot be taken for a torn end."""
+
+
+class SpareOrder(NamedTuple):
+    """A segment to be prepared."""
+
+    size_bytes: int
+    in_haste: bool
 
 
 class BatchResult(NamedTuple):
@@ -86,6 +95,7 @@ class Journal:
         self.generation = next_generation - 1
         self._salt = 0
         self._segment: Segment | None = None
+        self._segment_since_s = 0.0
         self._header: bytes | None = None
         """Segment header still to be written, together with the first frame."""
         self._full: list[Segment] = []
@@ -119,12 +129,14 @@ class Journal:
         seconds = time.perf_counter() - started
         return BatchResult(errors or None, self._refusal, self.next_sequence - 1, frames, written, seconds)
 
-    def wants_spare(self) -> int:
-        """Size of the segment that should be prepared now, else 0 (a glance from the loop, without lock)."""
+    def wants_spare(self) -> SpareOrder | None:
+        """The segment that should be prepared now (a glance from the loop, without lock)."""
         segment = self._segment
         if self._pool.spares or segment is None or segment.used_bytes * 2 < segment.size_bytes:
-            return 0
-        return self._pool.grown(segment.size_bytes)
+            return None
+        seconds = self._clock.now_s() - self._segment_since_s
+        in_haste = segment.used_bytes > _HASTE_BYTES_PER_S * seconds
+        return SpareOrder(self._pool.grown(segment.size_bytes), in_haste)
 
     def close(self) -> None:
         """Close the files. Only after the lane is idle."""
@@ -195,6 +207,7 @@ class Journal:
         if self._segment is not None:
             self._full.append(self._segment)
         self._segment = segment
+        self._segment_since_s = self._clock.now_s()
         self.generation += 1
         (self._salt,) = struct.unpack("<Q", self._entropy(8))
         header = FileHeader(

@@ -1,7 +1,9 @@
 """Preallocated journal segments: making them, keeping spares, using them again.
 
 A segment is written full of zeros once, so that later writes change no file system metadata and a sync is one device
-flush. ``prepare`` runs in the engine's helper thread before a segment is needed; only when none is ready the
+flush. That doubles what goes to the device, so a large segment that is needed soon is only allocated: its first use
+then costs each sync a change of metadata, which counts little beside frames of hundreds of kilobytes; its second use
+costs nothing. ``prepare`` runs in the engine's helper thread before a segment is needed; only when none is ready the
 journal's own thread makes one.
 """
 
@@ -49,24 +51,28 @@ class SegmentPool:
         *,
         first_bytes: int,
         segment_bytes: int,
+        zeroed_bytes: int,
         next_segment_id: int,
     ) -> None:
         self._files, self._layout, self._store_id = files, layout, store_id
         self._first_bytes, self.segment_bytes = min(first_bytes, segment_bytes), segment_bytes
+        self._zeroed_bytes = zeroed_bytes
         self._next_id = next_segment_id
         self.spares: deque[Segment] = deque()
 
-    def prepare(self, size_bytes: int) -> Segment:
-        """A new segment, all its bytes on the disk. Raises OSError and leaves no file behind then."""
+    def prepare(self, size_bytes: int, *, in_haste: bool = False) -> Segment:
+        """A new segment; the device has space for all of it. ``in_haste``: a large one is not zeroed.
+
+        Raises OSError and leaves no file behind then.
+        """
         segment_id, self._next_id = self._next_id, self._next_id + 1
         path = self._layout.segment(segment_id)
         file = self._files.open(path, create=True)
         try:
-            offset = 0
-            while offset < size_bytes:
-                step = min(len(_ZEROS), size_bytes - offset)
-                file.write([_ZEROS[:step]], offset)
-                offset += step
+            if in_haste and size_bytes > self._zeroed_bytes:
+                file.allocate(size_bytes)
+            else:
+                _fill(file, size_bytes)
             file.write([FileHeader(JOURNAL_MAGIC, self._store_id, segment_id).pack()], 0)
             file.sync()
             self._files.sync_dir(self._layout.journal)
@@ -89,7 +95,7 @@ class SegmentPool:
                 segment.used_bytes = PAGE_BYTES
                 return segment
             self.spares.append(segment)
-        return self.prepare(max(self.grown(last_size_bytes), room_bytes + PAGE_BYTES))
+        return self.prepare(max(self.grown(last_size_bytes), room_bytes + PAGE_BYTES), in_haste=True)
 
     def give_back(self, segment: Segment) -> None:
         """The segment's frames are no longer needed."""
@@ -99,3 +105,10 @@ class SegmentPool:
         """Close the spares' files."""
         while self.spares:
             self.spares.popleft().file.close()
+
+
+def _fill(file: File, size_bytes: int) -> None:
+    """Zeros in steps, each on the device before the next: the syncs of the journal never queue behind much of them."""
+    for offset in range(0, size_bytes, len(_ZEROS)):
+        step = min(len(_ZEROS), size_bytes - offset)
+        file.write([_ZEROS[:step]], offset, durable=offset + step < size_bytes)

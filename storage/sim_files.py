@@ -91,6 +91,17 @@ class _SimFile:
         self._inode.unsynced.append((size, None))
         self._disk.step("truncate")
 
+    def allocate(self, size: int) -> None:
+        data = self._inode.data
+        fits = self._disk.room_for(self._inode, len(data), max(0, size - len(data)))
+        if fits < size - len(data):
+            self._disk.step("allocate")
+            raise OSError(errno.ENOSPC, "No space left on device (simulated)")
+        if len(data) < size:
+            data.extend(bytes(size - len(data)))
+            self._inode.unsynced.append((size, None))
+        self._disk.step("allocate")
+
     def size(self) -> int:
         self._disk.check_alive()
         return len(self._inode.data)

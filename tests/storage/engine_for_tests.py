@@ -22,6 +22,7 @@ ROOT = "/data"
 TINY = EngineSettings(
     journal_segment_bytes=16 << 10,
     journal_first_segment_bytes=8 << 10,
+    journal_zeroed_bytes=8 << 10,
     journal_max_frame_bytes=4 << 10,
     checkpoint_bytes=1 << 30,
     checkpoint_interval_s=1e9,
@@ -34,13 +35,18 @@ TINY = EngineSettings(
 
 
 class ManualClock:
-    """Time stands still until moved."""
+    """Time stands still until moved; the wall clock may be set (``jump``) beside it."""
 
     def __init__(self) -> None:
         self.time_s = 1_000_000.0
+        self.set_by_s = 0.0
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
+        self.set_by_s += seconds
 
     def now_ms(self) -> int:
-        return int(self.time_s * 1000)
+        return int((self.time_s + self.set_by_s) * 1000)
 
     def now_s(self) -> float:
         return self.time_s

@@ -29,7 +29,7 @@ from tests.storage.records_for_tests import slab_of
 
 async def main():
     storage = await open_embedded(sys.argv[1], EngineSettings(checkpoint_bytes=1 << 16, journal_segment_bytes=1 << 16,
-        journal_first_segment_bytes=1 << 16))
+        journal_first_segment_bytes=1 << 16, journal_zeroed_bytes=0))
     number = 0
     while True:
         writer = await storage.ledgers.create()
