@@ -177,7 +177,7 @@ def _add_broker_arguments(parser: argparse.ArgumentParser) -> None:
         help="the files were never imported into this topic: do not read it for what a forgotten run has stored",
     )
     broker.add_argument(
-        "--retry-seconds", type=float, default=60.0, metavar="S", help="wait so long for a broker (default: 60)"
+        "--retry-seconds", type=float, default=120.0, metavar="S", help="wait so long for a broker (default: 120)"
     )
     broker.add_argument("--token", metavar="TOKEN", help="a token, file:PATH or env:NAME")
     broker.add_argument(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Self
 
-from magnetar.broker.importing.errors import DamageError, InputError
-from magnetar.converters.kafka.errors import DamagedLogError
+from magnetar.broker.importing.errors import InputError
 from magnetar.converters.kafka.log_file import LogDamage, LogFile
-from magnetar.converters.kafka_entry.import_plan import SequenceMode, Survey, producer_name, survey
+from magnetar.converters.kafka_entry.import_plan import SequenceMode, producer_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,23 +38,22 @@ class Source:
     """
 
     def __init__(self, path: Path, *, label: str | None = None, mode: SequenceMode | None = None) -> None:
-        """Open and survey the file. Raises: InputError when it cannot be read or holds no batch."""
+        """Open the file and read its first batch. Raises: InputError when it cannot be read or holds no batch."""
         self.path = path
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
             self.size = os.fstat(self._descriptor).st_size
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from error
+        self.mode = mode or SequenceMode.for_file(path.name)
+        absolute = path.absolute()
         try:
-            found = self._survey()
+            self.name = producer_name(
+                label or f"{absolute.parent.name}/{absolute.name}", self._first_batch(), self.mode
+            )
         except BaseException:
             self.close()
             raise
-        self.mode = mode or SequenceMode.for_file(path.name)
-        self.end = found.end
-        self.valid_bytes = found.valid_bytes
-        absolute = path.absolute()
-        self.name = producer_name(label or f"{absolute.parent.name}/{absolute.name}", found, self.mode)
 
     def __enter__(self) -> Self:
         return self
@@ -79,15 +77,11 @@ class Source:
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read at position {position}: {error.strerror}") from error
 
-    def _survey(self) -> Survey:
-        # Damage is judged by the import itself; here it must not change what the file is called.
-        try:
-            found = survey(self.log(lambda _damage: None))
-        except DamagedLogError as error:
-            raise DamageError(f"{self.path}: {error}") from error
-        if not found.first_batch:
-            raise InputError(
-                f"{self.path}: no Kafka record batch in its {self.size} bytes; a log segment (.log) or a file of "
-                "concatenated batches (magic 0, 1, 2) is expected"
-            )
-        return found
+    def _first_batch(self) -> bytes:
+        # Damage in front of it is judged by the import itself; here it must not change what the file is called.
+        for item in self.log(lambda _damage: None).batches():
+            return bytes(item.batch.buffer)
+        raise InputError(
+            f"{self.path}: no Kafka record batch in its {self.size} bytes; a log segment (.log) or a file of "
+            "concatenated batches (magic 0, 1, 2) is expected"
+        )

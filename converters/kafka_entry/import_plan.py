@@ -97,14 +97,13 @@ def survey(log: LogFile) -> Survey:
     return Survey(entries, log.valid_bytes, log.end, first, mode)
 
 
-def producer_name(label: str, found: Survey, mode: SequenceMode | None = None) -> str:
+def producer_name(label: str, first_batch: bytes, mode: SequenceMode) -> str:
     """The name under which this file is imported; the same file gives the same name, also after it has grown.
 
     Args: label tells apart files that begin with the same batch, for example "orders-0/00000000000000000000.log".
-          mode: that of the import, None = the survey's.
     """
     digest = hashlib.sha256()
-    for part in (label.encode("utf-8", "surrogateescape"), (mode or found.sequence_mode).encode(), found.first_batch):
+    for part in (label.encode("utf-8", "surrogateescape"), mode.encode(), first_batch):
         digest.update(len(part).to_bytes(8, "big") + part)
     return f"kafka-import-{digest.hexdigest()[:16]}"
 

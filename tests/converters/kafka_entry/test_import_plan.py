@@ -43,7 +43,7 @@ class Topic:
 def run(topic, data, *, stop_after=None, resume=True):
     """One run of the import; `stop_after` appends it is killed."""
     found = survey(opened(data))
-    name = producer_name("orders-0/0.log", found)
+    name = producer_name("orders-0/0.log", found.first_batch, found.sequence_mode)
     last = topic.persisted.get(name, -1) if resume else -1
     steps = plan_import(opened(data), name=name, mode=found.sequence_mode, publish_time=1, resume_after=last)
     for done, step in enumerate(steps):
@@ -75,11 +75,13 @@ def test_a_survey():
 
 
 def test_the_name_belongs_to_the_file():
-    found = survey(opened(SEGMENT))
-    name = producer_name("a", found)
-    assert name.startswith("kafka-import-")
-    assert name == producer_name("a", survey(opened(SEGMENT + build_record_batch(records(300, 1)))))
-    assert len({name, producer_name("b", found), producer_name("a", survey(opened(PRODUCED)))}) == 3
+    def name(label, data, mode=SequenceMode.OFFSET):
+        return producer_name(label, survey(opened(data)).first_batch, mode)
+
+    assert name("a", SEGMENT).startswith("kafka-import-")
+    assert name("a", SEGMENT) == name("a", SEGMENT + build_record_batch(records(300, 1)))
+    others = [name("b", SEGMENT), name("a", PRODUCED), name("a", SEGMENT, SequenceMode.POSITION)]
+    assert len({name("a", SEGMENT), *others}) == 4
 
 
 @pytest.mark.parametrize("data", [SEGMENT, PRODUCED])
