@@ -58,6 +58,8 @@ class ClusterData(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=Tr
     listener_name: str | None = None
     migrated: bool | None = None
     migrated_cluster_url: dict[str, str] | None = None
+    failure_domains: dict[str, dict[str, list[str]]] | None = None
+    isolation_policies: dict[str, dict[str, object]] | None = None
 
 
 class TenantInfo(msgspec.Struct, rename="camel", kw_only=True):

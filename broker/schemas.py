@@ -129,16 +129,19 @@ class SchemaRegistry:
         return added
 
     async def delete(self, name: TopicName, *, force: bool) -> int | None:
-        """Add a tombstone (or with force forget everything); returns its version, None when there was no schema."""
+        """Add a tombstone (or with force forget everything); returns its version.
+
+        A topic without a schema gets a tombstone too, so that its first schema is version 1; with force None.
+        """
         schemas, expected = await self._record(name)
-        if not schemas:
+        if force and not schemas:
             return None
-        version = schemas[-1].version + 1
+        version = schemas[-1].version + 1 if schemas else 0
         if force:
             await self._metadata.delete(_path(name), None)
             self._records.pop(_path(name), None)
             return version
-        if schemas[-1].deleted:
+        if schemas and schemas[-1].deleted:
             return schemas[-1].version
         tombstone = StoredSchema(version, NO_SCHEMA, b"", {}, self._now_ms(), deleted=True)
         await self._save(name, [*schemas, tombstone], expected)

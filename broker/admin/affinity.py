@@ -63,7 +63,7 @@ async def namespaces_of_group(call: Call) -> Response:
     return json_response(found)
 
 
-@routes.get(NAMESPACE + "/persistence/bookieAffinity", NAMESPACE_ADMIN)
+@routes.get(NAMESPACE + "/persistence/bookieAffinity", SUPER)
 async def bookie_affinity(call: Call) -> Response:
     policies = call.namespaces.policies(call.namespace)
     if policies is None or policies.bookie_affinity is None:
@@ -71,13 +71,13 @@ async def bookie_affinity(call: Call) -> Response:
     return json_response(shown(policies.bookie_affinity) or None)
 
 
-@routes.post(NAMESPACE + "/persistence/bookieAffinity", NAMESPACE_ADMIN)
+@routes.post(NAMESPACE + "/persistence/bookieAffinity", SUPER)
 async def set_bookie_affinity(call: Call) -> Response:
     call.policies()
     return await _store_bookies(call, await call.body(BookieAffinity) or BookieAffinity())
 
 
-@routes.delete(NAMESPACE + "/persistence/bookieAffinity", NAMESPACE_ADMIN)
+@routes.delete(NAMESPACE + "/persistence/bookieAffinity", SUPER)
 async def remove_bookie_affinity(call: Call) -> Response:
     call.policies()
     return await _store_bookies(call, BookieAffinity())

@@ -15,12 +15,14 @@ from magnetar.broker.admin import (
     broker_stats,
     brokers,
     bundles,
+    cluster_parts,
     clusters,
     delayed,
     lookup,
     messages,
     namespace_policies,
     namespaces,
+    not_here,
     offload_policies,
     operations,
     partitioned_topics,
@@ -37,7 +39,7 @@ from magnetar.broker.admin.call import Call, target_of
 from magnetar.broker.admin.responses import RestError, error_response, failure
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
-from magnetar.broker.auth.table import Action
+from magnetar.broker.auth.table import Action, Resource
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -55,6 +57,7 @@ TABLES: Final = (
     brokers,
     broker_stats,
     clusters,
+    cluster_parts,
     tenants,
     affinity,
     namespaces,
@@ -72,6 +75,7 @@ TABLES: Final = (
     topic_policy_specials,
     topics,
     bundles,
+    not_here,
 )
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
 
@@ -136,8 +140,11 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi") -> Any:
     async def endpoint(request: Request) -> "Response":
         try:
             identity = _identify(request, api, row.need)
-            if not api.authorizer.allows(identity, row.need, target_of(request.path_params)):
-                return failure(row.need.resource.denied_status, f"Unauthorized to {row.need.action.value}")
+            target = target_of(request.path_params)
+            if not api.authorizer.allows(identity, row.need, target):
+                if row.need.resource is not Resource.CLUSTER and target.tenant not in api.namespaces.tenants:
+                    return failure(404, "Tenant does not exist")
+                return failure(row.need.denied_status, f"Unauthorized to {row.need.action.value}")
             return await row.handler(Call(request, api, identity))
         except Exception as e:  # the one door of HTTP: whatever a handler raises becomes an answer
             answer = error_response(e)

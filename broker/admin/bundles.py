@@ -9,7 +9,7 @@ from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.namespaces import clear_subscriptions, unload_topics, unsubscribe_everywhere
 from magnetar.broker.admin.responses import conflict, done, precondition
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
-from magnetar.broker.auth.table import NAMESPACE_ADMIN
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
 from magnetar.broker.policy_records import Policies, bundle_of, bundle_ranges
 
 routes = RouteTable()
@@ -22,7 +22,7 @@ _ALGORITHMS: Final = (
 )
 
 
-@routes.put(NAMESPACE + "/{bundle}/unload", NAMESPACE_ADMIN)
+@routes.put(NAMESPACE + "/{bundle}/unload", SUPER)
 async def unload_bundle(call: Call) -> Response:
     """One broker owns every bundle: unloading one unloads the namespace."""
     _check_bundle(call)
@@ -30,7 +30,7 @@ async def unload_bundle(call: Call) -> Response:
     return done()
 
 
-@routes.put(NAMESPACE + "/{bundle}/split", NAMESPACE_ADMIN)
+@routes.put(NAMESPACE + "/{bundle}/split", SUPER)
 async def split_bundle(call: Call) -> Response:
     """Cut the bundle in two equal parts. The algorithms that look at its topics find nothing to gain in one broker."""
     low, high = _check_bundle(call)
@@ -61,14 +61,14 @@ async def delete_bundle(call: Call) -> Response:
     return done()
 
 
-@routes.post(NAMESPACE + "/{bundle}/clearBacklog", NAMESPACE_ADMIN)
+@routes.post(NAMESPACE + "/{bundle}/clearBacklog", NAMESPACE_CONSUME)
 async def clear_bundle_backlog(call: Call) -> Response:
     _check_bundle(call)
     await clear_subscriptions(call, None)
     return done()
 
 
-@routes.post(NAMESPACE + "/{bundle}/clearBacklog/{subscription}", NAMESPACE_ADMIN)
+@routes.post(NAMESPACE + "/{bundle}/clearBacklog/{subscription}", NAMESPACE_CONSUME)
 async def clear_bundle_backlog_of_subscription(call: Call) -> Response:
     _check_bundle(call)
     await clear_subscriptions(call, call.param("subscription"))
@@ -85,7 +85,7 @@ def _check_bundle(call: Call) -> tuple[str, str]:
     return low, high
 
 
-@routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_ADMIN)
+@routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_CONSUME)
 async def unsubscribe_bundle(call: Call) -> Response:
     _check_bundle(call)
     return await unsubscribe_everywhere(call)

@@ -27,7 +27,7 @@ async def list_clusters(call: Call) -> Response:
 
 @routes.get(CLUSTER, SUPER)
 async def get_cluster(call: Call) -> Response:
-    data = shown(_cluster(call))
+    data = shown(msgspec.structs.replace(_cluster(call), failure_domains=None, isolation_policies=None))
     own = _own_urls(call) if call.param("cluster") == call.api.settings.cluster_name else {}
     assert isinstance(data, dict), "ClusterData is an object"
     return json_response(own | _ALWAYS_SHOWN | data)
@@ -84,18 +84,6 @@ async def set_peers(call: Call) -> Response:
         call.param("cluster"), lambda old: msgspec.structs.replace(old, peer_cluster_names=peers)
     )
     return done()
-
-
-@routes.get(CLUSTER + "/failureDomains", SUPER)
-async def failure_domains(call: Call) -> Response:
-    _cluster(call)
-    return json_response({})
-
-
-@routes.get(CLUSTER + "/namespaceIsolationPolicies", SUPER)
-async def isolation_policies(call: Call) -> Response:
-    _cluster(call)
-    raise not_found("NamespaceIsolationPolicies for the cluster do not exist")
 
 
 def _cluster(call: Call) -> ClusterData:

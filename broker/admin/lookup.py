@@ -5,7 +5,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.responses import RestError, json_response, precondition, text
 from magnetar.broker.admin.routes import RouteTable
-from magnetar.broker.auth.table import TOPIC_USE
+from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
 from magnetar.broker.policy_records import bundle_of
 from magnetar.broker.policy_values import BundlesData
 
@@ -37,7 +37,7 @@ async def lookup(call: Call) -> Response:
     return json_response(answer)
 
 
-@routes.get(LOOKUP + "/bundle", TOPIC_USE)
+@routes.get(LOOKUP + "/bundle", NAMESPACE_USE)
 async def bundle(call: Call) -> Response:
     """The bundle of the topic; that of a namespace that does not exist is the whole range."""
     name = topic_of(call.request.path_params)

@@ -12,7 +12,7 @@ from magnetar.broker.admin.policy_rules import at_least_zero
 from magnetar.broker.admin.policy_table import PolicyRow, known_or
 from magnetar.broker.admin.responses import RestError, done, json_response, precondition
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
-from magnetar.broker.auth.table import NAMESPACE_ADMIN
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.policy_records import Policies, shown
 from magnetar.broker.policy_values import (
     AutoSubscriptionCreation,
@@ -194,10 +194,11 @@ def _declare(row: PolicyRow) -> None:
         return done(status)
 
     path = f"{NAMESPACE}/{row.path}"
+    changing = SUPER if row.path == "delayedDelivery" else NAMESPACE_ADMIN
     routes.add("GET", path, NAMESPACE_ADMIN, read)
-    routes.add(row.verb, path, NAMESPACE_ADMIN, write)
+    routes.add(row.verb, path, changing, write)
     if row.removable:
-        routes.add("DELETE", path, NAMESPACE_ADMIN, remove)
+        routes.add("DELETE", path, changing, remove)
 
 
 for _row in ROWS:

@@ -11,7 +11,7 @@ from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
-from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, SUPER, TENANT_ADMIN
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.errors import SubscriptionNotFoundError
 from magnetar.broker.policy_records import KEPT_APART, Policies, even_bundles, shown
 from magnetar.protocol.topic_name import TopicName
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain
 
 routes = RouteTable()
+COMPACTION: Final = "__compaction"  # a subscription that compaction alone moves
 _MOST_BUNDLES: Final = 2**20
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
     "PERSISTENT": ("persistent",),
@@ -54,7 +55,7 @@ async def get_namespace(call: Call) -> Response:
     return json_response(data)
 
 
-@routes.put(NAMESPACE, NAMESPACE_ADMIN)
+@routes.put(NAMESPACE, TENANT_ADMIN)
 async def create_namespace(call: Call) -> Response:
     """The body is nothing or Policies; bundles are cut anew from `numBundles`."""
     body = await call.body(dict[str, object])
@@ -103,7 +104,7 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
     )
 
 
-@routes.delete(NAMESPACE, NAMESPACE_ADMIN)
+@routes.delete(NAMESPACE, TENANT_ADMIN)
 async def delete_namespace(call: Call) -> Response:
     force = call.flag("force")
     name = call.namespace
@@ -161,7 +162,7 @@ async def set_migration(call: Call) -> Response:
     return done()
 
 
-@routes.put(NAMESPACE + "/unload", NAMESPACE_ADMIN)
+@routes.put(NAMESPACE + "/unload", SUPER)
 async def unload_namespace(call: Call) -> Response:
     call.policies()
     await unload_topics(call, call.namespace)
@@ -176,7 +177,7 @@ async def unload_topics(call: Call, namespace: str) -> None:
 # --- bundles ----------------------------------------------------------------------------------------------------
 
 
-@routes.get(NAMESPACE + "/bundles", NAMESPACE_ADMIN)
+@routes.get(NAMESPACE + "/bundles", NAMESPACE_USE)
 async def get_bundles(call: Call) -> Response:
     return json_response(call.policies().bundles)
 
@@ -184,13 +185,13 @@ async def get_bundles(call: Call) -> Response:
 # --- subscriptions of all topics --------------------------------------------------------------------------------
 
 
-@routes.post(NAMESPACE + "/clearBacklog", NAMESPACE_ADMIN)
+@routes.post(NAMESPACE + "/clearBacklog", NAMESPACE_CONSUME)
 async def clear_backlog(call: Call) -> Response:
     await clear_subscriptions(call, None)
     return done()
 
 
-@routes.post(NAMESPACE + "/clearBacklog/{subscription}", NAMESPACE_ADMIN)
+@routes.post(NAMESPACE + "/clearBacklog/{subscription}", NAMESPACE_CONSUME)
 async def clear_backlog_of_subscription(call: Call) -> Response:
     await clear_subscriptions(call, call.param("subscription"))
     return done()
@@ -201,11 +202,11 @@ async def clear_subscriptions(call: Call, subscription: str | None) -> None:
     for text in call.topics.names(call.namespace, "persistent"):
         name = TopicName.parse(text)
         for each in await call.topics.subscriptions(name):
-            if subscription in (None, each):
+            if subscription in (None, each) and each != COMPACTION:
                 await call.topics.skip(name, each, None)
 
 
-@routes.post(NAMESPACE + "/unsubscribe/{subscription}", NAMESPACE_ADMIN)
+@routes.post(NAMESPACE + "/unsubscribe/{subscription}", NAMESPACE_CONSUME)
 async def unsubscribe(call: Call) -> Response:
     return await unsubscribe_everywhere(call)
 
@@ -223,12 +224,12 @@ async def unsubscribe_everywhere(call: Call) -> Response:
 # --- properties -------------------------------------------------------------------------------------------------
 
 
-@routes.get(NAMESPACE + "/properties", NAMESPACE_ADMIN)
+@routes.get(NAMESPACE + "/properties", TENANT_ADMIN)
 async def get_properties(call: Call) -> Response:
     return json_response(call.policies().properties)
 
 
-@routes.put(NAMESPACE + "/properties", NAMESPACE_ADMIN)
+@routes.put(NAMESPACE + "/properties", TENANT_ADMIN)
 async def add_properties(call: Call) -> Response:
     call.policies()
     more = await call.required_body(dict[str, str])
@@ -236,19 +237,19 @@ async def add_properties(call: Call) -> Response:
     return done()
 
 
-@routes.delete(NAMESPACE + "/properties", NAMESPACE_ADMIN)
+@routes.delete(NAMESPACE + "/properties", TENANT_ADMIN)
 async def clear_properties(call: Call) -> Response:
     call.policies()
     await _change_properties(call, lambda _: {})
     return done()
 
 
-@routes.get(NAMESPACE + "/property/{key}", NAMESPACE_ADMIN)
+@routes.get(NAMESPACE + "/property/{key}", TENANT_ADMIN)
 async def get_property(call: Call) -> Response:
     return Response(call.policies().properties.get(call.param("key"), ""), media_type="application/json")
 
 
-@routes.delete(NAMESPACE + "/property/{key}", NAMESPACE_ADMIN)
+@routes.delete(NAMESPACE + "/property/{key}", TENANT_ADMIN)
 async def delete_property(call: Call) -> Response:
     """Answers the value it had."""
     key = call.param("key")
@@ -257,7 +258,7 @@ async def delete_property(call: Call) -> Response:
     return Response(value, media_type="application/json")
 
 
-@routes.put(NAMESPACE + "/property/{key}/{value}", NAMESPACE_ADMIN)
+@routes.put(NAMESPACE + "/property/{key}/{value}", TENANT_ADMIN)
 async def set_property(call: Call) -> Response:
     call.policies()
     key, value = call.param("key"), call.param("value")

@@ -13,7 +13,7 @@ from magnetar.broker.admin.json_body import fitted
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, precondition
 from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
-from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_POLICY
 
 routes = RouteTable()
 Json = dict[str, object]
@@ -163,7 +163,7 @@ _declare("offloadDeletionLagMs", "managedLedgerOffloadDeletionLagInMillis", None
 # --- topics -----------------------------------------------------------------------------------------------------
 
 
-@routes.get(TOPIC + "/offloadPolicies", TOPIC_ADMIN)
+@routes.get(TOPIC + "/offloadPolicies", TOPIC_POLICY)
 async def topic_offload_policies(call: Call) -> Response:
     name = policy_topic(call)
     found = call.namespaces.topic_policies(name).of_scope(all_clusters=call.flag("isGlobal")).offload_policies
@@ -172,13 +172,13 @@ async def topic_offload_policies(call: Call) -> Response:
     return json_response(shown_offload(found))
 
 
-@routes.post(TOPIC + "/offloadPolicies", TOPIC_ADMIN)
+@routes.post(TOPIC + "/offloadPolicies", TOPIC_POLICY)
 async def set_topic_offload_policies(call: Call) -> Response:
     policy_topic(call)
     return await _store_of_topic(call, await _given(call))
 
 
-@routes.delete(TOPIC + "/offloadPolicies", TOPIC_ADMIN)
+@routes.delete(TOPIC + "/offloadPolicies", TOPIC_POLICY)
 async def remove_topic_offload_policies(call: Call) -> Response:
     return await _store_of_topic(call, None)
 

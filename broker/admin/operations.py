@@ -16,7 +16,7 @@ from magnetar.broker.admin.topic_calls import (
     topic_missing,
     topic_parts,
 )
-from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_PRODUCE
+from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -39,14 +39,14 @@ async def terminate_partitions(call: Call) -> Response:
     return json_response({str(n): shown_position(dataclasses.replace(m, partition=-1)) for n, m in ended.items()})
 
 
-@routes.put(TOPIC + "/compaction", TOPIC_PRODUCE)
+@routes.put(TOPIC + "/compaction", TOPIC_ADMIN)
 async def compact(call: Call) -> Response:
     for part in existing_parts(call):
         await call.topics.compact(_persistent(part))
     return done()
 
 
-@routes.get(TOPIC + "/compaction", TOPIC_PRODUCE)
+@routes.get(TOPIC + "/compaction", TOPIC_ADMIN)
 async def compaction_status(call: Call) -> Response:
     status = await call.topics.compaction_status(_persistent(_own_topic(call)))
     return json_response({"status": status.status, "lastError": status.last_error})
@@ -86,7 +86,7 @@ def _persistent(name: TopicName) -> TopicName:
 # --- what is stored ---------------------------------------------------------------------------------------------
 
 
-@routes.put(TOPIC + "/backlogSize", TOPIC_ADMIN)
+@routes.put(TOPIC + "/backlogSize", TOPIC_CONSUME)
 async def backlog_size(call: Call) -> Response:
     """Bytes behind the message of the body."""
     name = single_topic(call)
@@ -140,7 +140,7 @@ async def trim(call: Call) -> Response:
     return done(200)
 
 
-@routes.post(TOPIC + "/createMissedPartitions", TOPIC_ADMIN)
+@routes.post(TOPIC + "/createMissedPartitions", TOPIC_USE)
 async def create_missed_partitions(call: Call) -> Response:
     """Partitions that were deleted one by one are there again."""
     name = call.topic()

@@ -13,7 +13,7 @@ from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import load_partition, topic_missing, topic_parts
 from magnetar.broker.admin.topics import NOTHING_STORED, as_asked
-from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_ADMIN, TOPIC_USE
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -76,7 +76,7 @@ async def create_partitioned(call: Call) -> Response:
     return done()
 
 
-@routes.post(TOPIC + "/partitions", TOPIC_ADMIN)
+@routes.post(TOPIC + "/partitions", TOPIC_POLICY)
 async def grow(call: Call) -> Response:
     body = await _partitions_of_body(call)
     known = topic_of(call.request.path_params)
@@ -98,7 +98,7 @@ async def grow(call: Call) -> Response:
     return done()
 
 
-@routes.delete(TOPIC + "/partitions", TOPIC_ADMIN)
+@routes.delete(TOPIC + "/partitions", TOPIC_POLICY)
 async def delete_partitioned(call: Call) -> Response:
     name = call.topic()
     if name.is_partition:

@@ -6,11 +6,13 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import done, json_response, not_found
-from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
-from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN
+from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import ADMIN, NAMESPACE, TOPIC, RouteTable
+from magnetar.broker.auth.authorizer import Target
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, OPEN, TOPIC_ADMIN
 from magnetar.broker.policy_records import Policies
 from magnetar.broker.policy_values import AuthAction, AuthPolicies
+from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -90,6 +92,59 @@ def _topic(call: Call) -> TopicName:
     if not call.topics.exists(name) and call.topics.partition_count(name) is None:
         raise not_found(f"Topic {name} not found")
     return name
+
+
+class TopicGrant(msgspec.Struct):
+    """One element of a list of grants to give or take."""
+
+    topic: str
+    role: str
+    actions: list[str] = []
+
+
+@routes.post(ADMIN + "/namespaces/grantPermissionsOnTopics", OPEN)
+async def grant_on_topics(call: Call) -> Response:
+    for each in await _grants(call):
+        actions = [action for action in get_args(AuthAction) if action in each.actions]
+        await _change_topic(call, each, actions)
+    return done()
+
+
+@routes.post(ADMIN + "/namespaces/revokePermissionsOnTopics", OPEN)
+async def revoke_on_topics(call: Call) -> Response:
+    for each in await _grants(call):
+        await _change_topic(call, each, None)
+    return done()
+
+
+async def _grants(call: Call) -> list[TopicGrant]:
+    """The body; raises 401 unless the caller administers the tenants of all topics, 412 for a bad name."""
+    grants = await call.body(list[TopicGrant]) or []
+    for each in grants:
+        try:
+            name = TopicName.parse(each.topic)
+        except InvalidTopicNameError as e:
+            raise precondition(str(e)) from e
+        target = Target(name.tenant, name.namespace, str(name.base))
+        if not call.api.authorizer.allows(call.identity, TOPIC_ADMIN, target):
+            raise RestError(401, "Unauthorized to administer the topic")
+    return grants
+
+
+async def _change_topic(call: Call, grant: TopicGrant, actions: list[AuthAction] | None) -> None:
+    """Give the role these actions on the topic, None takes what it had."""
+    name = TopicName.parse(grant.topic)
+    topic = str(name.base)
+
+    def change(old: Policies) -> Policies:
+        topics = dict(old.auth_policies.destination_auth)
+        roles = {role: kept for role, kept in topics.pop(topic, {}).items() if role != grant.role}
+        roles |= {} if actions is None else {grant.role: actions}
+        return _changed(old, destination_auth=topics | ({topic: roles} if roles else {}))
+
+    if not call.namespaces.exists(name.namespace):
+        raise not_found("Namespace does not exist")
+    await call.namespaces.update_namespace(name.namespace, change, grants=True)
 
 
 @routes.get(TOPIC + "/permissions", TOPIC_ADMIN)

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, json_response, not_found
 from magnetar.broker.admin.routes import ADMIN, RouteTable
-from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_USE
+from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
 from magnetar.broker.schema_compatibility import Strategy, check_compatible
 from magnetar.broker.schemas import StoredSchema
@@ -60,7 +60,7 @@ async def get_metadata(call: Call) -> Response:
     return json_response({"info": index[-1], "index": index})
 
 
-@routes.post(SCHEMAS + "/schema", TOPIC_ADMIN)
+@routes.post(SCHEMAS + "/schema", TOPIC_PRODUCE)
 async def add(call: Call) -> Response:
     """The same schema again keeps its version; 409 for one the strategy forbids, 422 for one that does not parse."""
     name, body = _name(call), await _body(call)
@@ -91,7 +91,7 @@ async def version_of(call: Call) -> Response:
     return json_response({"version": -1 if found is None else found.version})
 
 
-@routes.post(SCHEMAS + "/compatibility", TOPIC_USE)
+@routes.post(SCHEMAS + "/compatibility", TOPIC_ADMIN)
 async def compatibility(call: Call) -> Response:
     name, body = _name(call), await _body(call)
     strategy = _strategy(call, name)
@@ -120,6 +120,10 @@ async def _body(call: Call) -> SchemaBody:
 
 
 def _type_of(body: SchemaBody) -> int:
+    if body.type == "BYTES":  # the same as no schema
+        return pb.Schema.Type.Value("None")
+    if body.type.startswith("AUTO"):
+        raise RestError(422, f"{body.type} is for clients alone")
     found = _TYPES.get(body.type.replace("_", "").upper())
     if found is None:
         raise RestError(400, f"there is no schema type {body.type}")

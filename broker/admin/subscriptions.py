@@ -9,7 +9,7 @@ from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import MessageIdBody, existing_parts, single_topic, topic_parts
-from magnetar.broker.auth.table import TOPIC_CONSUME, TOPIC_USE
+from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.errors import BrokerError, SubscriptionNotFoundError
 from magnetar.protocol.topic_name import TopicName
 
@@ -18,7 +18,7 @@ SUBSCRIPTION = TOPIC + "/subscription/{subscription}"
 _LATEST_ID, _EARLIEST_ID = 2**63 - 1, -1
 
 
-@routes.get(TOPIC + "/subscriptions", TOPIC_USE)
+@routes.get(TOPIC + "/subscriptions", TOPIC_CONSUME)
 async def list_subscriptions(call: Call) -> Response:
     names: set[str] = set()
     for part in existing_parts(call):

@@ -64,7 +64,7 @@ async def update_tenant(call: Call) -> Response:
     return done()
 
 
-@routes.delete(TENANT, SUPER)
+@routes.delete(TENANT, TENANT_ADMIN)
 async def delete_tenant(call: Call) -> Response:
     name = call.param("tenant")
     force = call.flag("force")

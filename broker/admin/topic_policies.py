@@ -15,7 +15,7 @@ from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.admin.topic_scope import change_own, own_policies, refuse, scope_of
-from magnetar.broker.auth.table import TOPIC_ADMIN
+from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_POLICY
 from magnetar.broker.policies import TopicConfig
 from magnetar.broker.policy_values import (
     AutoSubscriptionCreation,
@@ -222,10 +222,11 @@ def _declare(row: PolicyRow) -> None:
         )
 
     path = f"{TOPIC}/{row.path}"
-    routes.add("GET", path, TOPIC_ADMIN, read)
-    routes.add(row.verb, path, TOPIC_ADMIN, write)
+    need = TOPIC_ADMIN if row.field == "max_message_size" else TOPIC_POLICY
+    routes.add("GET", path, need, read)
+    routes.add(row.verb, path, need, write)
     if row.removable:
-        routes.add("DELETE", path, TOPIC_ADMIN, remove)
+        routes.add("DELETE", path, need, remove)
 
 
 for _row in ROWS:

@@ -10,7 +10,7 @@ from magnetar.broker.admin.responses import RestError, done, json_response, prec
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.admin.topic_scope import change_own, own_policies, refuse, scope_of
-from magnetar.broker.auth.table import TOPIC_ADMIN
+from magnetar.broker.auth.table import TOPIC_POLICY
 from magnetar.broker.policies import NO_TOPIC_POLICIES
 from magnetar.broker.policy_records import TopicPolicies, shown
 from magnetar.broker.policy_values import BacklogQuota, DispatchRate
@@ -44,9 +44,9 @@ def _declare_query_number(path: str, field: str, applied: str) -> None:
             call, name, lambda old: msgspec.structs.replace(old, **{field: value}), all_clusters=scope_of(call)
         )
 
-    routes.add("GET", f"{TOPIC}/{path}", TOPIC_ADMIN, read)
-    routes.add("POST", f"{TOPIC}/{path}", TOPIC_ADMIN, write)
-    routes.add("DELETE", f"{TOPIC}/{path}", TOPIC_ADMIN, remove)
+    routes.add("GET", f"{TOPIC}/{path}", TOPIC_POLICY, read)
+    routes.add("POST", f"{TOPIC}/{path}", TOPIC_POLICY, write)
+    routes.add("DELETE", f"{TOPIC}/{path}", TOPIC_POLICY, remove)
 
 
 _declare_query_number("messageTTL", "message_ttl_in_seconds", "message_ttl_seconds")
@@ -55,7 +55,7 @@ _declare_query_number(
 )
 
 
-@routes.get(TOPIC + "/{subscription}/dispatchRate", TOPIC_ADMIN)
+@routes.get(TOPIC + "/{subscription}/dispatchRate", TOPIC_POLICY)
 async def rate_of_subscription(call: Call) -> Response:
     """The rate of that subscription alone; ?applied=true what applies to it after all."""
     name = policy_topic(call)
@@ -66,13 +66,13 @@ async def rate_of_subscription(call: Call) -> Response:
     return json_response(rate)
 
 
-@routes.post(TOPIC + "/{subscription}/dispatchRate", TOPIC_ADMIN)
+@routes.post(TOPIC + "/{subscription}/dispatchRate", TOPIC_POLICY)
 async def set_rate_of_subscription(call: Call) -> Response:
     name = policy_topic(call)
     return await _store_rate(call, name, await call.body(DispatchRate))
 
 
-@routes.delete(TOPIC + "/{subscription}/dispatchRate", TOPIC_ADMIN)
+@routes.delete(TOPIC + "/{subscription}/dispatchRate", TOPIC_POLICY)
 async def remove_rate_of_subscription(call: Call) -> Response:
     return await _store_rate(call, policy_topic(call), None)
 
@@ -87,7 +87,7 @@ async def _store_rate(call: Call, name: TopicName, rate: DispatchRate | None) ->
     return await change_own(call, name, change, all_clusters=scope_of(call))
 
 
-@routes.delete(TOPIC + "/policies", TOPIC_ADMIN)
+@routes.delete(TOPIC + "/policies", TOPIC_POLICY)
 async def remove_all(call: Call) -> Response:
     """Every policy of the topic, of both scopes; a topic that does not exist has none."""
     name = topic_of(call.request.path_params)
@@ -98,7 +98,7 @@ async def remove_all(call: Call) -> Response:
     return done()
 
 
-@routes.get(TOPIC + "/backlogQuotaMap", TOPIC_ADMIN)
+@routes.get(TOPIC + "/backlogQuotaMap", TOPIC_POLICY)
 async def backlog_quotas(call: Call) -> Response:
     name = policy_topic(call)
     policies = own_policies(call, name, all_clusters=scope_of(call))
@@ -109,7 +109,7 @@ async def backlog_quotas(call: Call) -> Response:
     return json_response({kind: shown(quota) for kind, quota in quotas.items()})
 
 
-@routes.post(TOPIC + "/backlogQuota", TOPIC_ADMIN)
+@routes.post(TOPIC + "/backlogQuota", TOPIC_POLICY)
 async def set_backlog_quota(call: Call) -> Response:
     name = policy_topic(call)
     quota, kind = await read_quota(call), quota_type(call)
@@ -119,7 +119,7 @@ async def set_backlog_quota(call: Call) -> Response:
     return await change_own(call, name, lambda old: _with_quota(old, kind, quota), all_clusters=scope_of(call))
 
 
-@routes.delete(TOPIC + "/backlogQuota", TOPIC_ADMIN)
+@routes.delete(TOPIC + "/backlogQuota", TOPIC_POLICY)
 async def remove_backlog_quota(call: Call) -> Response:
     name, kind = policy_topic(call), quota_type(call)
     return await change_own(call, name, lambda old: _with_quota(old, kind, None), all_clusters=scope_of(call))
@@ -130,7 +130,7 @@ def _with_quota(policies: TopicPolicies, kind: str, quota: BacklogQuota | None) 
     return msgspec.structs.replace(policies, backlog_quota_map=kept if quota is None else kept | {kind: quota})
 
 
-@routes.get(TOPIC + "/replication", TOPIC_ADMIN)
+@routes.get(TOPIC + "/replication", TOPIC_POLICY)
 async def replication(call: Call) -> Response:
     name = policy_topic(call)
     clusters = own_policies(call, name, all_clusters=scope_of(call)).replication_clusters
@@ -140,7 +140,7 @@ async def replication(call: Call) -> Response:
     return json_response(clusters)
 
 
-@routes.post(TOPIC + "/replication", TOPIC_ADMIN)
+@routes.post(TOPIC + "/replication", TOPIC_POLICY)
 async def set_replication(call: Call) -> Response:
     name = policy_topic(call)
     clusters = list(dict.fromkeys(await call.body(list[str]) or []))
@@ -156,7 +156,7 @@ async def set_replication(call: Call) -> Response:
     return await _store_replication(call, name, clusters)
 
 
-@routes.delete(TOPIC + "/replication", TOPIC_ADMIN)
+@routes.delete(TOPIC + "/replication", TOPIC_POLICY)
 async def remove_replication(call: Call) -> Response:
     return await _store_replication(call, policy_topic(call), None)
 
@@ -167,19 +167,19 @@ async def _store_replication(call: Call, name: TopicName, clusters: list[str] | 
     )
 
 
-@routes.put(TOPIC + "/shadowTopics", TOPIC_ADMIN)
+@routes.put(TOPIC + "/shadowTopics", TOPIC_POLICY)
 async def set_shadow_topics(call: Call) -> Response:
     policy_topic(call)
     raise precondition("There is no cluster to have shadow topics in")
 
 
-@routes.delete(TOPIC + "/shadowTopics", TOPIC_ADMIN)
+@routes.delete(TOPIC + "/shadowTopics", TOPIC_POLICY)
 async def remove_shadow_topics(call: Call) -> Response:
     policy_topic(call)
     return done()
 
 
-@routes.get(TOPIC + "/shadowTopics", TOPIC_ADMIN)
+@routes.get(TOPIC + "/shadowTopics", TOPIC_POLICY)
 async def shadow_topics(call: Call) -> Response:
     policy_topic(call)
     return json_response(None)

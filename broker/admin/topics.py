@@ -9,7 +9,7 @@ from magnetar.broker.admin.responses import RestError, conflict, done, json_resp
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, topic_stats
 from magnetar.broker.admin.topic_calls import existing_parts, load_partition, single_topic, topic_missing, topic_parts
-from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_USE
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLICY, TOPIC_USE
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -39,7 +39,7 @@ async def get_internal_stats(call: Call) -> Response:
     return json_response(await call.topics.internal_stats(name) if name.persistent else NOTHING_STORED)
 
 
-@routes.get(TOPIC + "/internal-info", TOPIC_ADMIN)
+@routes.get(TOPIC + "/internal-info", TOPIC_USE)
 async def get_internal_info(call: Call) -> Response:
     """Ledgers and cursors as they are stored; of a partitioned topic those of its partitions."""
     name = call.topic()
@@ -106,7 +106,7 @@ async def create(call: Call) -> Response:
     return done()
 
 
-@routes.delete(TOPIC, TOPIC_ADMIN)
+@routes.delete(TOPIC, TOPIC_POLICY)
 async def delete(call: Call) -> Response:
     """?force=true disconnects who is there."""
     name = topic_of(call.request.path_params)

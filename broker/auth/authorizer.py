@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
 
+_USES = frozenset({Action.PRODUCE.value, Action.CONSUME.value})
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who asks: a role (None: authentication is off), and behind a proxy the role it speaks for."""
@@ -85,7 +88,7 @@ class Authorizer:
             role, auth.destination_auth.get(target.topic, {})
         )
         if need.action is Action.USE:
-            return bool(granted)
+            return not granted.isdisjoint(_USES)
         return need.action.value in granted and (
             need.action is not Action.CONSUME or _may_use_subscription(role, target.subscription, policies)
         )

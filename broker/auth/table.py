@@ -10,7 +10,8 @@ the start.
     TENANT      401    a tenant: its administrators (super users always)
     NAMESPACE   403    a namespace, its policies and its list of topics: tenant administrators, grants where the
     action says
-    TOPIC       401    a topic and its subscriptions: grants on topic or namespace, tenant administrators
+    TOPIC       401    a topic and its subscriptions: grants on topic or namespace, tenant administrators; of its
+    policies, its partitions and its deletion 403
 """
 
 import enum
@@ -45,10 +46,16 @@ class Action(enum.Enum):
 
 
 class Need(NamedTuple):
-    """One row: the action on the resource."""
+    """One row: the action on the resource; `refusal` is the HTTP status of a refusal where it is not the resource's."""
 
     resource: Resource
     action: Action
+    refusal: int = 0
+
+    @property
+    def denied_status(self) -> int:
+        """What HTTP answers to whom this is not allowed."""
+        return self.refusal or self.resource.denied_status
 
 
 OPEN: Final = Need(Resource.NOTHING, Action.ANYTHING)
@@ -56,7 +63,9 @@ SUPER: Final = Need(Resource.CLUSTER, Action.ADMINISTER)
 TENANT_ADMIN: Final = Need(Resource.TENANT, Action.ADMINISTER)
 NAMESPACE_ADMIN: Final = Need(Resource.NAMESPACE, Action.ADMINISTER)
 NAMESPACE_USE: Final = Need(Resource.NAMESPACE, Action.USE)
+NAMESPACE_CONSUME: Final = Need(Resource.NAMESPACE, Action.CONSUME)
 TOPIC_ADMIN: Final = Need(Resource.TOPIC, Action.ADMINISTER)
+TOPIC_POLICY: Final = Need(Resource.TOPIC, Action.ADMINISTER, 403)
 TOPIC_USE: Final = Need(Resource.TOPIC, Action.USE)
 TOPIC_PRODUCE: Final = Need(Resource.TOPIC, Action.PRODUCE)
 TOPIC_CONSUME: Final = Need(Resource.TOPIC, Action.CONSUME)

@@ -78,14 +78,17 @@ async def test_without_rights_it_is_401_or_403_by_kind(call, path, status):
 
 async def test_denied_wins_over_not_found(call):
     assert (await call("GET", "persistent/t/n/none/stats", **as_role("nobody"))).status == 401
-    assert (await call("GET", "namespaces/none/none/retention", **as_role("nobody"))).status == 403
+    assert (await call("GET", "namespaces/t/none/retention", **as_role("nobody"))).status == 403
+    assert (await call("GET", "namespaces/none/none/retention", **as_role("nobody"))).status == 404
+    assert (await call("GET", "clusters/none", **as_role("nobody"))).status == 401
 
 
-async def test_a_tenant_admin_updates_its_tenant_but_does_not_create_or_delete_one(call):
+async def test_a_tenant_admin_updates_and_deletes_its_tenant_but_does_not_create_one(call):
     info = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
     assert (await call("GET", "tenants/t", **as_role("boss"))).status == 200
     assert (await call("POST", "tenants/t", info, **as_role("boss"))).status == 204
-    assert (await call("DELETE", "tenants/t", **as_role("boss"))).status == 401
+    assert (await call("DELETE", "tenants/t", **as_role("boss"))).status == 409
+    assert (await call("DELETE", "tenants/t", **as_role("nobody"))).status == 401
     assert (await call("PUT", "tenants/t2", info, **as_role("boss"))).status == 401
 
 
@@ -94,7 +97,7 @@ async def test_grants_read_a_topic_and_consume_moves_subscriptions(call):
     await call("POST", "persistent/t/n/a/permissions/reader", ["consume"], **as_role("boss"))
     for role in ("writer", "reader"):
         assert (await call("GET", "persistent/t/n/a/stats", **as_role(role))).status == 200
-        assert (await call("DELETE", "persistent/t/n/a", **as_role(role))).status == 401
+        assert (await call("DELETE", "persistent/t/n/a", **as_role(role))).status == 403
     assert (await call("PUT", "persistent/t/n/a/subscription/s", **as_role("writer"))).status == 401
     assert (await call("PUT", "persistent/t/n/a/subscription/s", **as_role("reader"))).status == 204
     assert (await call("POST", "persistent/t/n/a/subscription/s/skip_all", **as_role("reader"))).status == 204

@@ -1,0 +1,140 @@
+"""What is kept of a cluster for tools: failure domains, isolation policies, where it has moved to; racks of bookies.
+
+One broker and no bookie: nothing here changes what the broker does.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import ADMIN, RouteTable
+from magnetar.broker.auth.table import SUPER
+from magnetar.broker.policy_values import ClusterData
+
+routes = RouteTable()
+CLUSTER = ADMIN + "/clusters/{cluster}"
+DOMAIN = CLUSTER + "/failureDomains/{domain_name}"
+POLICIES = CLUSTER + "/namespaceIsolationPolicies"
+POLICY = POLICIES + "/{policy}"
+_NO_PARTS: Final[dict[str, Any]] = {}
+
+
+def _cluster(call: Call) -> ClusterData:
+    found = call.namespaces.clusters.get(call.param("cluster"))
+    if found is None:
+        raise precondition(f"Cluster {call.param('cluster')} does not exist.")
+    return found
+
+
+async def _change(call: Call, **parts: Any) -> None:
+    await call.namespaces.clusters.update(call.param("cluster"), lambda old: msgspec.structs.replace(old, **parts))
+
+
+# --- failure domains --------------------------------------------------------------------------------------------
+
+
+@routes.get(CLUSTER + "/failureDomains", SUPER)
+async def failure_domains(call: Call) -> Response:
+    """By name; none for a cluster that does not exist."""
+    found = call.namespaces.clusters.get(call.param("cluster"))
+    return json_response((found.failure_domains if found else None) or {})
+
+
+@routes.get(DOMAIN, SUPER)
+async def failure_domain(call: Call) -> Response:
+    domains = _cluster(call).failure_domains or _NO_PARTS
+    if call.param("domain_name") not in domains:
+        raise not_found(f"Domain {call.param('domain_name')} does not exist")
+    return json_response(domains[call.param("domain_name")])
+
+
+@routes.post(DOMAIN, SUPER)
+async def set_failure_domain(call: Call) -> Response:
+    """A broker belongs to one domain only."""
+    name, domains = call.param("domain_name"), _cluster(call).failure_domains or _NO_PARTS
+    body = await call.body(dict[str, Any]) or {}
+    brokers = list(dict.fromkeys(body.get("brokers") or []))
+    for other, domain in domains.items():
+        if other != name and set(domain.get("brokers", ())) & set(brokers):
+            raise conflict(f"Broker is already in domain {other}")
+    await _change(call, failure_domains=domains | {name: {"brokers": brokers} if brokers else {}})
+    return done()
+
+
+@routes.delete(DOMAIN, SUPER)
+async def delete_failure_domain(call: Call) -> Response:
+    name, domains = call.param("domain_name"), _cluster(call).failure_domains or _NO_PARTS
+    if name not in domains:
+        raise not_found(f"Domain {name} does not exist")
+    await _change(call, failure_domains={key: domain for key, domain in domains.items() if key != name})
+    return done(200)
+
+
+# --- namespace isolation ----------------------------------------------------------------------------------------
+
+
+@routes.get(POLICIES, SUPER)
+async def isolation_policies(call: Call) -> Response:
+    if call.param("cluster") not in call.namespaces.clusters:
+        raise not_found(f"Cluster {call.param('cluster')} does not exist.")
+    found = _cluster(call).isolation_policies
+    if found is None:
+        raise not_found("NamespaceIsolationPolicies for the cluster do not exist")
+    return json_response(found)
+
+
+@routes.get(POLICY, SUPER)
+async def isolation_policy(call: Call) -> Response:
+    found = (_cluster(call).isolation_policies or _NO_PARTS).get(call.param("policy"))
+    if found is None:
+        raise not_found(f"NamespaceIsolationPolicies for cluster {call.param('cluster')} does not exist")
+    return json_response(found)
+
+
+@routes.post(POLICY, SUPER)
+async def set_isolation_policy(call: Call) -> Response:
+    known = _cluster(call).isolation_policies or _NO_PARTS
+    body = await call.required_body(dict[str, Any])
+    if not body.get("namespaces") or not body.get("primary") or not body.get("auto_failover_policy"):
+        raise RestError(400, "namespaces, primary and auto_failover_policy are required")
+    await _change(call, isolation_policies=known | {call.param("policy"): body})
+    return done()
+
+
+@routes.delete(POLICY, SUPER)
+async def delete_isolation_policy(call: Call) -> Response:
+    known = _cluster(call).isolation_policies
+    if known is not None:
+        await _change(call, isolation_policies={k: v for k, v in known.items() if k != call.param("policy")})
+    return done()
+
+
+# --- moving a cluster -------------------------------------------------------------------------------------------
+
+
+@routes.get(CLUSTER + "/migrate", SUPER)
+async def migration(call: Call) -> Response:
+    found = call.namespaces.clusters.get(call.param("cluster"))
+    if found is None:
+        raise not_found("Cluster does not exist")
+    answer: dict[str, Any] = {"migrated": bool(found.migrated)}
+    if found.migrated_cluster_url is not None:
+        answer["migratedClusterUrl"] = found.migrated_cluster_url | {"empty": False}
+    return json_response(answer)
+
+
+@routes.post(CLUSTER + "/migrate", SUPER)
+async def set_migration(call: Call) -> Response:
+    """Kept and shown; clients are not sent there."""
+    urls = await call.body(dict[str, str])
+    _cluster(call)
+    await _change(call, migrated=call.flag("migrated"), migrated_cluster_url=urls)
+    return done(200)
+
+
+@routes.get(ADMIN + "/metadata/migration/status", SUPER)
+async def metadata_migration(_call: Call) -> Response:
+    return json_response({"phase": "NOT_STARTED"})
