@@ -31,7 +31,7 @@ class BucketSettings:
     """A segment is loaded this long before its first message is due."""
     slice_indexes: int = 2_048
     """Indexes that fire in one turn of the loop."""
-    ready_limit: int = 65_536
+    ready_limit: int = 8_192
     """A subscription keeps the order of so many due entries; beyond, it keeps a bitmap."""
     min_fire_interval_ms: int = 10
     retry_initial_ms: int = 1_000

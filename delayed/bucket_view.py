@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from magnetar.delayed.pending_entries import PendingEntries
+from magnetar.delayed.pending_entries import PendingEntries, by_ledger
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -59,14 +59,16 @@ class BucketDelayView:
     def offer(self, deliver_at_ms: int, position: Position) -> bool:
         """An entry was read; True: held back, it is given again when it is due, or it was cancelled."""
         self._awake = True
-        if position in self._index.cancelled:
+        index = self._index
+        if index.cancelled and position in index.cancelled:
             self.cursor.ack_many((position,))
             return True
-        known = position in self._index.pending
-        held = self._index.hold(deliver_at_ms, position)
-        if held and not known:
-            self.on_held()
-        return held
+        if position in index.pending:
+            return True
+        if not index.hold(deliver_at_ms, position):
+            return False
+        self.on_held()
+        return True
 
     def has_due(self) -> bool:
         return bool(self._ready) or bool(self._spilled)
@@ -75,7 +77,11 @@ class BucketDelayView:
     """Nothing is gained by not reading: what waits is skipped."""
 
     def take_due(self, max_entries: int) -> list[Position]:
-        """At most so many, each once, ordered by (deliver_at, position); beyond the limit of memory by position."""
+        """At most so many, each once, ordered by (deliver_at, position).
+
+        Who cannot keep up with what falls due gets the rest by position: neighbours are read and sent together, which
+        is ten times faster than one entry here and one there.
+        """
         out: list[Position] = []
         while self._ready and len(out) < max_entries:
             ready = self._ready[0]
@@ -89,12 +95,7 @@ class BucketDelayView:
             if k == end:
                 self._ready.popleft()
         if len(out) < max_entries and self._spilled:
-            for position in self._spilled.positions():
-                out.append(position)
-                if len(out) == max_entries:
-                    break
-            for position in out:
-                self._spilled.discard(*position)
+            out += self._spilled.take_first(max_entries - len(out))
         return out
 
     @property
@@ -127,9 +128,11 @@ class BucketDelayView:
             self._ready.append(_Ready(batch, below))
             self._queued += batch.rows
             return False
-        for position in map(Position, batch.ledgers, batch.entries):
-            if position < below:
-                self._spilled.add(*position)
+        for ledger_id, entries in by_ledger(batch).items():
+            if ledger_id < below.ledger_id:
+                self._spilled.update(ledger_id, entries)
+            elif ledger_id == below.ledger_id:
+                self._spilled.update(ledger_id, [entry_id for entry_id in entries if entry_id < below.entry_id])
         return True
 
     @property

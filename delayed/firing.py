@@ -94,9 +94,7 @@ class Firing:
         return held
 
     def hold(self, time: int, position: Position) -> bool:
-        """An entry was read from the log: whether it is to wait. One that is not known yet is from now on."""
-        if position in self.pending:
-            return True
+        """An entry that is not pending was read from the log: whether it is to wait; from now on it does."""
         if time <= self.due_before():
             return False
         self.mutable.add(time, *position)

@@ -7,7 +7,7 @@ entry twice, or one that has fired already, do no harm.
 from __future__ import annotations
 
 from array import array
-from itertools import compress, islice
+from itertools import compress, islice, repeat
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from magnetar.delayed.bitmap_shelf import BitmapShelf, Place
 
-__all__ = ["PendingEntries", "bitmap_bytes"]
+__all__ = ["PendingEntries", "bitmap_bytes", "by_ledger"]
 
 _FEW = 16
 _BITMAP_OBJECT_BYTES = 120
@@ -108,19 +108,9 @@ class PendingEntries:
 
     def take(self, batch: Columns) -> Columns:
         """The rows of the batch that are pending, each position once; they no longer are."""
-        groups: dict[int, list[int]] = {}
-        ledgers, entries = batch.ledgers, batch.entries
-        if ledgers and ledgers[0] == ledgers[-1] and ledgers.count(ledgers[0]) == len(ledgers):
-            groups[ledgers[0]] = entries.tolist()
-        else:
-            for ledger_id, entry_id in zip(ledgers, entries, strict=True):
-                try:
-                    groups[ledger_id].append(entry_id)
-                except KeyError:
-                    groups[ledger_id] = [entry_id]
         fresh = {
             ledger_id: present
-            for ledger_id, ids in groups.items()
+            for ledger_id, ids in by_ledger(batch).items()
             if (present := self._clear(ledger_id, ids)) is not None
         }
         return batch if not fresh else _only(batch, fresh)
@@ -142,6 +132,22 @@ class PendingEntries:
         if not held:
             del self._by_ledger[ledger_id]
         return present
+
+    def take_first(self, count: int) -> list[Position]:
+        """The first so many in the order of positions; they are gone."""
+        out: list[Position] = []
+        for ledger_id in self.ledgers() if count else ():
+            held = self.of(ledger_id)
+            assert held is not None
+            ids = list(islice(held, count - len(out)))
+            out += map(Position, repeat(ledger_id), ids)
+            if len(ids) == len(held):
+                del self._by_ledger[ledger_id]
+            else:
+                held.remove_range(ids[0], ids[-1] + 1)
+            if len(out) == count:
+                break
+        return out
 
     def drop_below(self, ledger_id: int) -> int:
         """Forget ledgers before this one; returns how many entries that were."""
@@ -240,6 +246,20 @@ class PendingEntries:
     @property
     def memory_bytes(self) -> int:
         return sum(map(bitmap_bytes, self._by_ledger.values())) + _PLACE_BYTES * len(self._shelved)
+
+
+def by_ledger(batch: Columns) -> dict[int, list[int]]:
+    """The entry ids of each ledger, in the order of the rows."""
+    ledgers, entries = batch.ledgers, batch.entries
+    if ledgers and ledgers[0] == ledgers[-1] and ledgers.count(ledgers[0]) == len(ledgers):
+        return {ledgers[0]: entries.tolist()}
+    groups: dict[int, list[int]] = {}
+    for ledger_id, entry_id in zip(ledgers, entries, strict=True):
+        try:
+            groups[ledger_id].append(entry_id)
+        except KeyError:
+            groups[ledger_id] = [entry_id]
+    return groups
 
 
 def _clear_few(held: BitMap, ids: list[int]) -> BitMap | None:

@@ -38,6 +38,17 @@ def test_all_but_one_bitmap_may_be_away(shelf):
     assert list(pending.positions()) == [Position(a, b) for a in range(10) for b in range(100 + a)]
 
 
+def test_the_first_ones_are_taken_in_order(shelf):
+    pending = PendingEntries(shelf)
+    pending.update(4, [1, 5, 6, 70_000])
+    pending.update(2, [9])
+    settle(pending)
+    assert pending.take_first(0) == []
+    assert pending.take_first(3) == [(2, 9), (4, 1), (4, 5)]
+    assert list(pending.positions()) == [(4, 6), (4, 70_000)]
+    assert pending.take_first(9) == [(4, 6), (4, 70_000)] and not pending
+
+
 def test_a_budget_that_suffices_shelves_nothing(shelf):
     shelf.limit_bytes = 1 << 20
     pending = PendingEntries(shelf)
