@@ -47,7 +47,7 @@ class SequenceTable:
     def __init__(self) -> None:
         self.pushed: dict[str, int] = {}
         self.persisted: dict[str, int] = {}
-        self.inactive_since_ms: dict[str, int] = {}
+        self.inactive_since_s: dict[str, float] = {}
 
     def judge(self, name: str, run: EntryRun) -> Iterator[tuple[int, int, Verdict]]:
         """Split a run into consecutive parts of one verdict; what is NEW is recorded as pushed."""
@@ -104,11 +104,11 @@ class SequenceTable:
     def last_sequence_id(self, name: str) -> int:
         return self.pushed.get(name, -1)
 
-    def purge_inactive(self, before_ms: int) -> int:
-        """Forget producers that left before `before_ms`; returns how many."""
-        gone = [name for name, since in self.inactive_since_ms.items() if since < before_ms]
+    def purge_inactive(self, before_s: float) -> int:
+        """Forget producers that left before `before_s`; returns how many."""
+        gone = [name for name, since in self.inactive_since_s.items() if since < before_s]
         for name in gone:
-            del self.inactive_since_ms[name]
+            del self.inactive_since_s[name]
             self.pushed.pop(name, None)
             self.persisted.pop(name, None)
         return len(gone)

@@ -40,26 +40,26 @@ class DeduplicationSettings:
 
     entries_interval: int  # brokerDeduplicationEntriesInterval
     max_producers: int  # brokerDeduplicationMaxNumberOfProducers
-    inactivity_timeout_ms: int  # brokerDeduplicationProducerInactivityTimeoutMinutes
+    inactivity_timeout_s: int  # brokerDeduplicationProducerInactivityTimeoutMinutes
 
 
 class TopicDeduplication:
     """Deduplication of one topic: off, or on with its table and cursor."""
 
     def __init__(
-        self, ledger: ManagedLedger, settings: DeduplicationSettings, tasks: TaskSet, now_ms: Callable[[], int]
+        self, ledger: ManagedLedger, settings: DeduplicationSettings, tasks: TaskSet, monotonic: Callable[[], float]
     ) -> None:
         self.enabled = False
         self.table = SequenceTable()
         self._ledger = ledger
         self._settings = settings
         self._tasks = tasks
-        self._now_ms = now_ms
+        self._monotonic = monotonic
         self._cursor: ManagedCursor | None = None
         self._since_snapshot = 0
         self._snapshot_running = False
         self._last_position: Position | None = None
-        self.last_snapshot_ms = 0
+        self.last_snapshot_s = 0.0
 
     @property
     def status(self) -> str:
@@ -75,7 +75,7 @@ class TopicDeduplication:
             self._cursor = await self._ledger.open_cursor(CURSOR_NAME, "latest")
             if known:
                 await self._recover(self._cursor)
-            self.last_snapshot_ms = self._now_ms()
+            self.last_snapshot_s = self._monotonic()
             self.enabled = True
         elif not on:
             self.enabled = False
@@ -85,10 +85,10 @@ class TopicDeduplication:
                 await self._ledger.delete_cursor(CURSOR_NAME)
 
     async def _recover(self, cursor: ManagedCursor) -> None:
-        now_ms = self._now_ms()
+        now_s = self._monotonic()
         for name, high in cursor.position_properties.items():
             self.table.replayed(name, high)
-            self.table.inactive_since_ms[name] = now_ms
+            self.table.inactive_since_s[name] = now_s
         cursor.rewind()
         replayed = 0
         while cursor.has_more:
@@ -101,7 +101,7 @@ class TopicDeduplication:
                         self.table.replayed(
                             metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id)
                         )
-                        self.table.inactive_since_ms[metadata.producer_name] = now_ms
+                        self.table.inactive_since_s[metadata.producer_name] = now_s
                 replayed += span.entries
                 self._last_position = span.last_position
         if replayed:
@@ -129,26 +129,26 @@ class TopicDeduplication:
         self._snapshot_running = True
         try:
             await cursor.mark_delete_with(position, self.table.snapshot(self._settings.max_producers))
-            self.last_snapshot_ms = self._now_ms()
+            self.last_snapshot_s = self._monotonic()
         finally:
             self._snapshot_running = False
 
     async def snapshot_if_older(self, interval_s: int) -> None:
         """The timed snapshot (brokerDeduplicationSnapshotIntervalSeconds)."""
-        if self.enabled and interval_s > 0 and self._now_ms() - self.last_snapshot_ms >= interval_s * 1000:
+        if self.enabled and interval_s > 0 and self._monotonic() - self.last_snapshot_s >= interval_s:
             await self.snapshot()
 
     async def purge_inactive(self) -> None:
-        """Forget producers that have been away for longer than the timeout."""
-        if self.enabled and self.table.purge_inactive(self._now_ms() - self._settings.inactivity_timeout_ms):
+        """Forget producers that have been away for longer than the timeout, whatever the wall clock does meanwhile."""
+        if self.enabled and self.table.purge_inactive(self._monotonic() - self._settings.inactivity_timeout_s):
             await self.snapshot()
 
     def producer_joined(self, name: str) -> None:
-        self.table.inactive_since_ms.pop(name, None)
+        self.table.inactive_since_s.pop(name, None)
 
     def producer_left(self, name: str) -> None:
         if self.enabled:
-            self.table.inactive_since_ms[name] = self._now_ms()
+            self.table.inactive_since_s[name] = self._monotonic()
 
 
 def _is_judged(metadata: pb.MessageMetadata) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from magnetar.storage.position import Position
 
 log = structlog.get_logger(__name__)
-_MINUTE_MS = 60_000
+_MINUTE_S = 60
 
 
 async def expire_by_ttl(topic: Topic) -> None:
@@ -46,12 +46,15 @@ async def _expire_before(topic: Topic, subscription: Subscription, position: Pos
 
 
 async def delete_unused_subscriptions(topic: Topic) -> None:
-    """Delete durable subscriptions without a consumer for longer than subscriptionExpirationTimeMinutes."""
+    """Delete durable subscriptions without a consumer for longer than subscriptionExpirationTimeMinutes.
+
+    Time is counted from the check that first found it unused, and monotonically: a wall clock that is set must not
+    delete what somebody still wants.
+    """
     minutes = topic.config.subscription_expiration_minutes
     if minutes <= 0:
         return
-    horizon_ms = topic.context.now_ms() - minutes * _MINUTE_MS
     for subscription in topic.subscriptions.durable():
-        if not subscription.consumers and topic.subscriptions.last_used_ms(subscription) < horizon_ms:
+        if topic.subscriptions.unused_s(subscription) > minutes * _MINUTE_S:
             await topic.subscriptions.delete(subscription.name)
             log.info("subscription.expired", topic=str(topic.name), subscription=subscription.name)

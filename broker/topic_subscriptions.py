@@ -57,6 +57,8 @@ class TopicSubscriptions:
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
         self.by_name: dict[str, Subscription] = {}
+        self._unused: dict[str, tuple[tuple[int, int], float]] = {}
+        """By name: what the last look at a subscription saw, and since when it has been so."""
         self._dispatch: Throttle | None = None
         self._subscribe: SubscribeThrottle | None = None
         self._subscribe_rate: SubscribeRate | None = None
@@ -273,6 +275,7 @@ class TopicSubscriptions:
         subscription = self.by_name.pop(name, None)
         if subscription is None:
             raise SubscriptionNotFoundError(f"Subscription {name} not found")
+        self._unused.pop(name, None)
         await subscription.close(disconnect=True)
         if self._topic.delay_index is not None:
             self._topic.delay_index.remove_view(name)
@@ -312,9 +315,14 @@ class TopicSubscriptions:
         subscription.backlog_dropped(cursor.mark_delete)
         await cursor.flush()
 
-    def last_used_ms(self, subscription: Subscription) -> int:
-        """When a consumer last took part in it; the topic's load when none has since."""
-        return max(subscription.last_flow_ms, self._topic.created_ms)
+    def unused_s(self, subscription: Subscription) -> float:
+        """For how long, as far as earlier calls saw, no consumer took part in it."""
+        now_s, seen = self._topic.context.monotonic(), (subscription.last_flow_ms, len(subscription.consumers))
+        last_seen, since_s = self._unused.get(subscription.name, (seen, now_s))
+        if subscription.consumers or seen != last_seen:
+            since_s = now_s
+        self._unused[subscription.name] = seen, since_s
+        return now_s - since_s
 
     # --- events of the topic -------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
  *
  * FAULT_CONTROL names a file; its first word says what fails on files below FAULT_ROOT:
  *   full   writes and growth give ENOSPC        sync   every sync gives EIO, a synced write too
+ *   slow   every sync, and every synced write, takes a second more
  *   none   (or no file) nothing fails
  */
 #define _GNU_SOURCE
@@ -17,7 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { NONE, FULL, SYNC };
+enum { NONE, FULL, SYNC, SLOW };
 
 static int fault(int fd) {
     static char root[4096];
@@ -35,6 +36,7 @@ static int fault(int fd) {
     ssize_t size = readlink(link, path, sizeof path - 1);
     if (size < (ssize_t)root_size || strncmp(path, root, root_size)) return NONE;
     if (!strncmp(text, "full", 4)) return FULL;
+    if (!strncmp(text, "slow", 4)) return SLOW;
     return strncmp(text, "sync", 4) ? NONE : SYNC;
 }
 
@@ -48,6 +50,7 @@ static int fault(int fd) {
         int found = fault(fd); \
         if (found == FULL) REFUSE(ENOSPC); \
         if (found == SYNC && (flags & (RWF_DSYNC | RWF_SYNC))) REFUSE(EIO); \
+        if (found == SLOW && (flags & (RWF_DSYNC | RWF_SYNC))) sleep(1); \
         return real(fd, parts, count, offset, flags); \
     }
 SYNCED_WRITER(pwritev2)
@@ -63,6 +66,6 @@ WRITER(write, (int fd, const void *data, size_t size), (fd, data, size))
     int name params { typedef int (*call) params; REAL(name, call); if (fault(fd) == FULL) REFUSE(ENOSPC); return real args; }
 GROWER(fallocate, (int fd, int mode, off_t offset, off_t size), (fd, mode, offset, size))
 #define SYNCER(name) \
-    int name(int fd) { typedef int (*call)(int); REAL(name, call); if (fault(fd) == SYNC) REFUSE(EIO); return real(fd); }
+    int name(int fd) { typedef int (*call)(int); REAL(name, call); int found = fault(fd); if (found == SYNC) REFUSE(EIO); if (found == SLOW) sleep(1); return real(fd); }
 SYNCER(fdatasync)
 SYNCER(fsync)

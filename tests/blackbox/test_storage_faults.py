@@ -236,3 +236,33 @@ def test_a_newer_format_is_refused_and_left_alone(new_broker):
     version.write_bytes(mine)
     broker.start()
     assert stored(broker.url) == list(range(10))
+
+
+def test_a_disk_that_takes_a_second_to_sync_slows_receipts_and_nothing_else(faulty):
+    broker, disk = faulty
+    publish(broker.url, 0, 50)
+    disk("slow")
+    peer = RawPeer(broker.url)
+    peer.producer(TOPIC, producer_name="patient")
+    started = time.monotonic()
+    for number in range(50, 150):
+        peer.write(send(1, number, b"%d" % number))
+    assert stored(broker.url)[:50] == list(range(50))  # reading does not wait for the disk
+    other = RawPeer(broker.url)
+    asked = time.monotonic()
+    other.subscribe(TOPIC, "s", permits=10, durable=False)
+    assert other.receive().type == pb.BaseCommand.MESSAGE
+    assert time.monotonic() - asked < 0.9, "the loop waits for a sync"
+    first = peer.receive()
+    waited = time.monotonic() - started
+    assert first.type == pb.BaseCommand.SEND_RECEIPT
+    assert waited > 0.9, "a receipt came before its sync"
+    receipts = [first.send_receipt.sequence_id] + [peer.receive().send_receipt.sequence_id for _ in range(99)]
+    assert receipts == list(range(50, 150))
+    assert time.monotonic() - started < 15, "what waits shares a sync"
+    disk("none")
+    other.close()
+    peer.close()
+    broker.kill()
+    broker.start()
+    assert stored(broker.url) == list(range(150))

@@ -77,6 +77,7 @@ async def test_expiry_and_eviction_pass_it_by():
     assert (user.cursor.backlog_entries, cursor.backlog_entries) == (7, 5)
     await quotas.enforce(topic)
     assert user.cursor.backlog_entries < 5
+    await expiry.delete_unused_subscriptions(topic)
     bench.pass_time(120)
     await expiry.expire_by_ttl(topic)
     assert (user.cursor.backlog_entries, cursor.backlog_entries) == (0, 5)

@@ -94,7 +94,7 @@ def test_snapshot_limits_names_and_inactive_producers_are_forgotten():
     table = SequenceTable()
     for i, name in enumerate("abc"):
         table.replayed(name, i)
-        table.inactive_since_ms[name] = i * 100
+        table.inactive_since_s[name] = i * 100
     assert len(table.snapshot(2)) == 2
     assert table.purge_inactive(150) == 2
     assert table.snapshot(10) == {"c": 2}

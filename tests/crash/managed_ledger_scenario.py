@@ -52,6 +52,8 @@ class Promise:
 class Work:
     """Appends, acks, flushes, seeks, rolls, trims, restarts; each step chosen by the seed."""
 
+    config = CONFIG
+
     def __init__(self, world: World, promise: Promise, seed: int) -> None:
         self.world, self.promise = world, promise
         self.chance = random.Random(seed)
@@ -87,7 +89,7 @@ class Work:
         self.factory = ManagedLedgerFactory(
             self.storage.ledgers, self.world.metadata, self.world.clock, self.world.scheduler
         )
-        self.ledger = await self.factory.open(NAME, CONFIG)
+        self.ledger = await self.factory.open(NAME, self.config)
 
     async def close(self) -> None:
         acked = {name: self.acked(name) for name in self.ledger.cursors if name in CURSORS}

@@ -154,9 +154,17 @@ def run_until_crash(disk: SimDisk, main: Coroutine[Any, Any, Any]) -> BaseExcept
     loop.set_exception_handler(on_problem)
     disk.on_crash = loop.stop
     task = loop.create_task(main)
-    task.add_done_callback(lambda _: loop.stop())
+
+    living = True
+
+    def ended(_task: asyncio.Task[Any]) -> None:
+        if living:
+            loop.stop()
+
+    task.add_done_callback(ended)
     try:
         loop.run_forever()
+        living = False
         outcome: BaseException | None = None
         if task.done():
             outcome = task.exception()
