@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -11,6 +12,7 @@ from magnetar.delayed.catalogue import catalogue_path, decode
 from magnetar.storage.position import EARLIEST, Position
 from tests.delayed.world import NAME, World
 
+pytestmark = pytest.mark.timeout(300)
 FAR = (1 << 63) - 1
 DELAYS = st.sampled_from([None, None, 0, -5, 1, 999, 1000, 1001, 5_000, 300_000, 86_400_000, FAR])
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -261,5 +263,5 @@ class DelayedIndexMachine(RuleBasedStateMachine):
 
 TestDelayedIndex = DelayedIndexMachine.TestCase
 TestDelayedIndex.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
