@@ -101,7 +101,8 @@ class Producer:
         if self.closing:
             for i in range(run.count):
                 text = "Producer is closed"
-                self.connection.write(replies.send_error(self.producer_id, run.high(i), pb.PersistenceError, text))
+                refusal = replies.send_error(self.producer_id, run.high(i), pb.PersistenceError, text)
+                self.connection.loop.call_soon(self.connection.write, refusal)  # behind answers that are due before
             return
         if not self.topic.takes_publishes(self, run):
             return
@@ -213,7 +214,7 @@ class Producer:
             self.topic.append_failed(self, run, stored, result.error)
         while self._parked and self._parked[0][0] <= self._completed_runs:
             self.connection.write(self._parked.popleft()[1])
-        if self._drained and self.is_drained:
+        if self._drained and self._submitted_runs == self._completed_runs:
             waiters, self._drained = self._drained, []
             for waiter in waiters:
                 if not waiter.done():
@@ -221,7 +222,7 @@ class Producer:
 
     async def wait_drained(self) -> None:
         """Return when every run handed over so far has completed."""
-        if not self.is_drained:
+        if self._submitted_runs != self._completed_runs:
             waiter = self.connection.loop.create_future()
             self._drained.append(waiter)
             await waiter
@@ -238,15 +239,6 @@ class Producer:
         """The client closes it: after the receipts of all it sent."""
         self.closing = True
         await self.wait_drained()
-        self.close_now()
-
-    @property
-    def is_drained(self) -> bool:
-        """Nothing it sent is still to be answered."""
-        return self._submitted_runs == self._completed_runs
-
-    def close_now(self) -> None:
-        """The client closed it and has all its receipts."""
         if not self.closed:
             self.closed = True
             self.topic.remove_producer(self)

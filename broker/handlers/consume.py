@@ -36,34 +36,43 @@ if TYPE_CHECKING:
 _INT32_MAX = 2**31 - 1
 
 
-def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
-    """Create a consumer, or answer again for one that is there (at once: what follows in the same read sees it)."""
+def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None]:
+    """Create a consumer, or answer again for one that is there.
+
+    The id is taken at once, also for a CLOSE_CONSUMER in the same read; everything else comes in its turn.
+    """
     name = parse_topic(command.topic)
+    existing = conn.consumers.get(command.consumer_id)
+    if existing is None:
+        conn.consumers[command.consumer_id] = pending = conn.loop.create_future()
+        return _subscribe(conn, command, name, pending)
+    return _answer_again(conn, command, name, existing)
+
+
+def _check(conn: Connection, command: pb.CommandSubscribe, name: TopicName) -> dict[str, str]:
+    """The metadata of a consumer that may be; raises what the client is told."""
     conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.subscription)
     metadata = unique_metadata(command.metadata)
     size = sum(len(k.encode()) + len(v.encode()) for k, v in metadata.items())
     if size > conn.broker.settings.max_consumer_metadata_size:
         raise MetadataError(f"Consumer metadata size is too large: {size} bytes")
-    existing = conn.consumers.get(command.consumer_id)
-    if existing is not None:
-        if isinstance(existing, asyncio.Future):
-            raise ServiceNotReadyError("Consumer is already present on the connection")
-        conn.write(replies.success(command.request_id))
-        return None
-    pending: asyncio.Future[Consumer] = conn.loop.create_future()
-    conn.consumers[command.consumer_id] = pending
-    return _attach(conn, command, name, metadata, pending)
+    return metadata
 
 
-async def _attach(
-    conn: Connection,
-    command: pb.CommandSubscribe,
-    name: TopicName,
-    metadata: dict[str, str],
-    pending: asyncio.Future[Consumer],
+async def _answer_again(
+    conn: Connection, command: pb.CommandSubscribe, name: TopicName, existing: Consumer | asyncio.Future[Consumer]
+) -> None:
+    _check(conn, command, name)
+    if isinstance(existing, asyncio.Future):
+        raise ServiceNotReadyError("Consumer is already present on the connection")
+    conn.write(replies.success(command.request_id))
+
+
+async def _subscribe(
+    conn: Connection, command: pb.CommandSubscribe, name: TopicName, pending: asyncio.Future[Consumer]
 ) -> None:
     try:
-        consumer = await _create(conn, command, name, metadata)
+        consumer = await _create(conn, command, name, _check(conn, command, name))
     except BaseException as e:
         if conn.consumers.get(command.consumer_id) is pending:
             del conn.consumers[command.consumer_id]
@@ -145,7 +154,7 @@ def on_ack(conn: Connection, command: pb.CommandAck):  # type: ignore[no-untyped
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
         return None
-    if command.HasField("txnid_least_bits") or command.HasField("txnid_most_bits"):
+    if command.HasField("txnid_least_bits") and command.HasField("txnid_most_bits"):
         shared = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
         if not (shared and command.ack_type == pb.CommandAck.Cumulative):
             raise NotAllowedError("Transactions are not enabled")
@@ -192,13 +201,14 @@ async def on_seek(conn: Connection, command: pb.CommandSeek) -> None:
         position = Position(signed(ident.ledgerId), signed(ident.entryId))
         await subscription.seek(position, list(ident.ack_set) or None)
     elif command.HasField("message_publish_time"):
-        await subscription.seek(await topic.ledger.position_for_time(command.message_publish_time), None)
+        await subscription.seek(await topic.ledger.position_for_time(signed(command.message_publish_time)), None)
     else:
         raise MetadataError("Message id and message publish time were not present")
     conn.write(replies.success(command.request_id))
 
 
 def on_close_consumer(conn: Connection, command: pb.CommandCloseConsumer) -> None:
+    """At once, before the answers of requests sent with it: what follows is for nobody."""
     entry = conn.consumers.pop(command.consumer_id, None)
     if isinstance(entry, asyncio.Future):
         entry.cancel()
@@ -217,7 +227,7 @@ async def on_get_last_message_id(conn: Connection, command: pb.CommandGetLastMes
         raise UnsupportedOnTopicError("The topic is not persistent")
     last, batch_index = await topic.last_message_id(read_compacted=consumer.read_compacted)
     mark_delete = subscription.mark_delete_for_client()
-    if mark_delete.ledger_id < 0:
+    if mark_delete.ledger_id not in {slot.ledger_id for slot in topic.ledger.ledgers}:
         mark_delete = (await topic.position_before_first())._replace(entry_id=-1)
     conn.write(replies.last_message_id(command.request_id, last, topic.name.partition, batch_index, mark_delete))
 

@@ -38,8 +38,8 @@ def unique_metadata(pairs: object) -> dict[str, str]:
     return out
 
 
-def on_producer(conn: Connection, command: pb.CommandProducer) -> Coroutine[Any, Any, None] | None:
-    """Create a producer, or answer again for one that is there (at once: what follows in the same read sees it)."""
+async def on_producer(conn: Connection, command: pb.CommandProducer) -> None:
+    """Create a producer, or answer again for one that is there."""
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.PRODUCER, name)
     if command.initial_subscription_name:
@@ -48,20 +48,10 @@ def on_producer(conn: Connection, command: pb.CommandProducer) -> Coroutine[Any,
     existing = conn.producers.get(command.producer_id)
     if existing is not None:
         _answer_again(conn, command, existing)
-        return None
+        return
     pending: asyncio.Future[Producer] = conn.loop.create_future()
     conn.producers[command.producer_id] = pending
     conn.recently_closed_producers.pop(command.producer_id, None)
-    return _attach(conn, command, name, metadata, pending)
-
-
-async def _attach(
-    conn: Connection,
-    command: pb.CommandProducer,
-    name: TopicName,
-    metadata: dict[str, str],
-    pending: asyncio.Future[Producer],
-) -> None:
     try:
         producer = await _create(conn, command, name, metadata, pending)
     except BaseException as e:
@@ -163,22 +153,19 @@ async def _initial_subscription(topic: AnyTopic, name: str) -> None:
     await topic.subscriptions.create(SubscribeRequest(subscription=name, from_earliest=True))
 
 
-def on_close_producer(conn: Connection, command: pb.CommandCloseProducer) -> Coroutine[Any, Any, None] | None:
+def on_close_producer(conn: Connection, command: pb.CommandCloseProducer) -> Coroutine[Any, Any, None]:
     """Close after the receipts of all that was sent; an id nobody knows is closed already."""
     entry = conn.producers.get(command.producer_id)
     if isinstance(entry, asyncio.Future):
         entry.cancel()
         conn.producers.pop(command.producer_id, None)
         entry = None
-    elif entry is not None and entry.is_drained:
-        entry.close_now()
     elif entry is not None:
         entry.closing = True  # from here on, not from when the task begins: the next SEND may be in the same read
-        return _close(conn, command.request_id, entry)
-    conn.write(replies.success(command.request_id))
-    return None
+    return _close(conn, command.request_id, entry)
 
 
-async def _close(conn: Connection, request_id: int, producer: Producer) -> None:
-    await producer.close()
+async def _close(conn: Connection, request_id: int, producer: Producer | None) -> None:
+    if producer is not None:
+        await producer.close()
     conn.write(replies.success(request_id))
