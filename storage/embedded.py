@@ -130,7 +130,7 @@ async def _recover(
     store_id, damage = await open_store(files, layout, metadata, environment.entropy, clock)
     catalog = LedgerCatalog(metadata)
     known = set(await catalog.ids())
-    ledger_files = LedgerFiles(files, layout, store_id, clock, settings.max_open_files)
+    ledger_files = LedgerFiles(files, layout, store_id, clock, settings.max_open_files, settings.writeback_lag_bytes)
     try:
         await _finish_deletions(catalog, known, ledger_files)
         recovered = Recovery(files, layout, store_id, ledger_files, known, clock, settings.max_record_bytes).run()

@@ -110,7 +110,7 @@ def build_parts(base: Foundation) -> EngineParts:
 
 
 def _segment_pool(base: Foundation) -> SegmentPool:
-    """All segments are free after recovery: the largest are used again, those too many removed."""
+    """All segments are free after recovery: the largest are used again, those too many for an ordinary load removed."""
     files, layout, settings = base.environment.files, base.layout, base.settings
     pool = SegmentPool(
         files,
@@ -121,7 +121,7 @@ def _segment_pool(base: Foundation) -> SegmentPool:
         zeroed_bytes=settings.journal_zeroed_bytes,
         next_segment_id=base.recovered.next_segment_id,
     )
-    keep = settings.checkpoint_bytes // settings.journal_segment_bytes + 2
+    keep = max(2, settings.checkpoint_bytes // settings.journal_segment_bytes // 2)
     by_size = sorted(base.recovered.segments, key=lambda segment: -segment[1])
     for segment_id, size_bytes in by_size[:keep]:
         pool.spares.append(Segment(segment_id, files.open(layout.segment(segment_id)), size_bytes))

@@ -20,7 +20,7 @@ class EngineSettings:
     """Segments up to this size are filled with zeros even when they are needed at once: that takes some 10 ms."""
     journal_max_frame_bytes: int = 8 * _MIB
     """One group commit writes at most about this much before it syncs."""
-    checkpoint_bytes: int = 128 * _MIB
+    checkpoint_bytes: int = 512 * _MIB
     """Checkpoint after this much was journalled."""
     checkpoint_interval_s: float = 30.0
     """Checkpoint at the latest so long after a write."""
@@ -28,6 +28,8 @@ class EngineSettings:
     """Appends wait while so much awaits write-behind."""
     write_behind_bytes: int = 1 * _MIB
     """Confirmed entries go to their ledger files in pieces of this size, or 50 ms later."""
+    writeback_lag_bytes: int = 128 * _MIB
+    """So much of what was written behind may stay in the system's cache before the device is asked to take it."""
     cache_bytes: int = 64 * _MIB
     """Entry cache (recent slabs and read-ahead)."""
     read_piece_bytes: int = 1 * _MIB
@@ -49,6 +51,7 @@ class EngineSettings:
             "checkpoint_bytes": 1 << 10,
             "max_unwritten_bytes": 1 << 10,
             "write_behind_bytes": 1,
+            "writeback_lag_bytes": 0,
             "cache_bytes": 0,
             "read_piece_bytes": 4 << 10,
             "read_threads": 1,

@@ -34,7 +34,7 @@ __all__ = ["CONFIRM", "RESUME", "Append", "BatchResult", "Journal", "SpareOrder"
 
 _SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 _JOIN_ABOVE = 64
-_HASTE_BYTES_PER_S = 16 << 20
+_HASTE_BYTES_PER_S = 96 << 20
 """Segments that fill faster than this leave no time, and no bandwidth, to zero the next one."""
 
 

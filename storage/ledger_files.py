@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["LedgerFiles"]
 
 _WRITEBACK_BYTES = 256 << 10
+"""Smaller writes are left to the system."""
 
 
 class _Handle:
@@ -36,12 +38,24 @@ class LedgerFiles:
     A file comes into being with the first write; ``created`` collects folder entries that need a ``sync_dir``.
     """
 
-    def __init__(self, files: FileSystem, layout: Layout, store_id: bytes, clock: Clock, max_open: int) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        layout: Layout,
+        store_id: bytes,
+        clock: Clock,
+        max_open: int,
+        writeback_lag_bytes: int = 0,
+    ) -> None:
         self._files, self._layout, self._store_id, self._clock = files, layout, store_id, clock
         self._max_open = max_open
         self._handles: OrderedDict[int, _Handle] = OrderedDict()
         self._lock = threading.Lock()
         self._unsynced_names = False
+        self._writeback_lag_bytes = writeback_lag_bytes
+        self._dirty: deque[tuple[int, int, int]] = deque()
+        """Written and left in the system's cache, oldest first: (ledger id, offset, size)."""
+        self._dirty_bytes = 0
 
     @property
     def open_files(self) -> int:
@@ -56,8 +70,21 @@ class LedgerFiles:
                 file.write([header.pack(), *buffers], 0)
             else:
                 file.write(buffers, offset)
-            if size >= _WRITEBACK_BYTES:
-                file.start_writeback(offset, size)
+        if size >= _WRITEBACK_BYTES:
+            self._dirty.append((ledger_id, offset, size))
+            self._dirty_bytes += size
+        while self._dirty_bytes > self._writeback_lag_bytes:
+            self._start_writeback()
+
+    def _start_writeback(self) -> None:
+        """Have the system write the oldest of what it holds: a checkpoint then finds little to wait for.
+
+        Not sooner: a burst that fits into memory leaves the device to the journal.
+        """
+        ledger_id, offset, size = self._dirty.popleft()
+        self._dirty_bytes -= size
+        with contextlib.suppress(FileNotFoundError), self._open(ledger_id, create=False) as file:
+            file.start_writeback(offset, size)
 
     def read(self, ledger_id: int, size: int, offset: int) -> bytes:
         """Raises FileNotFoundError when there is no file."""
