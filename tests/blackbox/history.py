@@ -87,6 +87,13 @@ class History:
         finally:
             self._add("restarted")
 
+    def reconnected(self):
+        """Sessions are seen to be themselves again: something sent since the interruption has come.
+
+        On a busy machine that may be long after `settle_s`.
+        """
+        self._add("reconnected")
+
     def moved(self):
         """The subscription was moved by a seek."""
         self._add("moved")
@@ -102,6 +109,11 @@ class History:
     def count(self, what):
         with self._lock:
             return sum(1 for event in self.events if event.what == what)
+
+    def highest(self, what):
+        """The highest number of such an event; -1 when there is none."""
+        with self._lock:
+            return max((event.number for event in self.events if event.what == what), default=-1)
 
     def missing(self):
         """Messages with a receipt that nobody got yet."""
@@ -136,6 +148,7 @@ class _Checker:
                 "ended": lambda i, e: self.session_ended.__setitem__(e.session, (i, e.at)),
                 "interrupted": self._interrupted,
                 "restarted": self._restarted,
+                "reconnected": self._reconnected,
                 "moved": self._moved,
                 "sent": lambda i, e: self.sent_at.setdefault((e.key, e.number), (i, e.at)),
                 "receipted": lambda _, e: receipted.setdefault((e.key, e.number), e.at),
@@ -160,6 +173,13 @@ class _Checker:
 
     def _restarted(self, _index, event):
         self.settled_at = event.at + self.history.settle_s
+
+    def _reconnected(self, _index, event):
+        """Acknowledgements since the interruption may have gone nowhere."""
+        self.settled_at = max(self.settled_at, event.at)
+        unsure = [each for each, (at, confirmed) in self.acks.items() if at >= self.interrupted[1] and not confirmed]
+        for message in unsure:
+            del self.acks[message]
 
     def _moved(self, index, _event):
         self.last_moved = index

@@ -166,6 +166,27 @@ def test_an_ack_to_a_broker_that_is_gone_may_be_lost():
     assert h.problems() == []
 
 
+def test_an_ack_before_the_session_was_seen_to_be_back_may_be_lost_one_after_it_not():
+    for acked_before in (True, False):
+        h = history(settle_s=1.0)
+        send(h, "a", 0, 1)
+        interrupt(h)
+        h.clock.now += 30  # the client takes long to come back
+        deliver(h, "c", "a", 0)
+        if acked_before:
+            h.acknowledged("c", "a", 0)
+        h.clock.now += 1
+        h.reconnected()
+        if not acked_before:
+            h.clock.now += 0.1
+            h.acknowledged("c", "a", 0)
+        h.clock.now += 10
+        interrupt(h)
+        deliver(h, "c", "a", 0, 1)
+        assert (kinds(h) == []) is acked_before
+    assert kinds(h) == ["ack lost"]
+
+
 def test_an_ack_lost_without_any_interruption():
     h = history()
     send(h, "a", 0)

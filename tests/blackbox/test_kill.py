@@ -226,8 +226,9 @@ def test_a_kill_never_skips_and_repeats_only_the_last_acknowledgements(new_broke
     source.start()
     sink.start()
     for _ in range(CYCLES):
-        before = sink.received
-        wait_for(lambda before=before: sink.received > before + 20, what="deliveries after the restart")
+        sent = history.highest("sent")  # what is numbered higher cannot come from the queue of the client
+        wait_for(lambda sent=sent: history.highest("delivered") > sent + 20, 60, "deliveries after the restart")
+        history.reconnected()
         time.sleep(chance.uniform(0.2, 1.2))
         with history.interruption():
             broker.kill()
