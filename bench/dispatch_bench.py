@@ -54,11 +54,13 @@ class Outbox:
         raise AssertionError(callback)
 
 
-def run_of(count, size, first):
+def run_of(count, size, first, properties=()):
     """An EntryRun of `count` entries with keys."""
     parts, offsets, ids = [], array("q", [0]), array("q")
     for k in range(count):
         m = pb.MessageMetadata(producer_name="p", sequence_id=first + k, publish_time=1, partition_key=f"key-{k % 97}")
+        for key, value in properties:
+            m.properties.add(key=key, value=value)
         raw = m.SerializeToString()
         parts.append(len(raw).to_bytes(4, "big") + raw + bytes(size))
         offsets.append(offsets[-1] + len(parts[-1]))
@@ -80,13 +82,14 @@ def run_of(count, size, first):
     )
 
 
-async def backlog(entries, size, clock, loop):
+async def backlog(entries, size, clock, loop, properties=()):
     factory = ManagedLedgerFactory(MemoryLedgerStore(), MemoryMetadataStore(), clock, loop)
     ledger = await factory.open("bench", ManagedLedgerConfig())
     first = 0
     while first < entries:
         done = loop.create_future()
-        ledger.append(run_of(min(500, entries - first), size, first), lambda result, done=done: done.set_result(result))
+        run = run_of(min(500, entries - first), size, first, properties)
+        ledger.append(run, lambda result, done=done: done.set_result(result))
         assert (await done).error is None
         first += 500
     return factory, ledger
@@ -107,7 +110,7 @@ def ack_command(consumer, ids):
     return pb.CommandAck.FromString(command.SerializeToString())
 
 
-async def measure(ledger, sub_type, consumers, entries, group):
+async def measure(ledger, sub_type, consumers, entries, group, transform=None):
     """Seconds of CPU to send all; Shared types acknowledge in groups of `group` ids."""
     cursor = await ledger.open_cursor(f"{TYPE_NAMES[sub_type]}-{consumers}-{group}", "earliest")
     turns = deque()
@@ -118,6 +121,7 @@ async def measure(ledger, sub_type, consumers, entries, group):
         settings=SubscriptionSettings(failover_delay_ms=0),
         now_ms=lambda: 0,
         call_later=lambda _delay, callback: turns.append(callback),
+        transform=transform,
     )
     members = []
     for k in range(consumers):
@@ -155,6 +159,7 @@ async def measure(ledger, sub_type, consumers, entries, group):
             await asyncio.sleep(0)
     seconds = time.process_time() - start - parse_cost
     await subscription.close(disconnect=False)
+    await ledger.delete_cursor(cursor.name)
     return seconds
 
 

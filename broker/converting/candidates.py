@@ -6,7 +6,8 @@ converter asks for every entry, the metadata of every entry has to be parsed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from struct import Struct
+from typing import TYPE_CHECKING, Final
 
 from magnetar.converters.entry import CHECKSUM_MAGIC, HEAD_BYTES, may_have_entry_format
 from magnetar.protocol import speed
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
     from magnetar.converters.chain import ConverterChain, LoadedConverter
     from magnetar.storage.slab import Slab, Span
 
-_KNOWN = "_candidates"
+KNOWN: Final = "_candidates"
+"""Where a slab's candidates are kept, in its `__dict__`."""
 _HAS_PROPERTIES = int(EntryFlag.HAS_PROPERTIES)
-_SMALL_ENTRY_BYTES = 4096
+_SMALL_ENTRY_BYTES = 1536
 """On average below this the whole slab is searched at once; larger payloads are left out of the search."""
+_ENTRY_PREFIX_MAGIC = 0x0E02
+_HEAD = Struct(">HII")  # magic, checksum, metadata size; or magic, prefix size
 
 
 class Candidates:
@@ -28,6 +32,8 @@ class Candidates:
 
     def __init__(self, chain: ConverterChain) -> None:
         self._chain = chain
+        self.nothing: tuple[Candidates, dict[int, LoadedConverter | None]] = (self, {})
+        """What is kept under KNOWN with a slab that holds nothing for us: it need not be asked about."""
 
     def of(self, span: Span) -> list[tuple[int, LoadedConverter]]:
         """(index in the slab, converter) of each entry that a converter takes, in order."""
@@ -50,10 +56,11 @@ class Candidates:
         self._known(slab)[index] = None
 
     def _known(self, slab: Slab) -> dict[int, LoadedConverter | None]:
-        owner, known = slab.__dict__.get(_KNOWN, (None, None))
+        owner, known = slab.__dict__.get(KNOWN, (None, None))
         if owner is not self:
-            known = self._formatted(slab) if self._chain.by_format_only else {}
-            slab.__dict__[_KNOWN] = (self, known)
+            by_format = self._chain.by_format_only
+            known = self._formatted(slab) if by_format else {}
+            slab.__dict__[KNOWN] = self.nothing if by_format and not known else (self, known)
         return known  # type: ignore[no-any-return]
 
     def _formatted(self, slab: Slab) -> dict[int, LoadedConverter | None]:
@@ -64,15 +71,28 @@ class Candidates:
         small = slab.size_bytes <= slab.count * _SMALL_ENTRY_BYTES
         if small and not may_have_entry_format(slab.data, offsets[0], offsets[slab.count]):
             return {}
-        flags = memoryview(facts.flags).cast("I")
         known: dict[int, LoadedConverter | None] = {}
-        for k in range(slab.count):
-            if flags[k] & _HAS_PROPERTIES and (chosen := self._select(slab, k)) is not None:
-                known[k] = chosen
+        for k, flags in enumerate(memoryview(facts.flags).cast("I")):
+            if flags & _HAS_PROPERTIES and _names_a_format(slab.data, offsets[k] + RECORD_HEADER_BYTES):
+                chosen = self._select(slab, k)
+                if chosen is not None:
+                    known[k] = chosen
         return known
 
     def _select(self, slab: Slab, index: int) -> LoadedConverter | None:
         return self._chain.select(_head(slab, index))
+
+
+def _names_a_format(data: bytes, at: int) -> bool:
+    """Whether the metadata of the entry at `at` can name an entry format. It was parsed before: its sizes are right."""
+    magic, checksum, size = _HEAD.unpack_from(data, at)
+    if magic == _ENTRY_PREFIX_MAGIC:
+        at += 6 + checksum
+        magic, _, size = _HEAD.unpack_from(data, at)
+    start = at + _HEAD.size
+    if magic != CHECKSUM_MAGIC:
+        start, size = at + 4, int.from_bytes(data[at : at + 4], "big")
+    return may_have_entry_format(data, start, start + size)
 
 
 def _head(slab: Slab, index: int) -> bytes:

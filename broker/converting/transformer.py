@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from magnetar.broker.converting.batch import STORED, TAKEN_OUT, Batch, Item
-from magnetar.broker.converting.candidates import stored_entry
+from magnetar.broker.converting.candidates import KNOWN, stored_entry
 from magnetar.broker.converting.dead_letters import Letter
 from magnetar.broker.converting.failures import Failed
 from magnetar.broker.converting.flights import Flight
@@ -64,7 +64,14 @@ class SubscriptionTransformer:
     def __call__(
         self, spans: list[Span], order: Order
     ) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
-        find = self._service.candidates.of
+        candidates = self._service.candidates
+        nothing = candidates.nothing
+        for span in spans:
+            if span[0].__dict__.get(KNOWN) is not nothing:
+                break
+        else:
+            return spans
+        find = candidates.of
         items = [Item(s, k, chosen) for s, span in enumerate(spans) for k, chosen in find(span)]
         if not items:
             return spans

@@ -1,0 +1,194 @@
+"""Message converters at work: what they cost those whose entries need none.
+
+    python bench/converting_bench.py [reject neighbour] [--rounds 15] [--seconds 6] [--entries 100000]
+
+reject     CPU of dispatch (see dispatch_bench.py) with converters that take nothing beside CPU without converters, on the
+           same entries, one after the other in turns
+neighbour  a broker process: latency of messages of 1 KiB on one topic, 250 a second, from before the publish to the
+           receipt by the consumer, while on another topic entries of 1 MB (1000 Kafka records, zstd) are converted and
+           dispatched; and, to compare, while the same entries, converted beforehand, are just dispatched
+"""
+
+import argparse
+import asyncio
+import multiprocessing
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+
+from bench import dispatch_bench, load, servers
+from bench.scenarios import quantile
+from magnetar.broker.consumer import EXCLUSIVE, SHARED, TYPE_NAMES
+from magnetar.broker.converting.candidates import Candidates
+from magnetar.broker.converting.config import ConvertingConfig
+from magnetar.broker.converting.service import Converting
+from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
+from magnetar.converters.kafka.codecs import Codec
+from magnetar.converters.kafka.records import Record
+from magnetar.converters.kafka_entry.planning import plan_entry
+from magnetar.converters.registry import load_chain
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.frames import encode_command
+
+CHAINS = {"kafka": ["kafka"], "reject-all": ["reject-all"]}
+RATE = 250
+
+
+# --- reject -----------------------------------------------------------------------------------------------------------
+
+
+def transform_of(specs):
+    """A new transformer: nothing is known of any slab yet."""
+    service = Converting(ConvertingConfig(()), lambda: 0)
+    service.chain = load_chain(specs).chain
+    service.candidates = Candidates(service.chain)
+    return service.topic(dispatch_bench.TOPIC, dict).transformer("sub")
+
+
+async def reject(options):
+    loop = asyncio.get_running_loop()
+    for size, properties in ((1024, ()), (1024, (("trace", "4bf92f3577b34da6"),)), (65536, (("trace", "4bf9"),))):
+        entries = options.entries if size < 10_000 else options.entries // 20
+        factory, ledger = await dispatch_bench.backlog(entries, size, dispatch_bench.Clock(), loop, properties)
+        for sub_type, group in ((EXCLUSIVE, 0), (SHARED, 100)):
+            seconds = {"none": []} | {name: [] for name in CHAINS}
+            for _ in range(options.rounds):
+                for name, found in seconds.items():
+                    transform = None if name == "none" else transform_of(CHAINS[name])
+                    found.append(await dispatch_bench.measure(ledger, sub_type, 1, entries, group, transform))
+            base = min(seconds["none"]) / entries  # the least disturbed of them, as the machine may be shared
+            row = f"{size:>6} bytes, {len(properties)} properties, {TYPE_NAMES[sub_type]:>9}: {base * 1e6:.2f} us an entry"
+            for name in CHAINS:
+                more = min(seconds[name]) / entries - base
+                row += f"; {name} {more * 1e9:+.0f} ns ({more / base:+.1%})"
+            print(row, flush=True)
+        await factory.close()
+
+
+# --- neighbour --------------------------------------------------------------------------------------------------------
+
+
+class Publisher(load.Connection):
+    """Sends given entries, waiting for each receipt."""
+
+    def __init__(self, port, topic):
+        super().__init__(port)
+        producer = pb.CommandProducer(topic=topic, producer_id=1, request_id=1)
+        self.request(pb.BaseCommand(type=pb.BaseCommand.PRODUCER, producer=producer), pb.BaseCommand.PRODUCER_SUCCESS)
+
+    def publish(self, number, entry, messages):
+        send = pb.CommandSend(producer_id=1, sequence_id=number, num_messages=messages)
+        self.socket.sendall(encode_command(pb.BaseCommand(type=pb.BaseCommand.SEND, send=send), entry))
+        while not self.receive():
+            pass
+        self.drop()
+
+
+def consume(port, topic, stop):
+    """Read everything and look at nothing."""
+    consumer = load.Consumer(port, topic, permits=50_000, batch=1000)
+    consumer.flow()
+    consumer.socket.settimeout(0.2)
+    while not stop.is_set():
+        try:
+            consumer.pull()
+        except TimeoutError:
+            continue
+
+
+def fill(port, topic, entry, messages, stop, sent):
+    """Publish large entries as fast as their receipts come, up to 25 a second."""
+    publisher = Publisher(port, topic)
+    while not stop.is_set():
+        publisher.publish(sent.value, entry, messages)
+        sent.value += 1
+        time.sleep(0.04)
+
+
+def latencies(port, topic, seconds):
+    """Of messages at a steady pace, in ms."""
+    consumer, publisher = load.Consumer(port, topic, permits=1000), Publisher(port, topic)
+    consumer.flow()
+    entry = load.encode_entry("neighbour", 0, bytes(1024), 1)
+    found, begun = [], time.perf_counter()
+    for number in range(int(seconds * RATE)):
+        time.sleep(max(0.0, begun + number / RATE - time.perf_counter()))
+        started = time.perf_counter()
+        publisher.publish(number, entry, 1)
+        while consumer.messages <= number:
+            consumer.pull()
+        found.append((time.perf_counter() - started) * 1000)
+    consumer.close()
+    publisher.close()
+    return found
+
+
+def start_broker():
+    folder = tempfile.mkdtemp(prefix="magnetar-bench-")
+    command = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", folder]
+    for setting in ("brokerServicePort=0", "webServicePort=0", "messageConverters=kafka"):
+        command += ["--set", setting]
+    return servers.Server("ours", command, folder)
+
+
+def neighbour(options):
+    records = [Record(n, 1, b"key-%d" % n, (b"%d value " % n * 200)[:1000]) for n in range(1000)]
+    planned = plan_entry(build_record_batch(records, BatchOptions(codec=Codec.ZSTD)), publish_time=1)
+    chain = load_chain(["kafka"]).chain
+    converted = chain.convert(planned.data, chain.select(planned.data))
+    entries = {"nothing": None, "dispatched": converted.entry, "converted": planned.data}
+    print(f"stored {len(planned.data)} bytes, converted {len(converted.entry)} bytes")
+    figures = {name: [] for name in entries}
+    process = multiprocessing.get_context("spawn")
+    with start_broker().wait_ready() as broker:
+        for round_number in range(options.rounds):
+            for name, entry in entries.items():
+                topic = f"persistent://public/default/{name}-{round_number}"
+                stop, sent = process.Event(), process.Value("i", 0)
+                beside = []
+                if entry is not None:
+                    beside = [
+                        process.Process(target=consume, args=(broker.port, topic, stop)),
+                        process.Process(target=fill, args=(broker.port, topic, entry, planned.messages, stop, sent)),
+                    ]
+                for each in beside:
+                    each.start()
+                while beside and sent.value < 5:
+                    time.sleep(0.05)
+                before = sent.value
+                found = latencies(
+                    broker.port, f"persistent://public/default/small-{name}-{round_number}", options.seconds
+                )
+                rate = (sent.value - before) / options.seconds
+                stop.set()
+                for each in beside:
+                    each.join(20)
+                figures[name].append((quantile(found, 0.5), quantile(found, 0.99), rate))
+    for name, rows in figures.items():
+        p50, p99, rate = (statistics.median(column) for column in zip(*rows, strict=True))
+        low, high = min(row[1] for row in rows), max(row[1] for row in rows)
+        print(
+            f"beside {name:>10}: p50 {p50:.2f} ms, p99 {p99:.2f} ms ({low:.2f}-{high:.2f}), {rate:.1f} large a second"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", nargs="*", default=["reject", "neighbour"])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--entries", type=int, default=100_000)
+    options = parser.parse_args()
+    if "reject" in options.what:
+        asyncio.run(reject(options))
+    if "neighbour" in options.what:
+        neighbour(options)
+
+
+if __name__ == "__main__":
+    main()
