@@ -41,6 +41,13 @@ def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
         if run is None or run.head_time > cutoff_ms:
             continue
         due.append(run)
+    if len(due) > 1:
+        # Sources that begin behind the end of another have nothing to give before it: a fixed delay makes all such.
+        first_end = min(run.last_key for run in due)
+        if first_end < bound:
+            overlapping = [run for run in due if run.key(run.head) <= first_end]
+            if len(overlapping) < len(due):
+                due, bound = overlapping, first_end
     share = max(limit // len(due), 1) if due else limit
     for run in due:
         end = run.head + share
