@@ -302,11 +302,13 @@ class TopicsApi(Protocol):
         ...
 
     async def expire(self, name: "TopicName", subscription: str, older_than_s: int | MessagePosition) -> bool:
-        """Skip what is older, or up to and including the message; False when there was nothing to expire."""
+        """Skip what is older, or up to and including the message; False when nothing was looked for by age: there is no
+        backlog, or a consumer has nearly caught up.
+        """
         ...
 
     async def peek(self, name: "TopicName", subscription: str, number: int) -> StoredMessage | None:
-        """The `number`th entry (1 is the next one) of the backlog."""
+        """The `number`th entry (1 is the next one) of the backlog; an unknown subscription is made at the start."""
         ...
 
     async def as_delivered(self, name: "TopicName", message: StoredMessage) -> StoredMessage:

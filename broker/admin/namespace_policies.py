@@ -64,7 +64,12 @@ ROWS: Final = (
         null_clears=True,
     ),
     _limit("messageTTL", "message_ttl_in_seconds"),
-    _limit("subscriptionExpirationTime", "subscription_expiration_time_minutes"),
+    Row(
+        path="subscriptionExpirationTime",
+        field="subscription_expiration_time_minutes",
+        kind=int,
+        rule=policy_rules.subscription_expiration,
+    ),
     Row(path="deduplication", field="deduplication_enabled", kind=bool),
     _limit(
         "deduplicationSnapshotInterval", "deduplication_snapshot_interval_seconds", null_clears=True, removable=False

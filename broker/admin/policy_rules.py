@@ -33,6 +33,11 @@ def at_least_zero(what: str) -> Rule:
     return rule
 
 
+def subscription_expiration(value: int) -> RestError | None:
+    """Minutes; the text is what the Go client's tests look for."""
+    return precondition("Invalid value for subscription expiration time") if value < 0 else None
+
+
 def retention(value: RetentionPolicies) -> RestError | None:
     """Both limits, or none: with one of them 0 nothing could be kept."""
     if value.time_in_minutes < UNLIMITED or value.size_in_mb < UNLIMITED:

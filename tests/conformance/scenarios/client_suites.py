@@ -1,6 +1,6 @@
 """What the test suites of other languages' clients rest on and no other scenario shows."""
 
-from harness.steps import avro, rest
+from harness.steps import avro, namespace, published, rest
 from transcript import scenario
 
 INT = avro(("a", "int"))
@@ -29,3 +29,29 @@ def versions_before_a_deletion_are_gone(s):
     c.ask("CLOSE_PRODUCER", producer_id=1)
     c.producer(topic, 2, producer_name="b", schema=schema(STRING))
     look(0, 1, 2)
+
+
+@scenario
+def peeking_makes_the_subscription(s):
+    """Peeking through a subscription that is not there makes it at the start of the topic; others find nothing."""
+    c, topic = s.connect(), s.topic()
+    published(s, topic)
+    for method, path in (
+        ("POST", "skip/1"),
+        ("POST", "skip_all"),
+        ("POST", "expireMessages/1"),
+        ("POST", "resetcursor/1"),
+    ):
+        s.http(method, rest(topic, f"/subscription/new/{path}"))
+    s.http("GET", rest(topic, "/subscription/new/position/2"), quietly=True)
+    s.http("GET", rest(topic, "/subscription/new/position/4"))
+    c.subscribe(topic, "new", 1)
+    c.send("FLOW", consumer_id=1, messagePermits=10)
+    for _ in range(3):
+        c.recv()
+
+
+@scenario
+def subscription_expiration_may_not_be_negative(s):
+    ns = namespace(s)
+    s.http("POST", f"/admin/v2/namespaces/{ns}/subscriptionExpirationTime", -1, keep=["reason"])
