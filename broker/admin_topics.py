@@ -305,12 +305,8 @@ class AdminTopics:
     async def expire(self, name: TopicName, subscription: str, older_than_s: int | MessagePosition) -> bool:
         topic, found = await self._subscription(name, subscription)
         if isinstance(older_than_s, MessagePosition):
-            await expiry.expire_up_to(topic, found, Position(older_than_s.ledger_id, older_than_s.entry_id))
-            return True
-        backlog = found.cursor.backlog_entries
-        expired = await expiry.expire_older_than(topic, found, older_than_s)
-        nearly_caught_up = backlog == 0 or (bool(found.consumers) and backlog < _LITTLE_BACKLOG)
-        return expired or not nearly_caught_up
+            return await expiry.expire_up_to(topic, found, Position(older_than_s.ledger_id, older_than_s.entry_id))
+        return await expiry.expire_older_than(topic, found, older_than_s)
 
     async def peek(self, name: TopicName, subscription: str, number: int) -> StoredMessage | None:
         topic = await self._topic(name)

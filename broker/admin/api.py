@@ -302,9 +302,7 @@ class TopicsApi(Protocol):
         ...
 
     async def expire(self, name: "TopicName", subscription: str, older_than_s: int | MessagePosition) -> bool:
-        """Skip what is older, or up to and including the message; False when nothing was looked for by age: there is no
-        backlog, or a consumer has nearly caught up.
-        """
+        """Skip what is older, or up to and including the message; False when there was nothing to expire."""
         ...
 
     async def peek(self, name: "TopicName", subscription: str, number: int) -> StoredMessage | None:
