@@ -7,9 +7,11 @@ checksum, decompression, records, Pulsar batch, check of the output, new checksu
 """
 
 import argparse
+import importlib
 import json
 import random
 import time
+import warnings
 
 from magnetar.converters.entry import build_entry, may_have_entry_format
 from magnetar.converters.kafka.codecs import Codec
@@ -58,7 +60,29 @@ def conversion_cases(count, value_bytes):
         cases[f"convert magic 2 none, 2 {kind} headers"] = (size, converting(chain, with_headers))
     plain = create_record_set(messages(count, value_bytes, 2), OffsetAssigner.sequential())
     cases["read records magic 2 none"] = (size, lambda: sum(1 for _ in RecordSet(plain)))
+    return cases | reference_cases(size, plain)
+
+
+def reference_cases(size, plain):
+    """The same bytes read, and no more, by the Kafka clients for Python, where they are installed: what to compare with."""
+    cases = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for name in ("kafka", "aiokafka"):
+            try:
+                memory_records = importlib.import_module(f"{name}.record.memory_records").MemoryRecords
+            except ImportError:
+                continue
+            cases[f"{name} reads the same"] = (size, lambda peer=memory_records: read_by_peer(peer, plain))
     return cases
+
+
+def read_by_peer(peer, data):
+    memory = peer(data)
+    while (batch := memory.next_batch()) is not None:
+        assert batch.validate_crc()
+        for record in batch:
+            _ = record.offset, record.timestamp, record.key, record.value, record.headers
 
 
 def converting(chain, record_set):

@@ -120,18 +120,19 @@ class Message:
 
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
         """Key and value as stored. Raises: CorruptRecordError when their lengths do not fill the message."""
-        buffer, pos = self.buffer, HEADER_BYTES[self.magic]
+        buffer = self.buffer if isinstance(self.buffer, bytes) else bytes(self.buffer)
+        pos = HEADER_BYTES[self.magic]
         key = value = None
         try:
             (length,) = _INT32.unpack_from(buffer, pos)
             pos += 4
             if length != -1:
-                key = bytes(buffer[pos : pos + length])
+                key = buffer[pos : pos + length]
                 pos += length
             (second,) = _INT32.unpack_from(buffer, pos)
             pos += 4
             if second != -1:
-                value = bytes(buffer[pos : pos + second])
+                value = buffer[pos : pos + second]
                 pos += second
         except struct.error:
             raise CorruptRecordError(f"message at offset {self.offset}: a length leaves the message") from None

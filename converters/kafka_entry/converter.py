@@ -15,7 +15,7 @@ from __future__ import annotations
 from magnetar.converters.entry import replace_entry_format
 from magnetar.converters.errors import ConversionCountError, ConversionError
 from magnetar.converters.interface import Conversion, ConverterSettings
-from magnetar.converters.kafka.codecs import Codec
+from magnetar.converters.kafka.codecs import CODEC_BITS
 from magnetar.converters.kafka.record_set import RecordSet
 from magnetar.converters.kafka_entry.options import Compression, KafkaOptions
 from magnetar.converters.kafka_entry.slots import SlotWriter
@@ -72,7 +72,7 @@ class KafkaConverter:
         compressed, empty = False, True
         for batch in RecordSet(payload).batches():
             batch.ensure_valid()
-            compressed, empty = compressed or batch.codec is not Codec.NONE, False
+            compressed, empty = compressed or batch.attributes & CODEC_BITS != 0, False
             writer.add(batch)
         if empty:
             raise ConversionError(f"{len(payload)} bytes hold no complete record batch")

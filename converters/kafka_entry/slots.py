@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from magnetar.converters.errors import ConversionCountError, ConversionError, ConversionTooLargeError
-from magnetar.converters.kafka.codecs import Codec
+from magnetar.converters.kafka.codecs import CODEC_BITS
 from magnetar.converters.kafka.message import read_messages
 from magnetar.converters.kafka.record_batch import LOG_APPEND_TIME_BIT, RecordBatch
 from magnetar.converters.kafka.records import RawRecord, checked_offset, checked_timestamp
@@ -72,7 +72,7 @@ class SlotWriter:
         """
         if isinstance(batch, RecordBatch):
             self._add_batch(batch)
-        elif batch.codec is Codec.NONE:
+        elif not batch.attributes & CODEC_BITS:
             self._add_message(batch)
         else:
             self._add_wrapper(batch)
