@@ -3,6 +3,9 @@
 import json
 import os
 import pathlib
+import re
+import subprocess
+import sys
 import time
 import urllib.parse
 import urllib.request
@@ -308,6 +311,13 @@ def test_non_persistent_topics(broker, client, topic):
     assert data[3] == b"good 2"
     assert len([m.data() for m in receive(stored, 4)][1]) > 200_000
     assert_empty(consumer, 300)
+
+
+def test_the_program_of_the_page_runs(broker):
+    page = pathlib.Path(__file__).parents[2] / "docs" / "features" / "converters.md"
+    [program] = re.findall(r"^```py\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    program = program.replace("pulsar://127.0.0.1:6650", broker.url)
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
 
 
 # --- bad converters ----------------------------------------------------------------------------------------------
