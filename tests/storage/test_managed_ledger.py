@@ -430,7 +430,7 @@ async def test_fencing_is_noticed_when_a_ledger_is_sealed():
 # --- trimming
 
 
-async def test_consumed_ledgers_go_as_soon_as_they_are_consumed():
+async def test_consumed_ledgers_go_when_the_next_one_is_begun():
     ground, ledger = await opened(DROP)
     slow, fast = await ledger.open_cursor("slow", "earliest"), await ledger.open_cursor("fast", "earliest")
     reader = ledger.new_non_durable_cursor("reader", EARLIEST)
@@ -441,6 +441,9 @@ async def test_consumed_ledgers_go_as_soon_as_they_are_consumed():
     await settle()
     assert len(ledger.ledgers) == 3
     slow.ack(every[9])
+    await settle()
+    assert len(ledger.ledgers) == 3, "all of the first is consumed, and still there for newcomers"
+    slow.ack(every[10])
     await settle()
     assert [slot.ledger_id for slot in ledger.ledgers] == [1, 2]
     assert (reader.mark_delete, reader.backlog_entries) == (every[9], 15)

@@ -141,8 +141,9 @@ def acks_by_a_consumer_that_has_none_of_them(s):
 def acks_of_another_subscription(s):
     topic = s.topic()
     ids = published(s, topic, 2)
-    c = join(s, topic, "Shared", subscription="one")
+    c = join(s, topic, "Shared", subscription="one", permits=0)
     c.subscribe(topic, "two", 2, 100, quietly=True, subType="Shared", initialPosition="Earliest")
+    c.send("FLOW", quietly=True, consumer_id=1, messagePermits=100)
     read(c, 4)
     ack(c, ids[0], consumer_id=2)
     ack(c, ids[1], consumer_id=1)
@@ -565,6 +566,46 @@ def consumed_ledgers_are_gone_after_a_load(s):
     c.none(0.3)
     published(s, topic, 1, first=2)
     c.recv()
+
+
+@scenario
+def consumed_ledgers_stay_until_the_next_is_begun(s):
+    topic = s.topic()
+    ids = published(s, topic, 2)
+    c = join(s, topic, "Exclusive", "a")
+    read(c, 2)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    c.recv_quietly()
+    s.lookup(topic)
+    c = join(s, topic, "Exclusive", "b")
+    read(c, 2)
+    ack(c, ids[1], kind="Cumulative")
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+    time.sleep(1.2)
+    reader = s.connect()
+    reader.subscribe(topic, "r", 1, 10, quietly=True, durable=False, initialPosition="Earliest")
+    s.note("earliest", texts(drained(reader, 0.4)))
+    reader.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+    [third] = published(s, topic, 1, first=2)
+    c.recv()
+    ack(c, third)
+    time.sleep(0.5)
+    reader.subscribe(topic, "r", 1, 10, quietly=True, durable=False, initialPosition="Earliest")
+    s.note("earliest", texts(drained(reader, 0.4)))
+
+
+@scenario
+def terminated_topic_stays_readable_when_all_is_consumed(s):
+    topic = s.topic()
+    ids = published(s, topic, 2)
+    c = join(s, topic, "Exclusive")
+    read(c, 2)
+    s.http("POST", rest(topic, "/terminate"), quietly=True)
+    time.sleep(0.3)
+    ack(c, ids[1], kind="Cumulative")
+    c.subscribe(topic, "new", 2, 10, quietly=True, initialPosition="Earliest")
+    s.note("new", texts(drained(c, 0.5)))
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
 
 
 @scenario
