@@ -23,10 +23,9 @@ from magnetar.delayed.catalogue import BucketRecord, CatalogueRecord
 from magnetar.delayed.due_merge import take_due
 from magnetar.delayed.errors import CatalogueConflictError, SnapshotError
 from magnetar.delayed.immutable_bucket import ImmutableBucket
-from magnetar.delayed.mutable_bucket import Chunk
 from magnetar.delayed.position_ranges import PositionRanges
 from magnetar.delayed.snapshot_format import SnapshotEncoder
-from magnetar.delayed.sorted_run import AFTER_ALL, SortedRun
+from magnetar.delayed.sorted_run import AFTER_ALL
 from magnetar.storage.errors import StorageError
 from magnetar.storage.position import Position
 
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
     from magnetar.delayed.catalogue import Catalogue
     from magnetar.delayed.delay_ports import DelayEnvironment, Log
     from magnetar.delayed.firing import Firing
+    from magnetar.delayed.mutable_bucket import Chunk
     from magnetar.delayed.snapshot_format import Directory
     from magnetar.delayed.snapshot_store import SnapshotStore, SnapshotWriter
-    from magnetar.delayed.sorted_run import Columns
 
 __all__ = ["BucketKeeper"]
 
@@ -168,23 +167,22 @@ class BucketKeeper:
     async def seal(self) -> None:
         """Make an immutable bucket of what is in the mutable one."""
         firing, started = self._firing, self.environment.now_ms()
-        parts = firing.mutable.freeze(self._settings.min_index_count)
+        chunks = firing.mutable.freeze(self._settings.min_index_count)
         coverage = None if firing.mutable.growing else self.coverage()
         try:
-            if parts:
-                await self._seal(parts, coverage, started)
+            if chunks:
+                await self._seal(chunks, coverage, started)
             else:
                 await self.save(coverage=coverage)
         except BaseException:
             firing.mutable.thaw()
             raise
 
-    async def _seal(self, parts: list[Columns], coverage: PositionRanges | None, started: int) -> None:
+    async def _seal(self, chunks: list[Chunk], coverage: PositionRanges | None, started: int) -> None:
         firing, settings = self._firing, self._settings
 
         def encode() -> tuple[list[bytes], Directory, Bounds]:
             encoder = SnapshotEncoder(settings.segment_limit, settings.segment_step_ms)
-            chunks = [Chunk(SortedRun(part)) for part in parts]
             while (window := take_due(chunks, AFTER_ALL, WINDOW_INDEXES)).rows:
                 encoder.add(window)
             return *encoder.finish(), encoder.bounds()

@@ -1,7 +1,7 @@
 """The mutable bucket: what was published since the last seal, in memory only. Pure.
 
-Sorted chunks and one open chunk of which only the smallest time is known; sorting happens 4096 at a time, so no publish
-pays for more than its share, and the next due time is the smallest of the chunks' heads.
+Chunks of 4096, of which at first only the smallest time is known: a chunk is sorted when something in it is due, or
+by the seal, which is not the loop's work. The next due time is the smallest of the chunks' heads.
 """
 
 from __future__ import annotations
@@ -21,12 +21,28 @@ _SMALL_CHUNK = 2048
 
 
 class Chunk:
-    """A sorted run, all of it in memory: a `Source`."""
+    """A run, all of it in memory, sorted when it is first taken from: a `Source`."""
 
-    __slots__ = ("run",)
+    __slots__ = ("_by_position", "_columns", "_last_time", "_min_time", "_run")
 
-    def __init__(self, run: SortedRun) -> None:
-        self.run = run
+    def __init__(self, columns: Columns, min_time: int, *, by_position: bool) -> None:
+        self._columns, self._by_position = columns, by_position
+        self._min_time = min_time
+        self._last_time = -1
+        self._run: SortedRun | None = None
+
+    @classmethod
+    def of_sorted(cls, columns: Columns) -> Chunk:
+        chunk = cls(columns, columns.times[0] if columns.rows else AFTER_ALL, by_position=True)
+        chunk._run = SortedRun(columns)
+        return chunk
+
+    @property
+    def run(self) -> SortedRun:
+        if self._run is None:
+            self._run = SortedRun(sort(self._columns, by_position=self._by_position))
+            self._columns = self._run.columns
+        return self._run
 
     @property
     def current(self) -> SortedRun | None:
@@ -35,30 +51,59 @@ class Chunk:
     def bound(self) -> Key | None:
         return None
 
+    def __len__(self) -> int:
+        return self._columns.rows if self._run is None else len(self._run)
+
+    @property
+    def head_time(self) -> int:
+        """Of the earliest index left; AFTER_ALL when there is none."""
+        if self._run is None:
+            return self._min_time
+        return self._run.head_time if len(self._run) else AFTER_ALL
+
+    @property
+    def last_time(self) -> int:
+        """Of the latest index left; -1 when there is none."""
+        if not len(self):
+            return -1
+        if self._last_time < 0:
+            self._last_time = max(self._columns.times)
+        return self._last_time
+
+    @property
+    def size_bytes(self) -> int:
+        return self._columns.size_bytes
+
+    def copy(self) -> Chunk:
+        """What is left, for another thread."""
+        if self._run is None:
+            return Chunk(self._columns, self._min_time, by_position=self._by_position)
+        return Chunk.of_sorted(self._run.rest())
+
 
 class MutableBucket:
-    """Chunks in service: open, sorted, and those frozen while a seal is under way."""
+    """Chunks in service: open, closed, and those frozen while a seal is under way."""
 
     def __init__(self) -> None:
         self._open = Columns.empty()
         self._open_min = AFTER_ALL
         self._ascending = True
         self._last = (-1, -1)
-        self._sorted: list[Chunk] = []
+        self._closed: list[Chunk] = []
         self._frozen: list[Chunk] = []
 
     def __len__(self) -> int:
         """Indexes not yet taken, frozen ones too."""
-        return self._open.rows + sum(len(c.run) for c in self._sorted) + sum(len(c.run) for c in self._frozen)
+        return self._open.rows + sum(map(len, self._closed)) + sum(map(len, self._frozen))
 
     @property
     def growing(self) -> int:
         """Indexes that the next seal would freeze."""
-        return self._open.rows + sum(len(c.run) for c in self._sorted)
+        return self._open.rows + sum(map(len, self._closed))
 
     @property
     def memory_bytes(self) -> int:
-        return self._open.size_bytes + sum(c.run.columns.size_bytes for c in (*self._sorted, *self._frozen))
+        return self._open.size_bytes + sum(c.size_bytes for c in (*self._closed, *self._frozen))
 
     def extend(self, ledger_id: int, first_entry_id: int, times: Sequence[int]) -> None:
         """Consecutive entries, all delayed."""
@@ -92,7 +137,7 @@ class MutableBucket:
 
     def _close_open(self) -> None:
         if self._open.rows:
-            self._sorted.append(Chunk(SortedRun(sort(self._open, by_position=self._ascending))))
+            self._closed.append(Chunk(self._open, self._open_min, by_position=self._ascending))
         self._open, self._open_min = Columns.empty(), AFTER_ALL
         self._ascending, self._last = True, (-1, -1)
 
@@ -101,63 +146,62 @@ class MutableBucket:
     @property
     def next_time(self) -> int:
         """When the earliest index is due; AFTER_ALL when there is none."""
-        times = [c.run.head_time for c in (*self._sorted, *self._frozen) if len(c.run)]
-        return min(self._open_min, min(times, default=AFTER_ALL))
+        return min(self._open_min, min((c.head_time for c in (*self._closed, *self._frozen)), default=AFTER_ALL))
 
     @property
     def last_time(self) -> int:
         """The farthest time; -1 when there is none."""
-        times = [c.run.times[-1] for c in (*self._sorted, *self._frozen) if len(c.run)]
-        return max(max(self._open.times, default=-1), max(times, default=-1))
+        latest = max((c.last_time for c in (*self._closed, *self._frozen)), default=-1)
+        return max(max(self._open.times, default=-1), latest)
 
     def sources(self, cutoff_ms: int) -> Iterator[Chunk]:
-        """The chunks to take from; what is due in the open one is sorted first."""
+        """The chunks in which something is due."""
         if self._open_min <= cutoff_ms:
             self._close_open()
-        self._sorted = [c for c in self._sorted if len(c.run)]
-        if len(self._sorted) > _MAX_CHUNKS:
+        self._closed = [c for c in self._closed if len(c)]
+        if len(self._closed) > _MAX_CHUNKS:
             self._join_small()
-        yield from self._sorted
-        yield from self._frozen
+        yield from (c for c in (*self._closed, *self._frozen) if c.head_time <= cutoff_ms)
 
     def _join_small(self) -> None:
         """Many remainders of chunks, left by short delays among long ones, become one chunk."""
-        small = [c for c in self._sorted if len(c.run) < _SMALL_CHUNK]
+        small = [c for c in self._closed if len(c) < _SMALL_CHUNK]
         if len(small) < _MAX_CHUNKS // 2:
             return
         joined = sort(concatenate(c.run.rest() for c in small), by_position=False)
-        self._sorted = [c for c in self._sorted if len(c.run) >= _SMALL_CHUNK]
-        self._sorted.append(Chunk(SortedRun(joined)))
+        self._closed = [c for c in self._closed if len(c) >= _SMALL_CHUNK]
+        self._closed.append(Chunk.of_sorted(joined))
 
     # --- sealing -------------------------------------------------------------------------------------------------
 
-    def freeze(self, at_least: int) -> list[Columns]:
-        """What a seal is to store: the oldest chunks, so many indexes or all. In service until `sealed` or `thaw`.
+    def freeze(self, at_least: int) -> list[Chunk]:
+        """Copies of what a seal is to store: the oldest chunks, so many indexes or all. In service until `sealed` or
+        `thaw`.
 
         Not more, for sorting them holds up everything else in this process.
         """
         assert not self._frozen
         self._close_open()
         count = 0
-        for k, chunk in enumerate(self._sorted):
-            count += len(chunk.run)
+        for k, chunk in enumerate(self._closed):
+            count += len(chunk)
             if count >= at_least:
-                self._frozen, self._sorted = self._sorted[: k + 1], self._sorted[k + 1 :]
+                self._frozen, self._closed = self._closed[: k + 1], self._closed[k + 1 :]
                 break
         else:
-            self._frozen, self._sorted = self._sorted, []
-        self._frozen = [c for c in self._frozen if len(c.run)]
-        return [c.run.rest() for c in self._frozen]
+            self._frozen, self._closed = self._closed, []
+        self._frozen = [c for c in self._frozen if len(c)]
+        return [c.copy() for c in self._frozen]
 
     def frozen_time(self) -> int:
         """No index before this time is left in what was frozen."""
-        return min((c.run.head_time for c in self._frozen if len(c.run)), default=AFTER_ALL)
+        return min((c.head_time for c in self._frozen), default=AFTER_ALL)
 
     def sealed(self) -> None:
         self._frozen = []
 
     def thaw(self) -> None:
-        self._sorted = self._frozen + self._sorted
+        self._closed = self._frozen + self._closed
         self._frozen = []
 
     def clear(self) -> None:

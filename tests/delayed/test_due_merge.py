@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from magnetar.delayed.due_merge import take_due
 from magnetar.delayed.mutable_bucket import Chunk
-from magnetar.delayed.sorted_run import AFTER_ALL, Columns, SortedRun
+from magnetar.delayed.sorted_run import AFTER_ALL, Columns
 
 KEYS = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 2), st.integers(0, 20)), min_size=1, max_size=25, unique=True
@@ -13,7 +13,7 @@ KEYS = st.lists(
 
 
 def chunks_of(parts):
-    return [Chunk(SortedRun(Columns.of(sorted(part)))) for part in parts]
+    return [Chunk(Columns.of(part), min(part)[0], by_position=False) for part in parts]
 
 
 @settings(deadline=None)
@@ -24,7 +24,7 @@ def test_pieces_together_are_all_that_is_due_in_order(parts, limit, cutoff):
         assert piece.rows <= max(limit, len(parts))
         got += piece.keys()
     assert got == sorted(key for part in parts for key in part if key[0] <= cutoff)
-    assert sum(len(chunk.run) for chunk in chunks) == sum(map(len, parts)) - len(got)
+    assert sum(map(len, chunks)) == sum(map(len, parts)) - len(got)
 
 
 def test_chunks_that_follow_each_other_are_taken_whole():
