@@ -12,7 +12,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from magnetar.broker.importing.connection import TIMEOUT_S, BrokerConnection
+from magnetar.broker.importing import connection as wire
 from magnetar.broker.importing.errors import RefusedError, RetryError
 from magnetar.converters.entry import ENTRY_FORMAT_RAW, Entry
 from magnetar.converters.errors import EntryError
@@ -54,7 +54,9 @@ async def read_stored_sequence_ids(session: TopicSession, on_entries: Callable[[
 class _Scan:
     """Counts what is pushed until the entry at `end`, or one behind it, has come."""
 
-    def __init__(self, connection: BrokerConnection, end: tuple[int, int], on_entries: Callable[[int], None]) -> None:
+    def __init__(
+        self, connection: wire.BrokerConnection, end: tuple[int, int], on_entries: Callable[[int], None]
+    ) -> None:
         self.highest: dict[str, int] = {}
         self.end = end
         self._entries = 0
@@ -71,9 +73,12 @@ class _Scan:
         seen = -1
         while not self._finished.done():
             # The last entry may be one nobody is sent (a marker): silence means that everything has come.
-            await asyncio.wait([self._finished], timeout=TIMEOUT_S)
+            await asyncio.wait([self._finished], timeout=wire.TIMEOUT_S)
             if not self._finished.done() and self._entries == seen:
-                raise RetryError(f"the topic gave no entry for {TIMEOUT_S:.0f} s while it was read")
+                raise RetryError(
+                    f"the topic gave no entry for {wire.TIMEOUT_S:.0f} s while it was read for earlier imports "
+                    "(--first-import does without)"
+                )
             seen = self._entries
         self._finished.result()
 

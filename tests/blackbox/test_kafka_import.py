@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.clients import quiet_client
-from tests.blackbox.kafka_files import SEGMENT, data_records, segment, stored_records
+from tests.blackbox.kafka_files import SEGMENT, data_records, segment, stored_entries, stored_records
 from tests.blackbox.raw import RawPeer
 from tests.broker.test_admin_security import KEY, token
 from tests.broker.test_admin_server import Certificates
@@ -372,3 +373,22 @@ def test_the_example_of_the_documentation_runs(broker, tmp_path):
         check=True,
     )
     assert done.stdout.splitlines() == [line.strip() for line in promised.splitlines()]
+
+
+def test_interrupted_by_the_keyboard(new_broker, file):
+    broker = deduplicating(new_broker)
+    limit = {"publishThrottlingRateInMsg": 0, "publishThrottlingRateInByte": 1_000_000}
+    broker.admin("POST", "/admin/v2/namespaces/public/default/publishRate", json.dumps(limit).encode())
+    data = segment(8_000_000, value_bytes=2_000)
+    importer = Importer(broker, file(data))
+    deadline, seen = time.monotonic() + 30, set()
+    while len(seen) < 3 and time.monotonic() < deadline:  # it has grown twice: receipts of the first burst are there
+        seen.add(len(stored_entries(broker, TOPIC)))
+        time.sleep(0.05)
+    importer.process.send_signal(signal.SIGINT)
+    code, report, said = importer.wait()
+    assert (code, report["files"][0]["complete"]) == (130, False)
+    assert "run the same command again" in said
+    stored = stored_records(broker, TOPIC)
+    assert stored == data_records(data)[: len(stored)]
+    assert len(stored) >= report["files"][0]["messages"] > 0
