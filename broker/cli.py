@@ -18,7 +18,6 @@ Only what reads the command line is imported here: the time from start to the fi
 
 import argparse
 import gc
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -97,7 +96,8 @@ def _run(settings: "Settings") -> int:
     """Run the broker on a loop of its own; uvloop where it exists. What stops its start is one line, no traceback."""
     import asyncio  # noqa: PLC0415 - not for `version`
 
-    gc.disable()  # modules are no garbage: no search while they load; broker.run turns it on again
+    # Modules are no garbage: searching for some while they load is a tenth of the start-up. broker.run ends this.
+    gc.disable()
     # structlog draws tracebacks with rich where it finds it, and importing that is a fifth of the start-up.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from magnetar.broker.broker import run  # noqa: PLC0415 - the broker itself
@@ -172,7 +172,12 @@ def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
     except (StorageError, OSError) as e:
         _complain("error", f"{directory}: {e}")
         return EXIT_STORAGE
-    sys.stdout.write(json.dumps(report.to_json(), indent=1) + "\n" if as_json else _as_text(report))
+    if as_json:
+        import json  # noqa: PLC0415 - only here
+
+        sys.stdout.write(json.dumps(report.to_json(), indent=1) + "\n")
+    else:
+        sys.stdout.write(_as_text(report))
     return EXIT_DAMAGED if report.damaged else 0
 
 

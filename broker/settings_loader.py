@@ -5,7 +5,6 @@ warnings with the nearest known name: a file written for Apache Pulsar works her
 unnoticed.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,6 +143,8 @@ def unknown_key(key: str) -> str:
 
     if is_ignored(key):
         return f"{key} has no effect here and is ignored"
+    import difflib  # noqa: PLC0415 - needed by few starts
+
     near = difflib.get_close_matches(key, SETTINGS, n=1, cutoff=0.6)
     return f"unknown setting {key} is ignored" + (f"; did you mean {near[0]}?" if near else "")
 

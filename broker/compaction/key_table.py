@@ -13,7 +13,6 @@ and `newest` read and write the file.
 
 from __future__ import annotations
 
-import tempfile
 from struct import Struct
 from typing import IO, TYPE_CHECKING
 
@@ -60,6 +59,8 @@ class KeyTable:
 
     def spill(self) -> None:
         """Move what is in memory to the file. Raises OSError."""
+        import tempfile  # noqa: PLC0415 - with a good deal behind it, not at the start
+
         parts: list[list[bytes]] = [[] for _ in range(_PARTS)]
         depth, pack = self._depth, _RECORD.pack
         for digest, place in self._newest.items():
