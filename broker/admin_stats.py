@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.admin.api import TopicStats
+from magnetar.broker.admin.api import LatencyCounts, SizeCounts, TopicStats
 from magnetar.broker.admin.stats_json import iso_time
 from magnetar.broker.topic import Topic
 from magnetar.delayed.bucket_index import BucketDelayIndex
@@ -12,6 +12,7 @@ from magnetar.storage.position import Position
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
+    from magnetar.broker.meters import BucketMeter
     from magnetar.broker.topics import AnyTopic
     from magnetar.storage.cursor import ManagedCursor
 
@@ -53,6 +54,10 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
         delayed_index=topic.delay_index.stats() if isinstance(topic.delay_index, BucketDelayIndex) else None,
         compaction=topic.compaction.stats(),
+        storage_write_rate=topic.meters.written.rates().messages_per_second,
+        storage_read_rate=topic.meters.read.rates().messages_per_second,
+        write_latency_ms=LatencyCounts(*_parts(topic.meters.write_latency_ms)),
+        entry_sizes=SizeCounts(*_parts(topic.meters.entry_sizes)),
         quota_evictions_size=topic.quota_evictions_size,
         quota_evictions_age=topic.quota_evictions_age,
     )
@@ -80,6 +85,11 @@ def bytes_after(topic: Topic, position: Position) -> int:
 def broker_properties(topic: Topic) -> dict[str, str]:
     """What the broker itself keeps among a topic's properties: the index, as of the last time they were written."""
     return {"index": str(topic.index_as_kept)} if topic.ledger.config.entry_index else {}
+
+
+def _parts(meter: BucketMeter) -> tuple[tuple[int, ...], int, float]:
+    counts = meter.last()
+    return counts.buckets, sum(counts.buckets), counts.total
 
 
 def internal_stats(topic: Topic) -> dict[str, object]:

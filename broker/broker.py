@@ -26,10 +26,11 @@ from magnetar.broker.append_door import AppendDoor
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.table import check_complete
-from magnetar.broker.connections import Connections
+from magnetar.broker.connections import Connections, LookupCounters
 from magnetar.broker.delay_indexes import bitmap_shelf
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.ledger_config import engine_settings, ledger_config
+from magnetar.broker.meters import CacheMeter
 from magnetar.broker.namespaces import NamespaceStore
 from magnetar.broker.publish_gate import PublishBudget
 from magnetar.broker.quotas import check_backlog_quota
@@ -94,6 +95,8 @@ class Broker:
         self.converting: Converting | None = None
         self.http_port: int | None = None
         self.exit_code = EXIT_OK
+        self.cache_meter = CacheMeter()
+        self.lookups = LookupCounters()
         self._start_number = 0
         self._producer_numbers = itertools.count()
         self._stopped = asyncio.Event()
@@ -266,6 +269,13 @@ class Broker:
         from magnetar.broker.broker_metrics import broker_metrics  # noqa: PLC0415 - not before the binary port listens
 
         return broker_metrics(self)
+
+    def roll_rates(self, seconds: float) -> None:
+        """End a stats period of what no topic counts."""
+        stats = self.storage.stats()
+        cache = stats.cache
+        self.cache_meter.roll((cache.hits, cache.hit_bytes), (cache.misses, stats.file_read_bytes), seconds)
+        self.topics.context.publish_latency.roll()
 
     def generate_producer_name(self) -> str:
         """`<cluster>-<start number>-<n>`: unique over all restarts (reference B.4)."""

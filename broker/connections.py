@@ -19,6 +19,14 @@ class ConnectionCounters:
     closed: int = 0
 
 
+@dataclass(slots=True)
+class LookupCounters:
+    """LOOKUPs since the start of the broker."""
+
+    answers: int = 0
+    failures: int = 0
+
+
 class Connections:
     """The open connections; brokerMaxConnections and brokerMaxConnectionsPerIp (0 = no limit) are kept here."""
 

@@ -106,6 +106,7 @@ class Maintenance:
         seconds = self._broker.settings.stats_update_frequency_in_secs
         for topic in list(self._broker.topics.loaded.values()):
             topic.roll_rates(seconds)
+        self._broker.roll_rates(seconds)
 
     async def _trim(self) -> None:
         async for topic in self._topics():

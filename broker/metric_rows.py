@@ -65,6 +65,12 @@ class SubscriptionView(NamedTuple):
     stats: "SubscriptionStats"
 
 
+def _per_second(size: int, view: TopicView) -> float:
+    """Of the last compaction; 0 before the first."""
+    duration_ms = view.stats.compaction.duration_ms
+    return size * 1000 / duration_ms if duration_ms else 0.0
+
+
 TOPIC_ROWS: Final[tuple[Row[TopicView], ...]] = (
     Row("pulsar_subscriptions_count", lambda v: len(v.stats.subscriptions)),
     Row("pulsar_producers_count", lambda v: len(v.stats.publishers)),
@@ -93,7 +99,13 @@ TOPIC_ROWS: Final[tuple[Row[TopicView], ...]] = (
     Row("pulsar_txn_tb_aborted_total", lambda _: 0),
     Row("pulsar_txn_tb_committed_total", lambda _: 0),
     Row("pulsar_compaction_removed_event_count", lambda v: v.stats.compaction.removed_events),
+    Row("pulsar_compaction_succeed_count", lambda v: v.stats.compaction.runs_succeeded),
+    Row("pulsar_compaction_failed_count", lambda v: v.stats.compaction.runs_failed),
     Row("pulsar_compaction_duration_time_in_mills", lambda v: v.stats.compaction.duration_ms),
+    Row("pulsar_compaction_read_throughput", lambda v: _per_second(v.stats.compaction.read_bytes, v)),
+    Row("pulsar_compaction_write_throughput", lambda v: _per_second(v.stats.compaction.size_bytes, v)),
+    Row("pulsar_compaction_compacted_entries_count", lambda v: v.stats.compaction.entries),
+    Row("pulsar_compaction_compacted_entries_size", lambda v: v.stats.compaction.size_bytes),
 )
 
 SUBSCRIPTION_ROWS: Final[tuple[Row[SubscriptionView], ...]] = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections import deque
 from typing import TYPE_CHECKING
 
 import structlog
@@ -24,6 +25,7 @@ from magnetar.broker.errors import (
     ServiceNotReadyError,
     TopicTerminatedError,
 )
+from magnetar.broker.meters import TopicMeters
 from magnetar.broker.producer import Producer
 from magnetar.broker.rate_limits import Limits, PublishThrottle
 from magnetar.broker.rates import RateMeter
@@ -102,6 +104,9 @@ class Topic:
         self.quota_evictions_age = 0
         self._oldest_backlog_ms = 0
         self._in_flight_runs = 0
+        self._begun: deque[float] = deque()
+        """When each of them began, by the monotonic clock."""
+        self.meters = TopicMeters(context.publish_latency)
         self._drained: list[asyncio.Future[None]] = []
         self.compaction = TopicCompaction(
             name, ledger, ledger.store, _compaction_settings(context), self.subscriptions.adopt
@@ -137,11 +142,12 @@ class Topic:
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
         self._in_flight_runs += 1
+        self._begun.append(self.context.monotonic())
         self.ledger.append(run, done)
 
     def stored(self, producer: Producer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:
         """`count` entries of a run are on the disk and will be seen by the subscriptions."""
-        self._run_ended()
+        self.meters.stored(run.count, run.size_bytes, self._run_ended())
         self.rate_in.add(run.total_messages, run.size_bytes)
         self.last_publish_ms = self.context.now_ms()
         ledger_id, first_entry_id, i, j = pieces[-1]
@@ -176,13 +182,16 @@ class Topic:
         self.state = TopicState.OPEN
         log.info("topic.unfenced", topic=str(self.name))
 
-    def _run_ended(self) -> None:
+    def _run_ended(self) -> float:
+        """Runs end in the order in which they began; returns the seconds it took."""
         self._in_flight_runs -= 1
+        seconds = self.context.monotonic() - self._begun.popleft()
         if not self._in_flight_runs and self._drained:
             waiters, self._drained = self._drained, []
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+        return seconds
 
     async def wait_drained(self) -> None:
         """Return when no append is under way."""
@@ -428,6 +437,7 @@ class Topic:
     def roll_rates(self, seconds: float) -> None:
         """End a stats period."""
         self.rate_in.roll(seconds)
+        self.meters.roll(self.ledger, seconds)
         for producer in self.producers:
             producer.rate_in.roll(seconds)
             producer.chunk_rate.roll(seconds)

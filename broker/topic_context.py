@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.meters import LatencyMeter
 from magnetar.delayed.index_thread import IndexThread
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class TopicContext:
     """None when no converters are configured."""
     delay_thread: IndexThread = field(default_factory=IndexThread)
     delay_shelf: BitmapShelf | None = None
+    publish_latency: LatencyMeter = field(default_factory=LatencyMeter)
     compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))
 
     def close(self) -> None:

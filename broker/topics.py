@@ -56,6 +56,11 @@ class Topics:
         if not self._namespaces.exists(name.namespace):
             raise TopicNotFoundError(f"Namespace {name.namespace} does not exist")
 
+    @property
+    def busy_count(self) -> int:
+        """Topics that are being loaded or closed now."""
+        return len(self._busy)
+
     def known(self, name: TopicName) -> bool:
         """Whether the topic (a partition or a plain one) exists now."""
         return self.catalog.exists(name) if name.persistent else str(name) in self.loaded

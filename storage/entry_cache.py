@@ -21,6 +21,8 @@ class CacheStats:
     """Counters since start, and what is held now."""
 
     hits: int
+    hit_bytes: int
+    """Of the slabs found, whole."""
     misses: int
     evictions: int
     held_bytes: int
@@ -48,7 +50,7 @@ class EntryCache:
         self._shelves: dict[int, _Shelf] = {}
         self._order: deque[Slab] = deque()
         self._held_bytes = 0
-        self._hits = self._misses = self._evictions = 0
+        self._hits = self._hit_bytes = self._misses = self._evictions = 0
 
     def put(self, slab: Slab) -> None:
         """Keep the slab, unless its first entry is in the cache already; the oldest slabs go when it gets too much."""
@@ -76,6 +78,7 @@ class EntryCache:
             self._misses += 1
         else:
             self._hits += 1
+            self._hit_bytes += slab.size_bytes
         return slab
 
     def peek(self, ledger_id: int, entry_id: int) -> Slab | None:
@@ -98,7 +101,15 @@ class EntryCache:
             self._held_bytes -= sum(slab.size_bytes + _OVERHEAD_BYTES for slab in shelf.slabs)
 
     def stats(self) -> CacheStats:
-        return CacheStats(self._hits, self._misses, self._evictions, self._held_bytes, len(self._order), self.max_bytes)
+        return CacheStats(
+            self._hits,
+            self._hit_bytes,
+            self._misses,
+            self._evictions,
+            self._held_bytes,
+            len(self._order),
+            self.max_bytes,
+        )
 
     def _evict(self) -> None:
         slab = self._order.popleft()

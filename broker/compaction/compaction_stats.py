@@ -20,3 +20,11 @@ class CompactionStats:
     succeeded_ms: int = 0
     failed_ms: int = 0
     duration_ms: int = 0
+    runs_succeeded: int = 0
+    """Since the topic was loaded, as the next."""
+    runs_failed: int = 0
+    read_bytes: int = 0
+    """By the last run that read anything."""
+    entries: int = 0
+    """Now in the compacted ledger, as the next."""
+    size_bytes: int = 0

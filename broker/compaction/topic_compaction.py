@@ -147,7 +147,10 @@ class TopicCompaction:
         return self._status
 
     def stats(self) -> CompactionStats:
-        return self._stats
+        found = None if self._current is None else self._current.ledger
+        if found is None:
+            return self._stats
+        return replace(self._stats, entries=found.entries, size_bytes=found.size_bytes)
 
     def ledger_json(self) -> dict[str, object]:
         """`compactedLedger` of the internal stats."""
@@ -223,14 +226,19 @@ class TopicCompaction:
             now_ms = self._settings.now_ms()
             self._status = CompactionStatus("SUCCESS")
             self._stats = replace(
-                self._stats, removed_events=removed, succeeded_ms=now_ms, duration_ms=max(0, now_ms - started_ms)
+                self._stats,
+                removed_events=removed,
+                succeeded_ms=now_ms,
+                duration_ms=max(0, now_ms - started_ms),
+                runs_succeeded=self._stats.runs_succeeded + 1,
             )
         finally:
             self._task = None
 
     def _failed(self, reason: str) -> None:
         self._status = CompactionStatus("ERROR", reason)
-        self._stats = replace(self._stats, failed_ms=self._settings.now_ms())
+        failed = self._stats.runs_failed + 1
+        self._stats = replace(self._stats, failed_ms=self._settings.now_ms(), runs_failed=failed)
 
     async def _compact(self) -> int:
         """One run; returns how many messages it removed."""
@@ -269,6 +277,7 @@ class TopicCompaction:
             written_bytes=new.size_bytes,
             spilled_bytes=table.spilled_bytes,
         )
+        self._stats = replace(self._stats, read_bytes=compactor.stats.read_bytes)
         return findings.messages - findings.survivors
 
     async def _write(self, cursor: ManagedCursor, compactor: Compactor) -> CompactedLedger:

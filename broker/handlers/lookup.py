@@ -35,6 +35,16 @@ def parse_topic(text: str) -> TopicName:
 
 async def on_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
     """Which broker serves a topic: we do. The topic need not exist, its namespace must."""
+    counters = conn.broker.lookups
+    try:
+        _answer_lookup(conn, command)
+    except Exception:
+        counters.failures += 1
+        raise
+    counters.answers += 1
+
+
+def _answer_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
     broker = conn.broker
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.LOOKUP, name)

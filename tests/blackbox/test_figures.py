@@ -1,0 +1,53 @@
+"""Figures of /metrics that come from what the broker really does."""
+
+import threading
+import time
+
+from tests.blackbox.clients import quiet_client
+from tests.blackbox.raw import RawPeer, lookup
+
+TOPIC = "persistent://public/default/figures"
+
+
+def test_the_figures_of_publishing_reading_and_looking_up_move(new_broker):
+    broker = new_broker(statsUpdateFrequencyInSecs=1, exposeTopicLevelMetricsInPrometheus="true")
+    client = quiet_client(broker.url)
+    consumer = client.subscribe(TOPIC, "s")
+    producer = client.create_producer(TOPIC, batching_enabled=False)
+    stop = threading.Event()
+
+    def traffic():
+        while not stop.wait(0.005):
+            producer.send(b"x" * 300)
+            consumer.acknowledge(consumer.receive(5000))
+
+    thread = threading.Thread(target=traffic)
+    thread.start()
+    names = (
+        "pulsar_storage_write_latency_count",
+        "pulsar_storage_write_latency_sum",
+        "pulsar_entry_size_le_512",
+        "pulsar_storage_write_rate",
+        "pulsar_storage_read_rate",
+        "pulsar_ml_cache_hits_rate",
+        "pulsar_ml_cache_hits_throughput",
+    )
+    seen = dict.fromkeys(names, 0.0)
+    deadline = time.monotonic() + 20
+    while not all(seen.values()) and time.monotonic() < deadline:
+        time.sleep(0.3)
+        for name in names:
+            seen[name] = max(seen[name], broker.metrics(name) or 0)
+    stop.set()
+    thread.join()
+    assert all(seen.values()), seen
+    assert broker.metrics("pulsar_broker_publish_latency_count") > 10
+    assert broker.metrics("pulsar_broker_publish_latency_sum") > 0
+    assert broker.metrics("pulsar_broker_lookup_answers") >= 2
+    assert broker.metrics("pulsar_broker_lookup_failures") == 0
+    peer = RawPeer(broker.url)
+    peer.write(lookup(1, "persistent://public/no-such-namespace/t"))
+    assert peer.receive().lookupTopicResponse.HasField("error")
+    peer.close()
+    assert broker.metrics("pulsar_broker_lookup_failures") == 1
+    client.close()
