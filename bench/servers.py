@@ -58,11 +58,17 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def broker(port: int = 0, pure: bool = False) -> Server:
-    """Our broker with its default settings; ``pure`` runs it without the compiled helper."""
-    folder = tempfile.mkdtemp(prefix="magnetar-bench-")
+def broker(
+    port: int = 0, pure: bool = False, settings: dict[str, object] | None = None, folder: str | None = None
+) -> Server:
+    """Our broker with its default settings but those given; ``pure`` runs it without the compiled helper. ``folder``: a
+    data directory that is there already; it is gone afterwards too.
+    """
+    folder = folder or tempfile.mkdtemp(prefix="magnetar-bench-")
     command = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", folder]
     command += ["--set", f"brokerServicePort={port}", "--set", "webServicePort=0"]
+    for key, value in (settings or {}).items():
+        command += ["--set", f"{key}={value}"]
     return Server("ours", command, folder, {"MAGNETAR_PURE": "1"} if pure else None)
 
 
