@@ -6,6 +6,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, json_response, not_found
 from magnetar.broker.admin.routes import ADMIN, RouteTable
+from magnetar.broker.admin.schema_texts import name_of, shown_definition, stored_definition, type_named
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
 from magnetar.broker.schema_compatibility import Strategy, check_compatible
@@ -15,16 +16,6 @@ from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 SCHEMAS = ADMIN + "/schemas/{tenant}/{namespace}/{topic}"
-# Names of REST (Pulsar SchemaType) that differ from those on the wire only by their letters' case.
-_TYPES = {name.replace("_", "").upper(): number for name, number in pb.Schema.Type.items()}
-_REST_NAMES = {
-    "KeyValue": "KEY_VALUE",
-    "ProtobufNative": "PROTOBUF_NATIVE",
-    "LocalDate": "LOCAL_DATE",
-    "LocalTime": "LOCAL_TIME",
-    "LocalDateTime": "LOCAL_DATE_TIME",
-    "AutoConsume": "AUTO_CONSUME",
-}
 
 
 class SchemaBody(msgspec.Struct):
@@ -66,7 +57,7 @@ async def add(call: Call) -> Response:
     name, body = _name(call), await _body(call)
     try:
         stored = await call.api.schemas.put(
-            name, _type_of(body), body.schema.encode(), body.properties or {}, _strategy(call, name)
+            name, _type_of(body), _definition_of(body), body.properties or {}, _strategy(call, name)
         )
     except InvalidSchemaError as e:
         raise RestError(422, str(e)) from e
@@ -87,7 +78,7 @@ async def delete(call: Call) -> Response:
 async def version_of(call: Call) -> Response:
     """-1 when the topic has no such schema."""
     name, body = _name(call), await _body(call)
-    found = await call.api.schemas.find(name, _type_of(body), body.schema.encode())
+    found = await call.api.schemas.find(name, _type_of(body), _definition_of(body))
     return json_response({"version": -1 if found is None else found.version})
 
 
@@ -97,7 +88,7 @@ async def compatibility(call: Call) -> Response:
     strategy = _strategy(call, name)
     live = await call.api.schemas.live(name)
     try:
-        check_compatible(_type_of(body), body.schema.encode(), [(each.type, each.data) for each in live], strategy)
+        check_compatible(_type_of(body), _definition_of(body), [(each.type, each.data) for each in live], strategy)
         compatible = True
     except InvalidSchemaError as e:
         raise RestError(422, str(e)) from e
@@ -124,10 +115,17 @@ def _type_of(body: SchemaBody) -> int:
         return pb.Schema.Type.Value("None")
     if body.type.startswith("AUTO"):
         raise RestError(422, f"{body.type} is for clients alone")
-    found = _TYPES.get(body.type.replace("_", "").upper())
+    found = type_named(body.type)
     if found is None:
         raise RestError(400, f"there is no schema type {body.type}")
     return found
+
+
+def _definition_of(body: SchemaBody) -> bytes:
+    try:
+        return stored_definition(_type_of(body), body.schema)
+    except ValueError as e:
+        raise RestError(500, str(e)) from e  # as Apache Pulsar has it
 
 
 def _schema_response(schema: StoredSchema | None) -> Response:
@@ -137,11 +135,10 @@ def _schema_response(schema: StoredSchema | None) -> Response:
 
 
 def _shown(schema: StoredSchema) -> dict[str, object]:
-    name = pb.Schema.Type.Name(schema.type)
     return {
         "version": schema.version,
-        "type": _REST_NAMES.get(name, name.upper()),
+        "type": name_of(schema.type),
         "timestamp": schema.timestamp_ms,
-        "data": schema.data.decode(errors="replace"),
+        "data": shown_definition(schema.type, schema.data, schema.properties),
         "properties": schema.properties,
     }

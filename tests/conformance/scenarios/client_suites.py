@@ -55,3 +55,25 @@ def peeking_makes_the_subscription(s):
 def subscription_expiration_may_not_be_negative(s):
     ns = namespace(s)
     s.http("POST", f"/admin/v2/namespaces/{ns}/subscriptionExpirationTime", -1, keep=["reason"])
+
+
+@scenario
+def key_value_and_boolean_schemas_in_rest(s):
+    """The Java client's names and texts, from the wire to REST and back."""
+    c = s.connect()
+    key, value = b"", avro(("a", "int"))
+    stored = len(key).to_bytes(4, "big") + key + len(value).to_bytes(4, "big") + value
+    types = {"key.schema.type": "STRING", "value.schema.type": "AVRO"}
+    properties = [{"key": k, "value": v} for k, v in types.items()]
+    for n, kind, data, more in ((1, "KeyValue", stored, properties), (2, "Bool", b"", []), (3, "KeyValue", stored, [])):
+        topic = s.topic(f"t{n}")
+        asked = {"name": "s", "type": kind, "schema_data": data, "properties": more}
+        c.producer(topic, n, producer_name="a", schema=asked)
+        s.http("GET", rest(topic, "/schema").replace("/persistent/", "/schemas/"), keep=["type", "data"])
+    text = '{"key":"","value":' + value.decode() + "}"
+    for n, kind, data in ((4, "KEY_VALUE", text), (5, "BOOLEAN", "")):
+        topic = s.topic(f"t{n}")
+        path = rest(topic, "/schema").replace("/persistent/", "/schemas/")
+        s.http("POST", path, {"type": kind, "schema": data, "properties": types if n == 4 else {}})
+        s.http("GET", path, keep=["type", "data"])
+        c.ask("GET_SCHEMA", topic=topic)
