@@ -8,8 +8,10 @@ DATA ?= data
 ARGS ?=
 ORACLE_URL ?= pulsar://127.0.0.1:6650
 ORACLE_HTTP ?= http://127.0.0.1:8080
+ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
+ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox conformance oracle-record fuzz crash-long soak bench docs help clean
+.PHONY: setup run test lint format types unit blackbox conformance oracle-record oracle-record-auth fuzz crash-long soak bench docs help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -55,8 +57,15 @@ conformance: setup  ## recorded answers of Apache Pulsar, over the compiled and 
 	$(BIN)/python -m pytest -q tests/conformance
 	MAGNETAR_PURE=1 $(BIN)/python -m pytest -q tests/conformance
 
+SCENARIOS := $(wildcard tests/conformance/scenarios/*.py)
+SECURITY := $(wildcard tests/conformance/scenarios/security*.py)
+RECORD = $(BIN)/python tests/conformance/transcript.py record --new --jobs 8 --golden tests/conformance/golden
+
 oracle-record: setup  ## record new scenarios against an Apache Pulsar on ORACLE_URL and ORACLE_HTTP
-	$(BIN)/python tests/conformance/transcript.py record --new --jobs 8 --url $(ORACLE_URL) --http $(ORACLE_HTTP) --golden tests/conformance/golden $(filter-out %security.py,$(wildcard tests/conformance/scenarios/*.py))
+	$(RECORD) --url $(ORACLE_URL) --http $(ORACLE_HTTP) $(filter-out $(SECURITY),$(SCENARIOS))
+
+oracle-record-auth: setup  ## those of security, against one with auth.conf on ORACLE_AUTH_URL and ORACLE_AUTH_HTTP
+	$(RECORD) --url $(ORACLE_AUTH_URL) --http $(ORACLE_AUTH_HTTP) $(SECURITY)
 
 blackbox: setup  ## the official client against our process
 	$(BIN)/python -m pytest -q tests/blackbox

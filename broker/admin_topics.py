@@ -19,7 +19,7 @@ from magnetar.broker.topic_catalog import PartitionedTopic
 from magnetar.broker.topic_subscriptions import SubscribeRequest
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.storage.errors import NoSuchEntryError
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain, Start
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from magnetar.broker.compaction.compaction_stats import CompactionStatus
     from magnetar.broker.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
+
+
+# With a consumer and less than this behind, a subscription counts as caught up: nothing is looked for.
+_LITTLE_BACKLOG = 1000
 
 
 class AdminTopics:
@@ -149,7 +153,7 @@ class AdminTopics:
         topic = await self._topic(name)
         before = await topic.position_before_first() if topic.ledger.entries == 0 else None
         last = await topic.terminate()
-        return _message(topic, before if before is not None and last.entry_id < 0 else last)
+        return _message(topic, before if before is not None and last == EARLIEST else last)
 
     async def truncate(self, name: TopicName) -> None:
         topic = await self._topic(name)
@@ -234,6 +238,9 @@ class AdminTopics:
     async def read_message(self, name: TopicName, ledger_id: int, entry_id: int) -> StoredMessage | None:
         return await _stored(await self._topic(name), Position(ledger_id, entry_id))
 
+    async def has_ledger(self, name: TopicName, ledger_id: int) -> bool:
+        return any(slot.ledger_id == ledger_id for slot in (await self._topic(name)).ledger.ledgers)
+
     async def examine_message(self, name: TopicName, start: Start, number: int) -> StoredMessage | None:
         topic = await self._topic(name)
         total = topic.ledger.entries
@@ -305,8 +312,12 @@ class AdminTopics:
     async def expire(self, name: TopicName, subscription: str, older_than_s: int | MessagePosition) -> bool:
         topic, found = await self._subscription(name, subscription)
         if isinstance(older_than_s, MessagePosition):
-            return await expiry.expire_up_to(topic, found, Position(older_than_s.ledger_id, older_than_s.entry_id))
-        return await expiry.expire_older_than(topic, found, older_than_s)
+            await expiry.expire_up_to(topic, found, Position(older_than_s.ledger_id, older_than_s.entry_id))
+            return True
+        backlog = found.cursor.backlog_entries
+        expired = await expiry.expire_older_than(topic, found, older_than_s)
+        nearly_caught_up = backlog == 0 or (bool(found.consumers) and backlog < _LITTLE_BACKLOG)
+        return expired or not nearly_caught_up
 
     async def peek(self, name: TopicName, subscription: str, number: int) -> StoredMessage | None:
         topic = await self._topic(name)

@@ -259,6 +259,8 @@ class TopicsApi(Protocol):
         """The entry, or None where there is none."""
         ...
 
+    async def has_ledger(self, name: "TopicName", ledger_id: int) -> bool: ...
+
     async def examine_message(self, name: "TopicName", start: Start, number: int) -> StoredMessage | None:
         """The `number`th entry (1 is the first) counted from one end; None beyond the other."""
         ...
@@ -302,7 +304,9 @@ class TopicsApi(Protocol):
         ...
 
     async def expire(self, name: "TopicName", subscription: str, older_than_s: int | MessagePosition) -> bool:
-        """Skip what is older, or up to and including the message; False when there was nothing to expire."""
+        """Skip what is older, or up to and including the message; False when nothing was looked for by age: there is no
+        backlog, or a consumer has nearly caught up.
+        """
         ...
 
     async def peek(self, name: "TopicName", subscription: str, number: int) -> StoredMessage | None:

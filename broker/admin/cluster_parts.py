@@ -118,8 +118,8 @@ async def delete_isolation_policy(call: Call) -> Response:
 @routes.get(CLUSTER + "/migrate", SUPER)
 async def migration(call: Call) -> Response:
     found = call.namespaces.clusters.get(call.param("cluster"))
-    if found is None:
-        raise not_found("Cluster does not exist")
+    if found is None or found.migrated is None:
+        raise not_found("Cluster has no migration")
     answer: dict[str, Any] = {"migrated": bool(found.migrated)}
     if found.migrated_cluster_url is not None:
         answer["migratedClusterUrl"] = found.migrated_cluster_url | {"empty": False}

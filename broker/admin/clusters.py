@@ -1,5 +1,7 @@
 """Clusters: /admin/v2/clusters."""
 
+from typing import Final
+
 import msgspec
 from starlette.responses import Response
 
@@ -11,6 +13,8 @@ from magnetar.broker.policy_records import shown
 from magnetar.broker.policy_values import ClusterData
 
 routes = RouteTable()
+# Has routes of its own (cluster_parts).
+_KEPT_APART: Final = dict.fromkeys(("failure_domains", "isolation_policies", "migrated", "migrated_cluster_url"))
 CLUSTER = ADMIN + "/clusters/{cluster}"
 # What Apache Pulsar shows of every cluster, set or not.
 _ALWAYS_SHOWN = {
@@ -27,7 +31,7 @@ async def list_clusters(call: Call) -> Response:
 
 @routes.get(CLUSTER, SUPER)
 async def get_cluster(call: Call) -> Response:
-    data = shown(msgspec.structs.replace(_cluster(call), failure_domains=None, isolation_policies=None))
+    data = shown(msgspec.structs.replace(_cluster(call), **_KEPT_APART))
     own = _own_urls(call) if call.param("cluster") == call.api.settings.cluster_name else {}
     assert isinstance(data, dict), "ClusterData is an object"
     return json_response(own | _ALWAYS_SHOWN | data)

@@ -44,6 +44,8 @@ async def by_position(call: Call) -> Response:
     _require_persistent(name)
     message = await call.topics.read_message(name, call.number("ledger"), call.number("entry"))
     if message is None:
+        if await call.topics.has_ledger(name, call.number("ledger")):
+            raise RestError(500, "the ledger has no such entry")
         raise not_found("Message id not found")
     return await _shown(call, name, message)
 
@@ -54,8 +56,6 @@ async def examine(call: Call) -> Response:
     name = single_topic(call)
     _require_persistent(name)
     start, number = call.query("initialPosition") or "latest", call.query_number("messagePosition") or 1
-    if start not in ("earliest", "latest"):
-        raise precondition("Could not examine messages: initialPosition must be earliest or latest")
     end: Start = "earliest" if start == "earliest" else "latest"
     message = await call.topics.examine_message(name, end, max(1, number))
     if message is None:

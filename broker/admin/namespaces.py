@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, valid_name
+from magnetar.broker.admin.json_body import fitted
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
@@ -83,9 +84,10 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
     if not body:
         return fresh
     try:
-        given = msgspec.convert({key: value for key, value in body.items() if value is not None}, Policies)
+        given = fitted(body, Policies)
     except msgspec.ValidationError as e:
         raise RestError(400, f"body: {e}") from e
+    assert given is not None, "only null is None"
     for problem in (
         policy_rules.retention(given.retention_policies) if given.retention_policies else None,
         policy_rules.persistence(given.persistence) if given.persistence else None,
@@ -94,11 +96,18 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
         if problem is not None:
             raise problem
     count = given.bundles.num_bundles
-    if not 0 <= count <= _MOST_BUNDLES:
+    if count > _MOST_BUNDLES:
         raise precondition("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^20].")
+    boundaries = sorted(set(given.bundles.boundaries or ()))
+    if len(boundaries) - 1 == count:
+        bundles = msgspec.structs.replace(given.bundles, boundaries=boundaries)
+    else:
+        bundles = even_bundles(count) if count > 0 else fresh.bundles
+    quotas = {kind: msgspec.structs.replace(q, limit=q.limit_size) for kind, q in given.backlog_quota_map.items()}
     return msgspec.structs.replace(
         given,
-        bundles=even_bundles(count) if count else fresh.bundles,
+        bundles=bundles,
+        backlog_quota_map=quotas,
         replication_clusters=given.replication_clusters or fresh.replication_clusters,
         deleted=False,
     )

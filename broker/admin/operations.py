@@ -119,13 +119,12 @@ async def stored(call: Call) -> Response:
 
 @routes.get(TOPIC + "/getMessageIdByIndex", TOPIC_CONSUME)
 async def message_by_index(call: Call) -> Response:
-    """?index= is the broker index of a message."""
-    name = call.topic()
+    """?index= is the broker index of a message; 0 when absent."""
+    name = single_topic(call)
     if not name.persistent:
         raise RestError(405, "Get messageId by index on a non-persistent topic is not allowed")
-    name = single_topic(call)
-    index = call.query_number("index")
-    found = None if index is None else await call.topics.message_by_index(name, index)
+    index = call.query_number("index") or 0
+    found = await call.topics.message_by_index(name, index)
     if found is None:
         raise not_found(f"Message not found for index {index}")
     return json_response(shown_position(found))

@@ -1,5 +1,6 @@
 """Grants of namespaces, topics and subscriptions."""
 
+from collections.abc import Callable
 from typing import get_args
 
 import msgspec
@@ -18,12 +19,16 @@ from magnetar.protocol.topic_name import TopicName
 routes = RouteTable()
 
 
-def _changed(policies: Policies, **parts: object) -> Policies:
-    return msgspec.structs.replace(policies, auth_policies=msgspec.structs.replace(policies.auth_policies, **parts))
+Change = Callable[[AuthPolicies], AuthPolicies]
 
 
-async def _store(call: Call, namespace: str, **parts: object) -> Response:
-    await call.namespaces.update_namespace(namespace, lambda old: _changed(old, **parts), grants=True)
+async def _change(call: Call, namespace: str, change: Change) -> Response:
+    """Store `change(grants)` of the namespace: worked out from what is there at that moment."""
+
+    def changed(old: Policies) -> Policies:
+        return msgspec.structs.replace(old, auth_policies=change(old.auth_policies))
+
+    await call.namespaces.update_namespace(namespace, changed, grants=True)
     return done()
 
 
@@ -54,33 +59,49 @@ async def subscription_grants(call: Call) -> Response:
 async def grant_on_namespace(call: Call) -> Response:
     """Replaces what the role had."""
     actions = await _actions(call)
-    grants = _auth(call).namespace_auth | {call.param("role"): actions}
-    return await _store(call, call.namespace, namespace_auth=grants)
+    call.policies()
+    granted = {call.param("role"): actions}
+    return await _change(
+        call, call.namespace, lambda old: msgspec.structs.replace(old, namespace_auth=old.namespace_auth | granted)
+    )
 
 
 @routes.delete(NAMESPACE + "/permissions/{role}", NAMESPACE_ADMIN)
 async def revoke_on_namespace(call: Call) -> Response:
+    call.policies()
     role = call.param("role")
-    grants = {name: actions for name, actions in _auth(call).namespace_auth.items() if name != role}
-    return await _store(call, call.namespace, namespace_auth=grants)
+
+    def change(old: AuthPolicies) -> AuthPolicies:
+        kept = {name: actions for name, actions in old.namespace_auth.items() if name != role}
+        return msgspec.structs.replace(old, namespace_auth=kept)
+
+    return await _change(call, call.namespace, change)
 
 
 @routes.post(NAMESPACE + "/permissions/subscription/{subscription}", NAMESPACE_ADMIN)
 async def grant_on_subscription(call: Call) -> Response:
     """Only these roles may consume through the subscription; they still need the right to consume."""
     roles = await call.required_body(list[str])
-    grants = _auth(call).subscription_auth_roles | {call.param("subscription"): sorted(set(roles))}
-    return await _store(call, call.namespace, subscription_auth_roles=grants)
+    call.policies()
+    granted = {call.param("subscription"): sorted(set(roles))}
+    return await _change(
+        call,
+        call.namespace,
+        lambda old: msgspec.structs.replace(old, subscription_auth_roles=old.subscription_auth_roles | granted),
+    )
 
 
 @routes.delete(NAMESPACE + "/permissions/{subscription}/{role}", NAMESPACE_ADMIN)
 async def revoke_on_subscription(call: Call) -> Response:
     subscription, role = call.param("subscription"), call.param("role")
-    grants = dict(_auth(call).subscription_auth_roles)
-    left = [name for name in grants.pop(subscription, []) if name != role]
-    if left:
-        grants[subscription] = left
-    return await _store(call, call.namespace, subscription_auth_roles=grants)
+    call.policies()
+
+    def change(old: AuthPolicies) -> AuthPolicies:
+        grants = dict(old.subscription_auth_roles)
+        left = [name for name in grants.pop(subscription, []) if name != role]
+        return msgspec.structs.replace(old, subscription_auth_roles=grants | ({subscription: left} if left else {}))
+
+    return await _change(call, call.namespace, change)
 
 
 # --- topics -----------------------------------------------------------------------------------------------------
@@ -106,14 +127,14 @@ class TopicGrant(msgspec.Struct):
 async def grant_on_topics(call: Call) -> Response:
     for each in await _grants(call):
         actions = [action for action in get_args(AuthAction) if action in each.actions]
-        await _change_topic(call, each, actions)
+        await _change_topic(call, TopicName.parse(each.topic), each.role, actions)
     return done()
 
 
 @routes.post(ADMIN + "/namespaces/revokePermissionsOnTopics", OPEN)
 async def revoke_on_topics(call: Call) -> Response:
     for each in await _grants(call):
-        await _change_topic(call, each, None)
+        await _change_topic(call, TopicName.parse(each.topic), each.role, None)
     return done()
 
 
@@ -131,20 +152,19 @@ async def _grants(call: Call) -> list[TopicGrant]:
     return grants
 
 
-async def _change_topic(call: Call, grant: TopicGrant, actions: list[AuthAction] | None) -> None:
-    """Give the role these actions on the topic, None takes what it had."""
-    name = TopicName.parse(grant.topic)
+async def _change_topic(call: Call, name: TopicName, role: str, actions: list[AuthAction] | None) -> None:
+    """Give the role these actions on the topic; None takes what it had."""
     topic = str(name.base)
 
-    def change(old: Policies) -> Policies:
-        topics = dict(old.auth_policies.destination_auth)
-        roles = {role: kept for role, kept in topics.pop(topic, {}).items() if role != grant.role}
-        roles |= {} if actions is None else {grant.role: actions}
-        return _changed(old, destination_auth=topics | ({topic: roles} if roles else {}))
+    def change(old: AuthPolicies) -> AuthPolicies:
+        topics = dict(old.destination_auth)
+        roles = {each: kept for each, kept in topics.pop(topic, {}).items() if each != role}
+        roles |= {} if actions is None else {role: actions}
+        return msgspec.structs.replace(old, destination_auth=topics | ({topic: roles} if roles else {}))
 
     if not call.namespaces.exists(name.namespace):
         raise not_found("Namespace does not exist")
-    await call.namespaces.update_namespace(name.namespace, change, grants=True)
+    await _change(call, name.namespace, change)
 
 
 @routes.get(TOPIC + "/permissions", TOPIC_ADMIN)
@@ -155,23 +175,18 @@ async def topic_grants(call: Call) -> Response:
     merged: dict[str, set[str]] = {role: set(actions) for role, actions in auth.namespace_auth.items()}
     for role, actions in auth.destination_auth.get(str(name), {}).items():
         merged.setdefault(role, set()).update(actions)
-    return json_response({role: sorted(actions) for role, actions in merged.items()})
+    order = get_args(AuthAction)
+    return json_response({role: [each for each in order if each in actions] for role, actions in merged.items()})
 
 
 @routes.post(TOPIC + "/permissions/{role}", TOPIC_ADMIN)
 async def grant_on_topic(call: Call) -> Response:
     actions = await _actions(call)
-    name = str(_topic(call).base)
-    topics = _auth(call).destination_auth
-    grants = topics | {name: topics.get(name, {}) | {call.param("role"): actions}}
-    return await _store(call, call.namespace, destination_auth=grants)
+    await _change_topic(call, _topic(call), call.param("role"), actions)
+    return done()
 
 
 @routes.delete(TOPIC + "/permissions/{role}", TOPIC_ADMIN)
 async def revoke_on_topic(call: Call) -> Response:
-    name, role = str(_topic(call).base), call.param("role")
-    topics = dict(_auth(call).destination_auth)
-    left = {each: actions for each, actions in topics.pop(name, {}).items() if each != role}
-    if left:
-        topics[name] = left
-    return await _store(call, call.namespace, destination_auth=topics)
+    await _change_topic(call, _topic(call), call.param("role"), None)
+    return done()

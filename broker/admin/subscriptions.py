@@ -78,6 +78,7 @@ async def delete(call: Call) -> Response:
 @routes.post(SUBSCRIPTION + "/skip_all", TOPIC_CONSUME)
 async def skip_all(call: Call) -> Response:
     subscription = call.param("subscription")
+    _refuse_skipping(call)
     await _each(call, lambda part: call.topics.skip(part, subscription, None))
     return done()
 
@@ -85,24 +86,33 @@ async def skip_all(call: Call) -> Response:
 @routes.post(SUBSCRIPTION + "/skip/{number}", TOPIC_CONSUME)
 async def skip(call: Call) -> Response:
     number = call.number("number")
-    await call.topics.skip(single_topic(call), call.param("subscription"), number)
+    name = single_topic(call)
+    _refuse_skipping(call)
+    await call.topics.skip(name, call.param("subscription"), number)
     return done()
+
+
+def _refuse_skipping(call: Call) -> None:
+    if call.request.path_params["domain"] == "non-persistent" and call.topics.exists(call.topic()):
+        raise RestError(500, "a non-persistent topic has no backlog to skip")
 
 
 @routes.post(SUBSCRIPTION + "/resetcursor/{timestamp}", TOPIC_CONSUME)
 async def reset_to_time(call: Call) -> Response:
     subscription, timestamp_ms = call.param("subscription"), call.number("timestamp")
+    if call.request.path_params["domain"] == "non-persistent":
+        raise not_found(f"Subscription {subscription} not found")
     await _each(call, lambda part: call.topics.reset_to_time(part, subscription, timestamp_ms))
     return done()
 
 
 @routes.post(SUBSCRIPTION + "/resetcursor", TOPIC_CONSUME)
 async def reset_to_message(call: Call) -> Response:
-    """The message of the body becomes the next one; with `isExcluded` the one after it."""
+    """The message of the body becomes the next one; with `excluded` the one after it."""
     name = single_topic(call)
     body = await call.required_body(MessageIdBody)
     position = body.position()
-    if body.is_excluded:
+    if body.excluded:
         position = MessagePosition(body.ledger_id, body.entry_id + 1, body.partition_index)
     await call.topics.reset_to_message(name, call.param("subscription"), position)
     return done()

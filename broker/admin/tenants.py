@@ -8,6 +8,7 @@ from magnetar.broker.admin.namespaces import delete_namespace_by_force
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER, TENANT_ADMIN
+from magnetar.broker.policy_records import shown
 from magnetar.broker.policy_values import TenantInfo
 
 routes = RouteTable()
@@ -31,7 +32,7 @@ async def get_tenant(call: Call) -> Response:
     found = call.namespaces.tenants.get(call.param("tenant"))
     if found is None:
         raise not_found("Tenant does not exist")
-    return json_response(found)
+    return json_response(shown(found))
 
 
 @routes.put(TENANT, SUPER)
@@ -92,4 +93,5 @@ async def _info(call: Call) -> TenantInfo:
         raise precondition("Clusters do not exist")
     if any(not role or role != role.strip() for role in body.admin_roles or []):
         raise precondition("Admin roles must not be empty or begin or end with white space")
-    return TenantInfo(admin_roles=sorted(set(body.admin_roles or [])), allowed_clusters=body.allowed_clusters)
+    roles = None if body.admin_roles is None else sorted(set(body.admin_roles))
+    return TenantInfo(admin_roles=roles, allowed_clusters=body.allowed_clusters)

@@ -20,7 +20,7 @@ class MessageIdBody(msgspec.Struct, rename="camel"):
     partition_index: int = -1
     batch_index: int = -1
     properties: dict[str, str] | None = None
-    is_excluded: bool = False
+    excluded: bool = False
 
     def position(self) -> MessagePosition:
         return MessagePosition(self.ledger_id, self.entry_id, self.partition_index, self.batch_index)

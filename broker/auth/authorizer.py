@@ -75,7 +75,7 @@ class Authorizer:
         tenant = self._namespaces.tenants.get(target.tenant)
         if tenant is None:
             return False
-        if role in tenant.admin_roles:
+        if role in (tenant.admin_roles or ()):
             return True
         if need.action is Action.ADMINISTER or need.resource is Resource.TENANT:
             return False
@@ -84,9 +84,9 @@ class Authorizer:
 
     def _granted(self, role: str, need: Need, target: Target, policies: "Policies") -> bool:
         auth = policies.auth_policies
-        granted = self._actions(role, auth.namespace_auth) | self._actions(
-            role, auth.destination_auth.get(target.topic, {})
-        )
+        granted = self._actions(role, auth.namespace_auth)
+        if need.resource is not Resource.NAMESPACE:
+            granted |= self._actions(role, auth.destination_auth.get(target.topic, {}))
         if need.action is Action.USE:
             return not granted.isdisjoint(_USES)
         return need.action.value in granted and (

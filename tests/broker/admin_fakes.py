@@ -123,6 +123,9 @@ class FakeTopics:
     async def message_at_time(self, name, timestamp_ms):
         return MessagePosition(7, timestamp_ms)
 
+    async def has_ledger(self, name, ledger_id):
+        return any(ledger == ledger_id for ledger, _ in self.messages)
+
     async def read_message(self, name, ledger_id, entry_id):
         return self.messages.get((ledger_id, entry_id))
 

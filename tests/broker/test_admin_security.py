@@ -160,7 +160,7 @@ async def test_grants_of_subscriptions_and_topics():
     topic = "persistent/public/default/t/permissions"
     await call("POST", path + "/user", ["produce"])
     assert (await call("POST", topic + "/user", ["consume"])).status == 204
-    assert (await call("GET", topic)).json == {"user": ["consume", "produce"]}
+    assert (await call("GET", topic)).json == {"user": ["produce", "consume"]}
     assert (await call("DELETE", topic + "/user")).status == 204
     assert (await call("GET", topic)).json == {"user": ["produce"]}
     assert (await call("POST", "persistent/public/default/none/permissions/user", ["consume"])).status == 404

@@ -159,7 +159,7 @@ async def test_namespace_is_created_from_the_policies_given():
     }
     assert (await call("GET", "namespaces/public/n/messageTTL")).json == 5
     assert (await call("PUT", "namespaces/public/m", {"replication_clusters": ["x"]})).status == 403
-    assert (await call("PUT", "namespaces/public/m", {"bundles": {"numBundles": -1}})).status == 412
+    assert (await call("PUT", "namespaces/public/m", {"bundles": {"numBundles": 2**20 + 1}})).status == 412
     assert (await call("PUT", "namespaces/public/m", {"message_ttl_in_seconds": "x"})).status == 400
     assert (await call("PUT", "namespaces/public/m", {"message_ttl_in_seconds": -5})).status == 412
     half = {"retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 5}}

@@ -1,0 +1,186 @@
+"""Each policy of a topic over REST, of this cluster and of all clusters. One scenario for each, made from a table."""
+
+from transcript import scenario
+
+RATE = {"dispatchThrottlingRateInMsg": 10, "dispatchThrottlingRateInByte": 20, "ratePeriodInSecond": 1}
+RATES = ({}, {"dispatchThrottlingRateInMsg": -1}, {"relativeToPublishRate": True, "ratePeriodInSecond": 0})
+NUMBERS = (0, -1, "7", 1.5, "x", 2**31)
+SAVING = {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 1, "bookkeeperAckQuorum": 1}
+# path -> (method that sets it, a value, other values)
+POLICIES = {
+    "retention": (
+        "POST",
+        {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5},
+        ({"retentionTimeInMinutes": 0, "retentionSizeInMB": 5}, {"retentionTimeInMinutes": 7}, {}),
+    ),
+    "persistence": ("POST", SAVING, ({}, SAVING | {"bookkeeperAckQuorum": 0}, SAVING | {"bookkeeperWriteQuorum": 2})),
+    "delayedDelivery": ("POST", {"active": True, "tickTime": 2000}, ({}, {"active": True, "tickTime": -5})),
+    "inactiveTopicPolicies": (
+        "POST",
+        {"inactiveTopicDeleteMode": "delete_when_no_subscriptions", "maxInactiveDurationSeconds": 100},
+        ({}, {"inactiveTopicDeleteMode": "other"}),
+    ),
+    "dispatchRate": ("POST", RATE, RATES),
+    "subscriptionDispatchRate": ("POST", RATE, RATES),
+    "replicatorDispatchRate": ("POST", RATE, RATES),
+    "publishRate": ("POST", {"publishThrottlingRateInMsg": 1000}, ({}, {"publishThrottlingRateInByte": 5})),
+    "subscribeRate": ("POST", {"subscribeThrottlingRatePerConsumer": 10, "ratePeriodInSecond": 20}, ({},)),
+    "deduplicationEnabled": ("POST", True, (False, 1, "true", "x")),
+    "deduplicationSnapshotInterval": ("POST", 60, (0, -1, "x")),
+    "compactionThreshold": ("POST", 1000, (0, -1, 1.5, "x")),
+    "maxProducers": ("POST", 3, NUMBERS),
+    "maxConsumers": ("POST", 3, NUMBERS),
+    "maxConsumersPerSubscription": ("POST", 3, NUMBERS),
+    "maxSubscriptionsPerTopic": ("POST", 3, NUMBERS),
+    "maxUnackedMessagesOnConsumer": ("POST", 3, (0, -1, 1.5, "x")),
+    "maxUnackedMessagesOnSubscription": ("POST", 3, (0, -1, 1.5, "x")),
+    "maxMessageSize": ("POST", 1000, (0, -1, "x", 2**31 - 1)),
+    "schemaCompatibilityStrategy": ("PUT", "FULL", ("other", "ALWAYS_COMPATIBLE", "UNDEFINED")),
+    "schemaValidationEnforced": ("POST", True, (False, 1, "x")),
+    "autoSubscriptionCreation": ("POST", {"allowAutoSubscriptionCreation": False}, ({},)),
+    "subscriptionTypesEnabled": (
+        "POST",
+        ["Exclusive"],
+        (["Shared", "Shared"], ["Exclusive", "Key_Shared", "Shared", "Failover"], ["other"]),
+    ),
+    "dispatcherPauseOnAckStatePersistent": ("POST", None, ()),
+    "entryFilters": ("POST", {"entryFilterNames": "none"}, ({"entryFilterNames": ""},)),
+    "replication": ("POST", ["standalone"], ([], ["nowhere"], ["standalone", "standalone"])),
+    "messageTTL?messageTTL=60": ("POST", None, ()),
+    "subscriptionExpirationTime?subscriptionExpirationTime=60": ("POST", None, ()),
+}
+NOT_FOR_ALL_CLUSTERS = ("schemaCompatibilityStrategy", "schemaValidationEnforced", "replication")
+NOT_REMOVED = ("schemaValidationEnforced",)
+NULLS = ("retention", "publishRate", "subscribeRate", "deduplicationEnabled", "maxUnackedMessagesOnConsumer")
+
+
+def in_order(value):
+    """Sets come in any order."""
+    return sorted(value) if isinstance(value, list) else value
+
+
+def new_topic(s, name="t"):
+    path = f"/admin/v2/persistent/public/default/{s.tag}-{name}"
+    s.http("PUT", path, quietly=True)
+    s.lookup(f"persistent://public/default/{s.tag}-{name}")
+    return path
+
+
+def _declare(path, verb, value, others):
+    name, _, query = path.partition("?")
+
+    def one_scope(s):
+        """Set, what applies, nonsense, removed."""
+        policy = f"{new_topic(s)}/{name}"
+        setting = f"{policy}?{query}" if query else policy
+        s.call("GET", policy, keep=True)
+        s.call("GET", policy + "?applied=true", keep=True)
+        s.call(verb, setting, value)
+        s.call("GET", policy, keep=True)
+        for other in others:
+            s.call(verb, policy, other)
+            s.call("GET", policy, keep=in_order)
+        if name in NULLS:
+            s.call(verb, policy, raw=b"null")
+            s.call("GET", policy, keep=True)
+        if value is not None:
+            s.call(verb, policy, raw=b"{bad")
+        if query:
+            for text in ("0", "-1", "x", ""):
+                s.call(verb, f"{policy}?{name}={text}")
+                s.call("GET", policy, keep=True)
+        s.call(verb, setting, value)
+        s.call("GET", policy + "?applied=true", keep=True)
+        if name not in NOT_REMOVED:
+            s.call("DELETE", policy)
+            s.call("GET", policy, keep=True)
+            s.call("GET", policy + "?applied=true", keep=True)
+
+    def both_scopes(s):
+        """What is set for all clusters does not show as this one's, and the reverse."""
+        policy = f"{new_topic(s)}/{name}"
+        s.call(verb, f"{policy}?isGlobal=true&{query}", value)
+        for asked in ("", "?applied=true", "?isGlobal=true", "?isGlobal=true&applied=true"):
+            s.call("GET", policy + asked, keep=True)
+        s.call("DELETE", policy)
+        s.call("GET", policy + "?isGlobal=true", keep=True)
+        s.call("DELETE", policy + "?isGlobal=true")
+        s.call("GET", policy + "?isGlobal=true", keep=True)
+
+    for kind, run in (("", one_scope), ("_for_all_clusters", both_scopes)):
+        if kind and name in NOT_FOR_ALL_CLUSTERS:
+            continue
+        run.__name__ = run.__qualname__ = f"topic_policy_{name}{kind}"
+        scenario(run)
+
+
+for _path, _row in POLICIES.items():
+    _declare(_path, *_row)
+
+
+@scenario
+def topic_policies_all_removed_at_once(s):
+    topic = new_topic(s)
+    s.call("POST", topic + "/maxConsumers", 3)
+    s.call("POST", topic + "/maxConsumers?isGlobal=true", 5)
+    s.call("POST", topic + "/retention", {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})
+    s.call("DELETE", topic + "/policies")
+    for asked in ("/maxConsumers", "/maxConsumers?isGlobal=true", "/retention"):
+        s.call("GET", topic + asked, keep=True)
+    s.call("DELETE", topic + "unknown/policies")
+
+
+@scenario
+def topic_policies_of_partitions_are_those_of_the_topic(s):
+    topic = f"/admin/v2/persistent/public/default/{s.tag}-p"
+    s.call("PUT", topic + "/partitions", 2)
+    s.call("POST", topic + "/maxConsumers", 3)
+    s.call("GET", topic + "/maxConsumers", keep=True)
+    for method, body in (("GET", None), ("POST", 4), ("DELETE", None)):
+        s.call(method, topic + "-partition-0/maxConsumers", body)
+    s.call("GET", topic + "/maxConsumers", keep=True)
+
+
+@scenario
+def topic_policies_of_a_non_persistent_topic(s):
+    topic = f"/admin/v2/non-persistent/public/default/{s.tag}-n"
+    s.call("PUT", topic)
+    s.call("POST", topic + "/maxConsumers", 3)
+    s.call("GET", topic + "/maxConsumers", keep=True)
+    s.call("GET", topic + "/maxConsumers?applied=true", keep=True)
+    s.call("POST", topic + "/retention", {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})
+    s.call("GET", topic + "/retention", keep=True)
+    s.call("DELETE", topic + "/maxConsumers")
+    s.call("GET", topic + "/maxConsumers", keep=True)
+
+
+@scenario
+def topic_backlog_quotas(s):
+    topic = new_topic(s)
+    s.call("GET", topic + "/backlogQuotaMap", keep=True)
+    s.call("GET", topic + "/backlogQuotaMap?applied=true", keep=True)
+    s.call("POST", topic + "/backlogQuota", {"limitSize": 1000, "policy": "producer_exception"})
+    s.call(
+        "POST",
+        topic + "/backlogQuota?backlogQuotaType=message_age",
+        {"limitTime": 100, "policy": "consumer_backlog_eviction"},
+    )
+    s.call("GET", topic + "/backlogQuotaMap", keep=True)
+    s.call("GET", topic + "/backlogQuotaMap?isGlobal=true", keep=True)
+    s.call("POST", topic + "/backlogQuota?isGlobal=true", {"limitSize": 7, "policy": "producer_request_hold"})
+    s.call("GET", topic + "/backlogQuotaMap?isGlobal=true", keep=True)
+    s.call("DELETE", topic + "/backlogQuota")
+    s.call("GET", topic + "/backlogQuotaMap", keep=True)
+    s.call("POST", topic + "/backlogQuota", {"limitSize": 1000})
+
+
+@scenario
+def topic_rate_of_one_subscription(s):
+    topic = new_topic(s)
+    s.call("GET", topic + "/sub/dispatchRate", keep=True)
+    s.call("GET", topic + "/sub/dispatchRate?applied=true", keep=True)
+    s.call("POST", topic + "/sub/dispatchRate", RATE)
+    s.call("GET", topic + "/sub/dispatchRate", keep=True)
+    s.call("GET", topic + "/other/dispatchRate", keep=True)
+    s.call("DELETE", topic + "/sub/dispatchRate")
+    s.call("GET", topic + "/sub/dispatchRate", keep=True)

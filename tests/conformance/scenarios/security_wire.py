@@ -1,0 +1,164 @@
+"""What each role hears on the wire: the error code of every command it has no right to, and what follows."""
+
+import time
+
+from transcript import jwt, scenario
+
+OF_NAMESPACE = {
+    "writer": ["produce"],
+    "reader": ["consume"],
+    "functions": ["functions"],
+    "both": ["produce", "consume"],
+}
+OF_TOPIC = {"topic-writer": ["produce"], "topic-reader": ["consume"]}
+ROLES = ("", "nobody", "boss", *OF_NAMESPACE, *OF_TOPIC)
+STRING = {"name": "s", "schema_data": b"", "type": "String"}
+
+
+def world(s, role=""):
+    s.token = jwt("admin")
+    namespace = s.tag + "/ns"
+    topic = f"persistent://{namespace}/t"
+    info = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
+    rest = "/admin/v2/" + topic.replace("://", "/")
+    s.http("PUT", f"/admin/v2/tenants/{s.tag}", info, quietly=True)
+    s.http("PUT", f"/admin/v2/namespaces/{namespace}", {}, quietly=True)
+    s.http("PUT", rest, quietly=True)
+    for base, grants in ((f"/admin/v2/namespaces/{namespace}", OF_NAMESPACE), (rest, OF_TOPIC)):
+        if role in grants:
+            s.http("POST", f"{base}/permissions/{role}", grants[role], quietly=True)
+    s.lookup(topic)
+    return namespace, topic
+
+
+def as_role(s, role):
+    return s.connect(role or "anonymous", token=role and jwt(role))
+
+
+def _declare(name, steps):
+    for role in ROLES:
+
+        def run(s, role=role):
+            namespace, topic = world(s, role)
+            steps(s, as_role(s, role), namespace, topic)
+
+        run.__name__ = run.__qualname__ = f"{name}_as_{role.replace('-', '_') or 'anonymous'}"
+        scenario(run)
+
+
+def finding(s, c, namespace, topic):
+    c.ask("LOOKUP", topic=topic, authoritative=False)
+    c.ask("PARTITIONED_METADATA", topic=topic)
+    frame = c.ask("GET_TOPICS_OF_NAMESPACE", quietly=True, namespace=namespace, mode="PERSISTENT")
+    s.note("topics", [frame.type, list(getattr(frame.command, "topics", ()))])
+
+
+def clients(s, c, namespace, topic):
+    c.producer(topic, 1, producer_name="p")
+    c.subscribe(topic, "sub", 2)
+
+
+def schemas(s, c, namespace, topic):
+    c.ask("GET_SCHEMA", topic=topic)
+    c.ask("GET_OR_CREATE_SCHEMA", topic=topic, schema=STRING)
+
+
+def other_topics(s, c, namespace, topic):
+    s.lookup(topic + "2")
+    c.producer(topic + "2", 1, producer_name="p")
+    c.subscribe(topic + "2", "sub", 2)
+    c.ask("LOOKUP", topic=topic + "2", authoritative=False)
+
+
+for _name, _steps in (
+    ("finding_topics", finding),
+    ("opening_clients", clients),
+    ("asking_for_schemas", schemas),
+    ("opening_clients_of_another_topic", other_topics),
+):
+    _declare(_name, _steps)
+
+
+@scenario
+def connect_with_every_kind_of_bad_token(s):
+    past = int(time.time()) - 60
+    for i, token in enumerate(
+        (
+            "garbage",
+            "a.b.c",
+            jwt("admin", alg="none"),
+            jwt("admin", alg="HS512"),
+            jwt("admin", key=b"x" * 32),
+            jwt("admin", exp=past),
+            jwt("admin", nbf=int(time.time()) + 600),
+            jwt(""),
+            jwt(None),
+        )
+    ):
+        c = s.connect(f"c{i}", token=token)
+        c.ask("LOOKUP", topic="persistent://public/default/any", authoritative=False)
+
+
+@scenario
+def connect_with_another_method(s):
+    for i, method in enumerate(("tls", "basic", "none", "", "athenz")):
+        c = s.connect(f"c{i}", token="", auth_method_name=method, auth_data=jwt("admin").encode())
+        c.ask("LOOKUP", topic="persistent://public/default/any", authoritative=False)
+
+
+@scenario
+def rest_with_every_kind_of_bad_token(s):
+    for header in (
+        "Bearer garbage",
+        "Bearer " + jwt("admin", alg="none"),
+        "Bearer " + jwt("admin", key=b"x" * 32),
+        "Bearer " + jwt("admin", exp=int(time.time()) - 60),
+        "Bearer",
+        "Basic YWRtaW46YWRtaW4=",
+        jwt("admin"),
+    ):
+        status, _ = s.http("GET", "/admin/v2/tenants", token="", headers={"Authorization": header}, quietly=True)
+        s.note("status", status)
+
+
+@scenario
+def fresh_token_of_another_role_is_refused(s):
+    """A challenge must be answered by the same role."""
+    _, topic = world(s)
+    c = s.connect(token=jwt("admin", exp=int(time.time()) + 2))
+    c.producer(topic, 1, producer_name="p", quietly=True)
+    c.recv()
+    data = {"auth_method_name": "token", "auth_data": jwt("superUser", exp=int(time.time()) + 60).encode()}
+    c.send("AUTH_RESPONSE", quietly=True, client_version="t", protocol_version=21, response=data)
+    c.recv()
+    c.recv()
+
+
+@scenario
+def rights_are_taken_while_producing(s):
+    namespace, topic = world(s, "writer")
+    c = as_role(s, "writer")
+    c.producer(topic, 1, producer_name="p", quietly=True)
+    c.publish(1, 0)
+    c.recv()
+    s.http("DELETE", f"/admin/v2/namespaces/{namespace}/permissions/writer")
+    c.recv()
+    c.ask("LOOKUP", topic=topic, authoritative=False)
+
+
+@scenario
+def subscription_prefix_must_be_the_role(s):
+    namespace, topic = world(s, "reader")
+    s.call("POST", f"/admin/v2/namespaces/{namespace}/subscriptionAuthMode", "Prefix")
+    c = as_role(s, "reader")
+    c.subscribe(topic, "other", 1)
+    c.subscribe(topic, "reader-1", 2)
+
+
+@scenario
+def subscription_granted_to_another_role(s):
+    namespace, topic = world(s, "reader")
+    s.call("POST", f"/admin/v2/namespaces/{namespace}/permissions/subscription/sub", ["another"])
+    c = as_role(s, "reader")
+    c.subscribe(topic, "sub", 1)
+    c.subscribe(topic, "free", 2)
