@@ -1,17 +1,19 @@
 """Message converters at work: what they cost those whose entries need none.
 
-    python bench/converting_bench.py [reject neighbour] [--rounds 15] [--seconds 6] [--entries 100000]
+    python bench/converting_bench.py [look reject neighbour] [--rounds 9] [--seconds 6] [--entries 20000]
 
+look       what is asked of a slab of entries that need no conversion, when it is met first and again
 reject     CPU of dispatch (see dispatch_bench.py) with converters that take nothing beside CPU without converters, on the
            same entries, one after the other in turns
 neighbour  a broker process: latency of messages of 1 KiB on one topic, 250 a second, from before the publish to the
            receipt by the consumer, while on another topic entries of 1 MB (1000 Kafka records, zstd) are converted and
-           dispatched; and, to compare, while the same entries, converted beforehand, are just dispatched
+           dispatched, 10 a second; and, to compare, while the same entries, converted beforehand, are just dispatched
 """
 
 import argparse
 import asyncio
 import multiprocessing
+import os
 import pathlib
 import statistics
 import sys
@@ -27,6 +29,7 @@ from magnetar.broker.consumer import EXCLUSIVE, SHARED, TYPE_NAMES
 from magnetar.broker.converting.candidates import Candidates
 from magnetar.broker.converting.config import ConvertingConfig
 from magnetar.broker.converting.service import Converting
+from magnetar.broker.dispatchers.ports import Order
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.records import Record
@@ -37,6 +40,8 @@ from magnetar.protocol.frames import encode_command
 
 CHAINS = {"kafka": ["kafka"], "reject-all": ["reject-all"]}
 RATE = 250
+SHAPES = ((1024, ()), (1024, (("trace", "4bf92f3577b34da6"),)), (65536, (("trace", "4bf92f3577b34da6"),)))
+"""Bytes of an entry and its properties."""
 
 
 # --- reject -----------------------------------------------------------------------------------------------------------
@@ -52,7 +57,7 @@ def transform_of(specs):
 
 async def reject(options):
     loop = asyncio.get_running_loop()
-    for size, properties in ((1024, ()), (1024, (("trace", "4bf92f3577b34da6"),)), (65536, (("trace", "4bf9"),))):
+    for size, properties in SHAPES:
         entries = options.entries if size < 10_000 else options.entries // 20
         factory, ledger = await dispatch_bench.backlog(entries, size, dispatch_bench.Clock(), loop, properties)
         for sub_type, group in ((EXCLUSIVE, 0), (SHARED, 100)):
@@ -68,6 +73,33 @@ async def reject(options):
                 row += f"; {name} {more * 1e9:+.0f} ns ({more / base:+.1%})"
             print(row, flush=True)
         await factory.close()
+
+
+# --- look ---------------------------------------------------------------------------------------------------------------
+
+
+async def look(options):
+    """What the transformer itself takes, without the rest of dispatch: the best of many."""
+    loop = asyncio.get_running_loop()
+    for size, properties in SHAPES:
+        factory, ledger = await dispatch_bench.backlog(options.reads, size, dispatch_bench.Clock(), loop, properties)
+        cursor = await ledger.open_cursor("look", "earliest")
+        [span] = cursor.read(options.reads, 1 << 40)
+        span.slab.facts()  # dispatch needs them in any case
+        row = f"{size:>6} bytes, {len(properties)} properties:"
+        for name, specs in CHAINS.items():
+            transforms = [transform_of(specs) for _ in range(100)]
+            first = min(timed(transform, [span]) for transform in transforms) / span.entries
+            again = min(timed(transforms[-1], [span]) for _ in range(1000))
+            row += f"  {name}: first {first * 1e9:.0f} ns an entry, again {again * 1e9:.0f} ns a read"
+        print(row, flush=True)
+        await factory.close()
+
+
+def timed(transform, spans):
+    started = time.perf_counter()
+    transform(spans, Order.TOTAL)
+    return time.perf_counter() - started
 
 
 # --- neighbour --------------------------------------------------------------------------------------------------------
@@ -102,16 +134,16 @@ def consume(port, topic, stop):
 
 
 def fill(port, topic, entry, messages, stop, sent):
-    """Publish large entries as fast as their receipts come, up to 25 a second."""
+    """Publish large entries at a steady pace."""
     publisher = Publisher(port, topic)
     while not stop.is_set():
         publisher.publish(sent.value, entry, messages)
         sent.value += 1
-        time.sleep(0.04)
+        time.sleep(0.1)
 
 
 def latencies(port, topic, seconds):
-    """Of messages at a steady pace, in ms."""
+    """Of messages at a steady pace, in seconds."""
     consumer, publisher = load.Consumer(port, topic, permits=1000), Publisher(port, topic)
     consumer.flow()
     entry = load.encode_entry("neighbour", 0, bytes(1024), 1)
@@ -122,7 +154,7 @@ def latencies(port, topic, seconds):
         publisher.publish(number, entry, 1)
         while consumer.messages <= number:
             consumer.pull()
-        found.append((time.perf_counter() - started) * 1000)
+        found.append(time.perf_counter() - started)
     consumer.close()
     publisher.close()
     return found
@@ -137,7 +169,7 @@ def start_broker():
 
 
 def neighbour(options):
-    records = [Record(n, 1, b"key-%d" % n, (b"%d value " % n * 200)[:1000]) for n in range(1000)]
+    records = [Record(n, 1, b"key-%d" % n, os.urandom(500) + bytes(500)) for n in range(1000)]
     planned = plan_entry(build_record_batch(records, BatchOptions(codec=Codec.ZSTD)), publish_time=1)
     chain = load_chain(["kafka"]).chain
     converted = chain.convert(planned.data, chain.select(planned.data))
@@ -179,11 +211,14 @@ def neighbour(options):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", nargs="*", default=["reject", "neighbour"])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("what", nargs="*", default=["look", "reject", "neighbour"])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--reads", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=6.0)
-    parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--entries", type=int, default=20_000)
     options = parser.parse_args()
+    if "look" in options.what:
+        asyncio.run(look(options))
     if "reject" in options.what:
         asyncio.run(reject(options))
     if "neighbour" in options.what:

@@ -21,7 +21,7 @@ from magnetar.broker.converting.loading import load
 if TYPE_CHECKING:
     from magnetar.converters.chain import ConverterChain
 
-_NICENESS = 5
+_NICENESS = 10
 """Below the broker itself: dispatch of what needs no conversion comes first."""
 _PR_SET_PDEATHSIG = 1
 
@@ -74,6 +74,10 @@ def _limit(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            # Waking up does not take the processor from whoever has it.
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _frame(source: BinaryIO) -> bytes:
