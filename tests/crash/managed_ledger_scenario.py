@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from typing import TYPE_CHECKING
 
@@ -59,12 +60,14 @@ class Work:
         self.chance = random.Random(seed)
         self.may_fail = False
         self.times_full = 0
+        self.refused: list[tuple[World, Promise]] = []
+        """What a power loss right after each start that was refused for want of room leaves, and what was promised."""
         self.storage: EmbeddedStorage
         self.factory: ManagedLedgerFactory
         self.ledger: ManagedLedger
 
     async def run(self, steps: int) -> None:
-        await self.open()
+        await self.start()
         for name in CURSORS:
             if name not in self.ledger.cursors:
                 self.promise.cursors.setdefault(name, CursorPromise())
@@ -83,6 +86,15 @@ class Work:
             await settle()
             assert not self.ledger.pending_appends
             self.ledger.ready_to_create_new_ledger()
+
+    async def start(self) -> None:
+        """Open; a start that is refused because the disk is full is tried again, there is room by then."""
+        try:
+            await self.open()
+        except StorageFullError:
+            assert self.may_fail
+            self.refused.append((self.world.after_crash("nothing"), copy.deepcopy(self.promise)))
+            await self.open()
 
     async def open(self) -> None:
         self.storage = await self.world.open()
@@ -123,7 +135,7 @@ class Work:
                 await self.storage.checkpoint()
         else:
             await self.close()
-            await self.open()
+            await self.start()
 
     async def append(self, count: int, *, wait: bool) -> None:
         bodies = [b"body %d" % (len(self.promise.tried) + k) for k in range(count)]

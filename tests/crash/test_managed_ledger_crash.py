@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from magnetar.storage.errors import StorageFullError
 from tests.crash.managed_ledger_scenario import Promise, Work, check
 from tests.storage.engine_for_tests import World, run_until_crash
 
@@ -85,6 +84,7 @@ def test_disk_full_at_any_write_then_a_crash(seed: int) -> None:
         times_full += work.times_full
         world = world.after_crash("nothing", seed)
         assert run_until_crash(world.disk, check(world, promise)) is None
+        check_refused(work)
     assert times_full
 
 
@@ -94,12 +94,33 @@ def full_then_crash(seed: int, full_at: int, crash_at: int, mode: str) -> None:
     world.disk.full_at, world.disk.crash_at = full_at, crash_at
     work = Work(world, promise, seed)
     work.may_fail = True
-    try:
-        run_until_crash(world.disk, work.run(STEPS))
-    except StorageFullError:
-        return  # refused to start on the full disk: a scenario of its own
+    run_until_crash(world.disk, work.run(STEPS))
     world = world.after_crash(mode, seed)
-    run_until_crash(world.disk, check(world, promise))
+    assert run_until_crash(world.disk, check(world, promise)) is None
+    check_refused(work)
+
+
+def check_refused(work: Work) -> None:
+    """A start that was refused has promised nothing and lost nothing."""
+    for world, promise in work.refused:
+        assert run_until_crash(world.disk, check(world, promise)) is None
+
+
+@pytest.mark.parametrize("seed", range(6 if LONG else 2))
+def test_a_start_without_room_is_refused_and_loses_nothing(seed: int) -> None:
+    refused = 0
+    for full_at in range(0, operations_of(seed), 1 if LONG else 2):
+        world, promise = World(), Promise()
+        world.disk.full_at = full_at
+        work = Work(world, promise, seed)
+        work.may_fail = True
+        assert run_until_crash(world.disk, work.run(STEPS)) is None
+        if work.refused:
+            refused += 1
+            check_refused(work)
+            after = world.after_crash("some", full_at)
+            assert run_until_crash(after.disk, check(after, promise)) is None
+    assert refused
 
 
 @pytest.mark.parametrize(
