@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
 _MINUTE_MS = 60_000
+_SHORTEST_SAVE_MS = 10
 RECORD_PADDING_BYTES = 64 * 1024
 """Room for what a frame may hold beyond maxMessageSize, and for our own headers."""
 
@@ -30,8 +31,18 @@ def ledger_config(settings: Settings, config: TopicConfig, interceptors: LoadedI
         entry_timestamp=interceptors.timestamp,
         entry_index=interceptors.index,
         entry_metadata=interceptors.users,
+        cursor_save_interval_ms=_save_interval_ms(
+            config.persistence.managed_ledger_max_mark_delete_rate,
+            settings.managed_ledger_default_mark_delete_rate_limit,
+        ),
         cursor_max_entries_per_ledger=settings.managed_ledger_cursor_max_entries_per_ledger,
     )
+
+
+def _save_interval_ms(rate: float, default_rate: float) -> int:
+    """From saves a second: a negative rate is none of the policy's, 0 is as often as it makes sense."""
+    rate = default_rate if rate < 0 else rate
+    return max(_SHORTEST_SAVE_MS, round(1000 / rate)) if rate > 0 else _SHORTEST_SAVE_MS
 
 
 def _scaled(value: int, unit: int) -> int:
