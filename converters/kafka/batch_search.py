@@ -24,27 +24,38 @@ _MAX_ATTRIBUTES = (0x07, 0x0F, 0x7F)
 
 @dataclass(frozen=True, slots=True)
 class SearchBounds:
-    """What an entry must keep to: its offset is `next_offset` or somewhat above (or near 0), its size at most that."""
+    """What an entry must keep to: an offset near 0 or not far above one of `offsets`, and at most so many bytes.
 
-    next_offset: int
+    offsets: where offsets are expected to go on. More than one, because no checksum covers an offset: the last one seen
+    may itself be damaged.
+    """
+
+    offsets: tuple[int, ...]
     max_batch_bytes: int
 
     def prefixes(self) -> set[bytes]:
         """The first four bytes an offset can have."""
-        high = max(self.next_offset, 0) >> 32
-        return {part.to_bytes(4, "big") for part in (0, high, high + 1)}
+        highs = {max(offset, 0) >> 32 for offset in self.offsets}
+        return {part.to_bytes(4, "big") for part in {0, *highs, *(high + 1 for high in highs)} if part < 1 << 31}
 
     def fits(self, offset: int) -> bool:
-        return 0 <= offset < _MAX_OFFSET_STEP or 0 <= offset - self.next_offset < _MAX_OFFSET_STEP
+        return any(0 <= offset - start < _MAX_OFFSET_STEP for start in (0, *self.offsets))
 
 
-def find_batch(read: Callable[[int, int], bytes], position: int, bounds: SearchBounds) -> int | None:
+def find_batch(
+    read: Callable[[int, int], bytes], position: int, bounds: SearchBounds, *, before: int | None = None
+) -> int | None:
     """Position of the first usable entry at `position` or behind; None when there is none.
 
     Args: read(position, length) gives fewer bytes only at the end of the file.
+          before: the entry must begin before this position.
     """
-    while len(window := read(position, _WINDOW_BYTES)) >= LOG_OVERHEAD + MIN_SIZES[0]:
+    while (before is None or position < before) and len(
+        window := read(position, _WINDOW_BYTES)
+    ) >= LOG_OVERHEAD + MIN_SIZES[0]:
         for at in _candidates(window, bounds):
+            if before is not None and position + at >= before:
+                return None
             if _is_entry(read, window, position, at, bounds):
                 return position + at
         # An entry that begins in the last bytes is seen whole at the front of the next window.
@@ -74,6 +85,8 @@ def _is_entry(read: Callable[[int, int], bytes], window: bytes, start: int, at: 
     head = window[at : at + _HEADER_BYTES]
     if len(head) < LOG_OVERHEAD + MIN_SIZES[magic]:
         head = read(start + at, _HEADER_BYTES)
+        if len(head) < LOG_OVERHEAD + MIN_SIZES[magic]:
+            return False
     attributes = int.from_bytes(head[21:23], "big") if magic == 2 else head[17]
     if attributes > _MAX_ATTRIBUTES[magic]:
         return False

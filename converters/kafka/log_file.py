@@ -62,8 +62,8 @@ class LogDamage:
 class LogFile:
     """Iterates the entries of a file from a position on; afterwards `end` and `valid_bytes` say how that ended.
 
-    Args: on_damage: told of every stretch that is skipped because no entry can be cut there; without it such damage
-              raises. It may raise itself.
+    Args: on_damage: told of every stretch that is skipped because no entry can be cut there, or because the checksum of
+              the entry is wrong; it may raise. Without it the former raises, the latter is left to the caller.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class LogFile:
         self._max_batch_bytes = max_batch_bytes
         self._on_damage = on_damage
         self._chunk, self._chunk_start = b"", 0
+        self._first_offset: int | None = None
         self._last_offset = -1
         self.end: LogEnd | None = None
         self.valid_bytes = 0
@@ -91,7 +92,7 @@ class LogFile:
     def batches(self, position: int = 0) -> Iterator[LogBatch]:
         """Yield the entries from `position`, which must be 0 or the `next_position` of a batch.
 
-        Checksums are not verified here: ask each batch with `ensure_valid()`.
+        Checksums are verified only where `on_damage` is told of wrong ones: else ask each batch with `ensure_valid()`.
         Raises: DamagedLogError (with the position) for sizes and magics that cannot be, unless `on_damage` takes it.
         """
         self.end, self.valid_bytes = None, position
@@ -108,7 +109,11 @@ class LogFile:
                 self.end = None
                 position = self._behind_damage(torn)
                 continue
+            if self._on_damage is not None and not item.batch.is_valid:
+                position = self._behind_wrong_checksum(item, self._on_damage)
+                continue
             self._last_offset = item.batch.last_offset
+            self._first_offset = self._first_offset or self._last_offset
             yield item
             position = self.valid_bytes = item.next_position
         self.end = LogEnd.CLEAN if position == self._size else LogEnd.TORN
@@ -163,13 +168,24 @@ class LogFile:
         found = find_batch(self._bounded_read, error.position + 1, self._search_bounds())
         following = self._size if found is None else found
         self._on_damage(LogDamage(error.position, following, error.reason))
+        self.valid_bytes = following
+        return following
+
+    def _behind_wrong_checksum(self, item: LogBatch, on_damage: Callable[[LogDamage], None]) -> int:
+        """Where reading goes on: behind the entry, unless one begins inside it: then its size is what is wrong."""
+        found = find_batch(self._bounded_read, item.position + 1, self._search_bounds(), before=item.next_position)
+        following = item.next_position if found is None else found
+        batch = item.batch
+        reason = f"the checksum of the batch is wrong: stored {batch.crc:#010x}, computed {batch.computed_crc():#010x}"
+        on_damage(LogDamage(item.position, following, reason))
+        self.valid_bytes = following
         return following
 
     def _bounded_read(self, position: int, length: int) -> bytes:
         return self._read(position, min(length, self._size - position)) if position < self._size else b""
 
     def _search_bounds(self) -> SearchBounds:
-        return SearchBounds(self._last_offset + 1, self._max_batch_bytes)
+        return SearchBounds((self._last_offset + 1, self._first_offset or 0), self._max_batch_bytes)
 
 
 def _view(data: bytes, position: int) -> Batch:

@@ -134,8 +134,12 @@ class ImportPlan:
                  ascend in mode offset (the file changed, or was no segment).
         """
         packer = _Packer(self)
-        for item in log.batches(position):
-            yield from packer.add(item)
+        try:
+            for item in log.batches(position):
+                yield from packer.add(item)
+        except Exception:
+            yield from packer.flush()  # what stands before the damage is part of the plan
+            raise
         yield from packer.flush()
 
 

@@ -9,6 +9,7 @@ from magnetar.broker.importing.source import Source
 from magnetar.converters.entry import Entry
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch, seal_batch
 from magnetar.converters.kafka.codecs import Codec
+from magnetar.converters.kafka.message_builder import build_message_set
 from magnetar.converters.kafka.record_batch import RecordBatch
 from magnetar.converters.kafka.records import Record
 
@@ -62,7 +63,7 @@ def test_whole(run):
 def test_a_wrong_checksum_stops_after_what_is_before_it(run):
     data = PARTS[0] + flipped(PARTS[1], -1) + PARTS[2]
     made, got = run(data, skip=False), []
-    with pytest.raises(DamageError, match=rf"position {len(PARTS[0])}: .*crc.*--on-damage skip"):
+    with pytest.raises(DamageError, match=rf"position {len(PARTS[0])}: .*checksum.*--on-damage skip"):
         got.extend(s.next_position for s in file_steps(made.source, made.policy, -1, max_entry_bytes=BIG))
     assert got == [len(PARTS[0])]
 
@@ -107,3 +108,25 @@ def test_offsets_that_do_not_ascend(run):
     made = run(PARTS[2] + PARTS[1])
     with pytest.raises(DamageError, match="--sequence-ids position"):
         made.offsets()
+
+
+def test_plain_messages_in_front_of_damage_are_stored_before_it_stops(run):
+    parts = [build_message_set([Record(n, 5, b"k", b"v")], 1) for n in range(4)]
+    for broken in (flipped(parts[2], -1), flipped(parts[2], 9), parts[2][:20]):
+        made, got = run(b"".join(parts[:2]) + broken + parts[3], skip=False), []
+        with pytest.raises(DamageError, match=f"position {len(parts[0] + parts[1])}"):
+            got.extend(
+                s.entry.highest_sequence_id for s in file_steps(made.source, made.policy, -1, max_entry_bytes=BIG)
+            )
+        assert got == [1]
+
+
+def test_a_size_that_swallows_what_follows(run):
+    """The frame of the damaged batch covers good ones: they are found inside it."""
+    data = bytearray(b"".join(PARTS))
+    at = len(PARTS[0])
+    data[at + 8 : at + 12] = (len(PARTS[1] + PARTS[2]) + 20).to_bytes(4, "big")
+    made = run(bytes(data))
+    assert made.offsets() == [10, 12, 13, 14]
+    [damage] = made.report.damage
+    assert (damage["position"], damage["next_position"]) == (at, at + len(PARTS[1]))

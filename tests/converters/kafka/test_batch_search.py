@@ -11,7 +11,7 @@ from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.message_builder import build_message_set
 from magnetar.converters.kafka.records import Record
 
-BOUNDS = SearchBounds(100, 1 << 20)
+BOUNDS = SearchBounds((100,), 1 << 20)
 
 
 def records(first, count=3):
@@ -37,7 +37,7 @@ def reader(data):
 @pytest.mark.parametrize("before", [0, 1, 63, 64, 65, 500])
 def test_it_is_found_wherever_it_stands(monkeypatch, name, window, before):
     monkeypatch.setattr(batch_search, "_WINDOW_BYTES", window)
-    bounds = SearchBounds((1 << 33) - 5, 1 << 20) if name == "above 4 G" else BOUNDS
+    bounds = SearchBounds((1 << 62, (1 << 33) - 5), 1 << 20) if name == "above 4 G" else BOUNDS
     filler = (b"\x00\x01" * 300)[:before]
     data = filler + ENTRIES[name] + b"behind"
     assert find_batch(reader(data), 0, bounds) == before
@@ -72,7 +72,7 @@ def test_nothing_is_found(data):
 
 def test_sizes_are_bounded():
     big = build_record_batch([Record(100, 5, None, bytes(3_000))])
-    assert find_batch(reader(big), 0, SearchBounds(100, 2_000)) is None
+    assert find_batch(reader(big), 0, SearchBounds((100,), 2_000)) is None
     assert find_batch(reader(big), 0, BOUNDS) == 0
 
 
@@ -80,3 +80,10 @@ def test_sizes_are_bounded():
 def test_total(data):
     found = find_batch(reader(data), 0, BOUNDS)
     assert found is None or 0 <= found < len(data)
+
+
+@pytest.mark.parametrize("tail", range(1, 26))
+def test_a_header_cut_by_the_end_of_the_file(tail):
+    data = bytes(4) + ENTRIES["magic 1"][: 16 + tail]
+    assert find_batch(reader(data), 0, BOUNDS) is None
+    assert find_batch(reader(bytes(30) + ENTRIES["magic 0 gzip"][:17]), 0, BOUNDS) is None
