@@ -363,15 +363,21 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @rule(
         under_way=st.lists(st.sampled_from([1, 3]), max_size=4),
+        acks=st.booleans(),
         turns=st.integers(0, 25),
         mode=st.sampled_from(["nothing", "everything", "some"]),
         seed=st.integers(0, 1000),
     )
-    def crash(self, under_way: list[int], turns: int, mode: str, seed: int) -> None:
-        """In the middle of publishing: what has a receipt is there afterwards, the rest perhaps, in order."""
+    def crash(self, under_way: list[int], acks: bool, turns: int, mode: str, seed: int) -> None:
+        """In the middle of publishing and acknowledging: what has a receipt is there afterwards, the rest perhaps, in
+        order; of the last acknowledgements some.
+        """
 
         async def some_turns() -> None:
             self.send(self.made(under_way, ["a"] * len(under_way)))
+            for subscription, consumer in self.consumers.values():
+                if acks and consumer.holds:
+                    self.acknowledge_first(subscription, consumer)
             for _ in range(turns):
                 await asyncio.sleep(0)
 
@@ -380,6 +386,13 @@ class BrokerMachine(RuleBasedStateMachine):
             self.on_frame(frame)
         self.sim.crash(mode, seed)
         self.wake_up(crashed=True)
+
+    def acknowledge_first(self, subscription: ModelSubscription, consumer: ModelConsumer) -> None:
+        index = min(consumer.holds)
+        ack = pb.CommandAck(consumer_id=consumer.consumer_id, ack_type=pb.CommandAck.Individual)
+        ack.message_id.add(ledgerId=self.log[index].position[0], entryId=self.log[index].position[1])
+        subscription.acked(index, set(range(self.log[index].count)))
+        consumer.peer.send(Command(type=Command.ACK, ack=ack))
 
     def wake_up(self, *, crashed: bool) -> None:
         self.consumers.clear()
