@@ -1,10 +1,12 @@
 """Message converters at work: what they cost those whose entries need none.
 
-    python bench/converting_bench.py [look reject neighbour] [--rounds 9] [--seconds 6] [--entries 20000]
+    python bench/converting_bench.py [look reject stretch neighbour] [--rounds 9] [--seconds 6] [--entries 20000]
 
 look       what is asked of a slab of entries that need no conversion, when it is met first and again
 reject     CPU of dispatch (see dispatch_bench.py) with converters that take nothing beside CPU without converters, on the
            same entries, one after the other in turns
+stretch    CPU of a broker's event loop between two of its rounds, in the situations of `neighbour`: what a neighbour has to
+           wait for on a machine that is not busy
 neighbour  a broker process: latency of messages of 1 KiB on one topic, 250 a second, from before the publish to the
            receipt by the consumer, while on another topic entries of 1 MB (1000 Kafka records, zstd) are converted and
            dispatched, 10 a second; and, to compare, while the same entries, converted beforehand, are just dispatched
@@ -15,6 +17,7 @@ import asyncio
 import multiprocessing
 import os
 import pathlib
+import shutil
 import statistics
 import sys
 import tempfile
@@ -23,13 +26,17 @@ import time
 if __package__ in (None, ""):
     sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
+import uvloop
+
 from bench import dispatch_bench, load, servers
 from bench.scenarios import quantile
+from magnetar.broker.broker import Broker
 from magnetar.broker.consumer import EXCLUSIVE, SHARED, TYPE_NAMES
 from magnetar.broker.converting.candidates import Candidates
 from magnetar.broker.converting.config import ConvertingConfig
 from magnetar.broker.converting.service import Converting
 from magnetar.broker.dispatchers.ports import Order
+from magnetar.broker.settings import Settings
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.records import Record
@@ -168,13 +175,19 @@ def start_broker():
     return servers.Server("ours", command, folder)
 
 
-def neighbour(options):
+def large_entries():
+    """The entry that is stored, the same converted beforehand, and their messages."""
     records = [Record(n, 1, b"key-%d" % n, os.urandom(500) + bytes(500)) for n in range(1000)]
     planned = plan_entry(build_record_batch(records, BatchOptions(codec=Codec.ZSTD)), publish_time=1)
     chain = load_chain(["kafka"]).chain
     converted = chain.convert(planned.data, chain.select(planned.data))
     entries = {"nothing": None, "dispatched": converted.entry, "converted": planned.data}
     print(f"stored {len(planned.data)} bytes, converted {len(converted.entry)} bytes")
+    return entries, planned.messages
+
+
+def neighbour(options):
+    entries, messages = large_entries()
     figures = {name: [] for name in entries}
     process = multiprocessing.get_context("spawn")
     with start_broker().wait_ready() as broker:
@@ -186,7 +199,7 @@ def neighbour(options):
                 if entry is not None:
                     beside = [
                         process.Process(target=consume, args=(broker.port, topic, stop)),
-                        process.Process(target=fill, args=(broker.port, topic, entry, planned.messages, stop, sent)),
+                        process.Process(target=fill, args=(broker.port, topic, entry, messages, stop, sent)),
                     ]
                 for each in beside:
                     each.start()
@@ -209,9 +222,60 @@ def neighbour(options):
         )
 
 
+# --- stretch ----------------------------------------------------------------------------------------------------------
+
+
+async def stretch(options):
+    """CPU of the event loop's thread from one of its rounds to the next, which no other process can disturb much."""
+    entries, messages = large_entries()
+    loop, process = asyncio.get_running_loop(), multiprocessing.get_context("spawn")
+    folder = tempfile.mkdtemp(prefix="magnetar-bench-")
+    broker = Broker(
+        Settings(data_dir=folder, broker_service_port=0, web_service_port=None, message_converters=("kafka",))
+    )
+    await broker.start()
+    stretches, running = [], True
+
+    def tick(last):
+        now = time.thread_time()
+        stretches.append(now - last)
+        if running:
+            loop.call_soon(tick, time.thread_time())
+
+    for name, entry in entries.items():
+        stop, sent = process.Event(), process.Value("i", 0)
+        topic, port = f"persistent://public/default/{name}", broker.server.port
+        beside = []
+        if entry is not None:
+            beside = [
+                process.Process(target=consume, args=(port, topic, stop)),
+                process.Process(target=fill, args=(port, topic, entry, messages, stop, sent)),
+            ]
+        for each in beside:
+            each.start()
+        while beside and sent.value < 5:  # noqa: ASYNC110 - another process counts
+            await asyncio.sleep(0.05)
+        stretches, running, before = [], True, sent.value
+        tick(time.thread_time())
+        await asyncio.sleep(options.seconds)
+        running = False
+        rate = (sent.value - before) / options.seconds
+        long = sorted(each for each in stretches if each > 0.0005)
+        stop.set()
+        while any(each.is_alive() for each in beside):  # noqa: ASYNC110 - processes
+            await asyncio.sleep(0.05)
+        print(
+            f"beside {name:>10}: longest {max(stretches) * 1e3:.1f} ms, {len(long) / options.seconds:.0f} a second above "
+            f"0.5 ms with {sum(long) / options.seconds * 1e3:.0f} ms in all, {rate:.1f} large a second",
+            flush=True,
+        )
+    await broker.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", nargs="*", default=["look", "reject", "neighbour"])
+    parser.add_argument("what", nargs="*", default=["look", "reject", "stretch", "neighbour"])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--reads", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=6.0)
@@ -221,6 +285,8 @@ def main():
         asyncio.run(look(options))
     if "reject" in options.what:
         asyncio.run(reject(options))
+    if "stretch" in options.what:
+        uvloop.run(stretch(options))
     if "neighbour" in options.what:
         neighbour(options)
 
