@@ -101,8 +101,8 @@ class Producer:
         if self.closing:
             for i in range(run.count):
                 text = "Producer is closed"
-                refusal = replies.send_error(self.producer_id, run.high(i), pb.PersistenceError, text)
-                self.connection.loop.call_soon(self.connection.write, refusal)  # behind answers that are due before
+                answer = replies.send_error(self.producer_id, run.high(i), pb.PersistenceError, text)
+                self.connection.loop.call_soon(self.connection.write, answer)  # behind answers that are due before
             return
         if not self.topic.takes_publishes(self, run):
             return

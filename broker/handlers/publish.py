@@ -51,7 +51,6 @@ async def on_producer(conn: Connection, command: pb.CommandProducer) -> None:
         return
     pending: asyncio.Future[Producer] = conn.loop.create_future()
     conn.producers[command.producer_id] = pending
-    conn.recently_closed_producers.pop(command.producer_id, None)
     try:
         producer = await _create(conn, command, name, metadata, pending)
     except BaseException as e:

@@ -388,3 +388,29 @@ def close_and_open_in_one_write(s):
     c.recv_sorted(2)
     c.recv(1)
     c.recv(0.5)
+
+
+@scenario
+def sends_stay_ignored_after_the_broker_closed_a_producer(s):
+    """Whatever becomes of the id meanwhile: refused, made again, closed by the client."""
+    topic = s.topic()
+    c, d = s.connect(), s.connect()
+    c.producer(topic, 1, producer_name="a")
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    c.recv()
+    s.lookup(topic)
+    d.producer(topic, 1, producer_name="a")
+    c.producer(topic, 1, producer_name="a", epoch=1)
+    c.publish(1, 0)
+    c.none(0.2)
+    d.ask("CLOSE_PRODUCER", producer_id=1)
+    c.producer(topic, 1, producer_name="a", epoch=2)
+    c.publish(1, 0)
+    c.recv()
+    c.ask("CLOSE_PRODUCER", producer_id=1)
+    c.publish(1, 1)
+    c.none(0.2)
+    c.producer(topic, 2, producer_name="b")
+    c.ask("CLOSE_PRODUCER", producer_id=2)
+    c.publish(2, 0)
+    c.until_closed(3)
