@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
 
 CURSOR_NAME = "pulsar.dedup"
-_PERHAPS_NOT_JUDGED = EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER
+_PERHAPS_NOT_JUDGED = int(EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER)
+_HAS_HIGHEST = int(EntryFlag.HAS_HIGHEST)
 
 
 def _is_judged(flags: int) -> bool:
@@ -121,6 +122,6 @@ class SequenceTable:
 
 def _no_overlap(run: EntryRun) -> bool:
     """Each entry begins above the end of the one before (always so without ranges of sequence ids)."""
-    if not run.any_flags & EntryFlag.HAS_HIGHEST:
+    if not run.any_flags & _HAS_HIGHEST:
         return True
     return all(run.sequence(i) > run.high(i - 1) for i in range(1, run.count))
