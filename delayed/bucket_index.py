@@ -75,6 +75,7 @@ class BucketDelayIndex:
         self._fire_timer: Timer | None = None
         self._work_timer: Timer | None = None
         self._look_timer: Timer | None = None
+        self._patience_timer: Timer | None = None
 
     # --- its life ------------------------------------------------------------------------------------------------
 
@@ -94,7 +95,19 @@ class BucketDelayIndex:
             return
         for ledger_id, bitmap in record.cancelled.items():
             self._firing.cancelled.update(int(ledger_id), BitMap.deserialize(bitmap))
+        if record.buckets:
+            self._firing.recovering = True
+            patience_s = self._settings.recovery_patience_ms / 1000
+            self._patience_timer = self._environment.call_later(patience_s, self._served)
         self._spawn(self._recover(record, end), "delayed_index.recover")
+
+    def _served(self) -> None:
+        """Dispatch waits no longer for buckets to come into service."""
+        firing = self._firing
+        if firing.recovering:
+            firing.recovering = False
+            for view in list(firing.views.values()):
+                view.wake()
 
     async def close(self) -> None:
         """Everything pending is on the disk when this returns, unless the store refuses it (it is found again then)."""
@@ -128,7 +141,7 @@ class BucketDelayIndex:
 
     async def _stop(self) -> None:
         self._closed = True
-        for timer in (self._timer, self._fire_timer, self._work_timer, self._look_timer):
+        for timer in (self._timer, self._fire_timer, self._work_timer, self._look_timer, self._patience_timer):
             if timer is not None:
                 timer.cancel()
         self._timer = self._fire_timer = self._work_timer = self._look_timer = None
@@ -330,6 +343,7 @@ class BucketDelayIndex:
         firing.counters.collected += len(record.doomed)
         keeper.restored(record, lost)
         self._recovered.set()
+        self._served()
         self._work_soon()
         if not firing.policy.active:
             keeper.set_live(live=False)

@@ -214,7 +214,9 @@ class BucketKeeper:
             raise
         counters.ended(operation, self.environment.now_ms() - started)
         times = directory.first_times[0], directory.last_times[-1]
-        record = BucketRecord(ledger_id, sum(directory.counts), *bounds, *times, size, directory.entries)
+        record = BucketRecord(
+            ledger_id, sum(directory.counts), *bounds, *times, size, directory.entries, directory.bitmap_entries
+        )
         return ImmutableBucket(record, directory)
 
     async def _written(

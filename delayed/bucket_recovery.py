@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["recover_bucket"]
 
 Bits = dict[int, BitMap]
+_SMALL_BYTES = 64 << 10
+"""Bitmaps of this size are decoded on the spot: one turn of the loop less for each of many buckets."""
 
 
 async def recover_bucket(record: BucketRecord, firing: Firing, store: SnapshotStore, off_loop: OffLoop) -> None:
@@ -36,15 +38,16 @@ async def recover_bucket(record: BucketRecord, firing: Firing, store: SnapshotSt
     try:
         if record.entries <= 0:
             raise SnapshotError("an older layout")  # noqa: TRY301 - named below
-        (header,) = await store.read(ledger_id, record.entries - 1, record.entries - 1)
+        last = record.entries - 1
+        *bitmaps, header = await store.read(ledger_id, last - record.bitmap_entries, last)
         directory = decode_header(header)
-        if directory.entries != record.entries:
+        if (directory.entries, directory.bitmap_entries) != (record.entries, record.bitmap_entries):
             raise SnapshotError("the header is not that of the record")  # noqa: TRY301 - named below
         bucket = ImmutableBucket(record, directory)
         bits: Bits = {}
         if record.max_time > firing.due_before():
-            entries = await store.read(ledger_id, directory.segments, directory.entries - 2)
-            bits = await off_loop(lambda: _bits(entries, directory))
+            small = sum(map(len, bitmaps)) < _SMALL_BYTES
+            bits = _bits(bitmaps, directory) if small else await off_loop(lambda: _bits(bitmaps, directory))
         current = await _leave_out_past(bucket, bits, firing, store, off_loop)
     except SnapshotError as error:
         raise SnapshotError(error.detail, ledger_id) from error
@@ -54,13 +57,15 @@ async def recover_bucket(record: BucketRecord, firing: Firing, store: SnapshotSt
 async def _leave_out_past(
     bucket: ImmutableBucket, bits: Bits, firing: Firing, store: SnapshotStore, off_loop: OffLoop
 ) -> SortedRun | None:
-    """Go to the first segment with a future, which is returned; time goes on while segments are read."""
+    """Go to the first segment with a future, which is returned if it has a past too; time goes on while segments are
+    read. What lies wholly in the future is loaded when it is needed.
+    """
     directory = bucket.directory
     if bucket.record.max_time <= firing.due_before():
         bucket.exhaust()
         return None
     while True:
-        if bucket.exhausted:
+        if bucket.exhausted or directory.first_times[bucket.segment] > firing.due_before():
             return None
         columns = await _segment(bucket, store, off_loop)
         if directory.last_times[bucket.segment] > firing.due_before():

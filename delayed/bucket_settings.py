@@ -34,6 +34,8 @@ class BucketSettings:
     ready_limit: int = 8_192
     """A subscription keeps the order of so many due entries; beyond, it keeps a bitmap."""
     min_fire_interval_ms: int = 10
+    recovery_patience_ms: int = 1_000
+    """So long at most dispatch waits at the start for the buckets to come into service."""
     retry_initial_ms: int = 1_000
     retry_max_ms: int = 60_000
 

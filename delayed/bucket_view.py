@@ -73,8 +73,10 @@ class BucketDelayView:
     def has_due(self) -> bool:
         return bool(self._ready) or bool(self._spilled)
 
-    pauses_reading = False
-    """Nothing is gained by not reading: what waits is skipped."""
+    @property
+    def pauses_reading(self) -> bool:
+        """What waits is skipped, but right after the start it is not yet known: reading all of it takes far longer."""
+        return self._index.recovering
 
     def take_due(self, max_entries: int) -> list[Position]:
         """At most so many, each once, ordered by (deliver_at, position).

@@ -45,6 +45,8 @@ class BucketRecord(msgspec.Struct, frozen=True):
     size_bytes: int
     entries: int = 0
     """Of the snapshot's ledger, the last of which is the header."""
+    bitmap_entries: int = 0
+    """How many come before the header."""
 
     @property
     def range(self) -> tuple[Position, Position]:

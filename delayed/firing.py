@@ -47,6 +47,8 @@ class Firing:
         self.buckets: list[ImmutableBucket] = []
         self.views: dict[str, BucketDelayView] = {}
         self.counters = IndexCounters()
+        self.recovering = False
+        """Buckets are coming into service: who reads now reads what may be pending."""
         self._now_ms = now_ms
         self._slice_indexes = slice_indexes
         self._judged_until = -AFTER_ALL

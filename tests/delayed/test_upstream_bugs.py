@@ -189,6 +189,27 @@ def test_26103_recovery_keeps_nobody_waiting():
     world.close()
 
 
+def test_26103_dispatch_waits_for_buckets_but_not_for_long():
+    for outage in (False, True):
+        world = World()
+        world.publish(*[60_000] * 40)
+        world.settle()
+        world.run(world.index.close())
+        world.crash()
+        world.start(turn=False)
+        sub = world.subscribe("sub")
+        world.faults.outage = outage
+        assert sub.view.pauses_reading and not sub.woken
+        world.advance(900, poll=False)
+        assert sub.view.pauses_reading == outage and bool(sub.woken) != outage
+        world.advance(100, poll=False)
+        assert not sub.view.pauses_reading and sub.woken
+        world.faults.outage = False
+        world.advance(70_000)
+        assert len(sub.outstanding) == 40 and not sub.twice
+        world.close()
+
+
 def test_26230_an_entry_that_is_due_when_read_is_not_pending():
     world = World()
     sub = world.subscribe("sub")
