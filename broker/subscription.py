@@ -29,6 +29,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.rates import RateMeter
 from magnetar.broker.subscription_settings import SubscriptionSettings
 from magnetar.broker.tasks import TaskSet
+from magnetar.converters.entry import wants_raw
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Subscription:
                     raise ConsumerBusyError("Exclusive consumer is already connected")
                 self.remove_consumer(occupant)
             consumer.subscription = self
+            consumer.wants_raw = consumer.wants_raw or wants_raw(self.cursor.cursor_properties)
             consumer.connected_ms = self.context.now_ms()
             dispatcher.add_consumer(consumer)
         finally:

@@ -77,13 +77,11 @@ async def test_a_worker_is_waited_for_and_order_kept(kind):
     assert payloads(consumer) == [b"0", b"1", b"2"]
 
 
-async def test_shared_does_not_wait_for_long():
+async def test_shared_does_not_wait_for_long(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE_S", 0)
     sub = Sub("far")
     consumer = await sub.join(SHARED, permits=100)
     sub.publish(foreign(b"0"), foreign(b"1", "far"), foreign(b"2"))
-    await asyncio.sleep(module.PATIENCE_S + 0.05)
-    sub.world.now_ms += 100
-    await sub.settle()
     assert payloads(consumer) == [b"0", b"2"]
     await sub.world.pool.answer(Converted(entry(b"1"), 1))
     await sub.later(2)
@@ -307,6 +305,16 @@ async def test_raw_consumers_have_the_stored_bytes_beside_others():
     sub.leave(ordinary)
     sub.publish(stored[0])
     assert sub.world.topic.raw_bypass == len(got) + len(raw.outbox.take())
+
+
+async def test_a_subscription_may_want_the_stored_bytes_for_all():
+    sub = Sub()
+    sub.cursor.cursor_properties["entry.format.raw"] = "true"
+    consumer = await sub.join(SHARED, permits=100)
+    sub.publish(foreign(b"0"))
+    [message] = consumer.outbox.take()
+    assert message.payload == foreign(b"0")
+    assert sub.world.topic.raw_bypass == 1
 
 
 @pytest.mark.parametrize("kind", TYPES)
