@@ -49,6 +49,10 @@ class RoundRobin(Generic[C]):
             return None
         if self._turn >= len(consumers):
             self._turn = 0
+        due = consumers[self._turn]
+        if due.priority_level <= consumers[0].priority_level and usable(due):  # the common case, without a walk
+            self._turn += 1
+            return due
         for i in self._candidates(self._turn):
             if usable(consumers[i]):
                 self._turn = i + 1
