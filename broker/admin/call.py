@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from magnetar.broker.policy_records import Policies
 
 T = TypeVar("T")
+_NOT_JSON = "the body must be application/json"
+_PLAIN_KINDS: tuple[object, ...] = (int, bool, float, str)
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-=:._")
 
 
@@ -90,10 +92,15 @@ class Call:
             raise not_found(f"{name} is not a number") from None
 
     async def body(self, kind: type[T]) -> T | None:
-        """The JSON body as `kind`; None when there is none. Raises 400 and, for another content type, 415."""
+        """The JSON body as `kind`; None when there is none. Raises 400 and, for another content type, 415.
+
+        A number, a truth value or a text may also come as text/plain.
+        """
         raw = await self.raw_body()
         if not raw:
             return None
+        if self._content_type.startswith("text/plain") and kind not in _PLAIN_KINDS:
+            raise RestError(415, _NOT_JSON)
         try:
             return decode_body(raw, kind)
         except msgspec.DecodeError as e:
@@ -112,10 +119,14 @@ class Call:
 
     async def raw_body(self) -> bytes:
         raw = await self.request.body()
-        content_type = self.request.headers.get("content-type", "")
-        if raw and content_type and "json" not in content_type.lower():
-            raise RestError(415, "the body must be application/json")
+        content_type = self._content_type
+        if raw and content_type and "json" not in content_type and not content_type.startswith("text/plain"):
+            raise RestError(415, _NOT_JSON)
         return raw
+
+    @property
+    def _content_type(self) -> str:
+        return self.request.headers.get("content-type", "").lower()
 
 
 def decoded(text: str) -> str:

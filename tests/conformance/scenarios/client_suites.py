@@ -77,3 +77,18 @@ def key_value_and_boolean_schemas_in_rest(s):
         s.http("POST", path, {"type": kind, "schema": data, "properties": types if n == 4 else {}})
         s.http("GET", path, keep=["type", "data"])
         c.ask("GET_SCHEMA", topic=topic)
+
+
+@scenario
+def plain_numbers_and_truth_values(s):
+    """The Node client's tests make partitions with a text/plain body; objects must be JSON."""
+    topic = s.topic()
+    plain, form = {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}
+    s.http("PUT", rest(topic, "/partitions"), 3, headers=plain)
+    s.http("POST", rest(topic, "/partitions"), 4, headers={"Content-Type": "text/plain; charset=utf-8"})
+    s.http("POST", rest(topic, "/partitions"), 5, headers=form)
+    s.http("GET", rest(topic, "/partitions"), keep=["partitions"])
+    s.http("POST", rest(topic, "/maxConsumers"), 5, headers=plain)
+    s.http("POST", rest(topic, "/deduplicationEnabled"), True, headers=plain)
+    s.http("PUT", rest(topic, "/subscription/s"), {"ledgerId": -1, "entryId": -1}, headers=plain)
+    s.http("POST", rest(topic, "/retention"), {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1}, headers=plain)
