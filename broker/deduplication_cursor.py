@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 _REPLAY_ENTRIES = 1000
 _REPLAY_BYTES = 8 << 20
+_SNAPSHOT_PAUSE_S = 0.1
+"""Between two snapshots by entries: at 100,000 entries a second one per thousand would cost more than the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,10 @@ class TopicDeduplication:
         self.table.stored(name, run, count)
         self._last_position = last
         self._since_snapshot += count
-        if self._since_snapshot >= self._settings.entries_interval:
+        if (
+            self._since_snapshot >= self._settings.entries_interval
+            and self._monotonic() - self.last_snapshot_s >= _SNAPSHOT_PAUSE_S
+        ):
             self._since_snapshot = 0
             self._tasks.spawn(self.snapshot(), "deduplication.snapshot")
 

@@ -6,8 +6,10 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.deduplication import SequenceTable, Verdict
+from magnetar.broker.deduplication import CURSOR_NAME, SequenceTable, Verdict
 from magnetar.protocol.runs import EntryFlag, EntryRun
+from tests.broker.topic_for_tests import TopicBench
+from tests.storage.managed_for_tests import settle
 
 PART = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK  # of a message of which more is to come
 
@@ -99,3 +101,20 @@ def test_snapshot_limits_names_and_inactive_producers_are_forgotten():
     assert table.purge_inactive(150) == 2
     assert table.snapshot(10) == {"c": 2}
     assert table.last_sequence_id("a") == -1
+
+
+async def test_snapshots_by_entries_keep_a_pause():
+    bench = TopicBench(broker_deduplication_enabled=True, broker_deduplication_entries_interval=10)
+    topic = await bench.open()
+    deduplication, cursor = topic.deduplication, topic.ledger.cursors[CURSOR_NAME]
+    bench.pass_time(1)
+    taken = []
+    for _ in range(6):
+        ids = await bench.publish(*[b"x"] * 10)
+        run = run_of([(k, k, 0) for k in range(10)])
+        deduplication.table.pushed["p"] = 9
+        deduplication.stored("p", run, 10, ids[-1])
+        await settle(50)
+        taken.append(cursor.mark_delete == ids[-1])
+        bench.pass_time(0.03)
+    assert taken == [True, False, False, False, True, False]
