@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.errors import NotAllowedError, PersistenceError, TopicTerminatedError
 from magnetar.broker.topic import Topic
-from magnetar.converters.entry import ENTRY_FORMAT, Entry, build_entry
+from magnetar.converters.entry import ENTRY_FORMAT, Entry, build_entry, entry_format
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 from magnetar.protocol.runs import EntryFlag, EntryRun
 from magnetar.storage.position import Position
@@ -134,8 +134,8 @@ def _check(topic: AnyTopic, size: int) -> None:
 def _run(entry: bytes, metadata: MessageMetadata) -> EntryRun:
     messages = metadata.num_messages_in_batch
     flags = int(EntryFlag.HAS_CHECKSUM)
-    if metadata.properties:
-        flags |= EntryFlag.HAS_PROPERTIES
+    if entry_format(metadata) is not None:
+        flags |= EntryFlag.NAMES_FORMAT
     if metadata.HasField("num_messages_in_batch"):
         flags |= EntryFlag.BATCHED
     deliver_at = None

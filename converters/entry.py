@@ -85,15 +85,6 @@ def build_entry(metadata: bytes, payload: bytes | bytearray | memoryview) -> byt
     return b"".join((CHECKSUM_MAGIC.to_bytes(2, "big"), crc32c(body).to_bytes(4, "big"), body))
 
 
-def may_have_entry_format(data: bytes, start: int = 0, end: int | None = None) -> bool:
-    """Whether data[start:end] can hold an entry with the property `entry.format`; False is certain.
-
-    One substring search, nothing is parsed or copied. `data` may be one entry or a slab of many: a slab without the
-    property is passed by with one call. True may be a chance hit in a payload.
-    """
-    return data.find(FORMAT_NEEDLE, start, len(data) if end is None else end) >= 0
-
-
 def entry_format(metadata: MessageMetadata) -> str | None:
     """The value of the property, lower-cased as upstream compares it without case; the last one wins, as in clients."""
     value = None

@@ -116,8 +116,8 @@ def metadata_flags(metadata: pb.MessageMetadata) -> int:
         flags |= EntryFlag.BATCHED
     if metadata.HasField("deliver_at_time"):
         flags |= EntryFlag.HAS_DELIVER_AT
-    if metadata.properties:
-        flags |= EntryFlag.HAS_PROPERTIES
+    if any(pair.key == "entry.format" for pair in metadata.properties):
+        flags |= EntryFlag.NAMES_FORMAT
     if metadata.encryption_keys:
         flags |= EntryFlag.ENCRYPTED
     if metadata.HasField("chunk_id") and metadata.chunk_id < metadata.num_chunks_from_msg - 1:

@@ -11,7 +11,7 @@
 
 enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
-    HAS_HIGHEST = 256, BATCHED = 512, HAS_PROPERTIES = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
+    HAS_HIGHEST = 256, BATCHED = 512, NAMES_FORMAT = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
 enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384 };
 typedef struct { const uint8_t *p, *end; } span;
@@ -155,16 +155,19 @@ typedef struct {
     int key_is_base64;
 } metadata;
 
-/* KeyValue: both fields, once each. */
-static look check_key_value(span s) {
+/* KeyValue: both fields, once each. Looks for the key of foreign entries. */
+static look check_key_value(span s, uint32_t *flags) {
+    static const char format_key[] = "entry.format";
     unsigned seen = 0;
-    span ignored;
+    span field;
     while (s.p < s.end) {
         uint8_t tag = *s.p++;
         unsigned bit = tag == 0x0a ? 1 : tag == 0x12 ? 2 : 4;
-        if (bit == 4 || seen & bit || get_bytes(&s, &ignored) != FINE)
+        if (bit == 4 || seen & bit || get_bytes(&s, &field) != FINE)
             return UNUSUAL;
         seen |= bit;
+        if (bit == 1 && field.end - field.p == sizeof format_key - 1 && !memcmp(field.p, format_key, sizeof format_key - 1))
+            *flags |= NAMES_FORMAT;
     }
     return seen == 3 ? FINE : UNUSUAL;
 }
@@ -191,7 +194,7 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
         case 1: out->producer_name = bytes; if (wire != 2) return UNUSUAL; break;
         case 2: out->sequence_id = v; if (wire) return UNUSUAL; break;
         case 3: out->publish_time = (int64_t)v; if (wire) return UNUSUAL; break;
-        case 4: if (wire != 2 || check_key_value(bytes) != FINE) return UNUSUAL; out->flags |= HAS_PROPERTIES; break;
+        case 4: if (wire != 2 || check_key_value(bytes, &out->flags) != FINE) return UNUSUAL; break;
         case 6: out->partition_key = bytes; if (wire != 2) return UNUSUAL; break;
         case 5: case 7: case 14: case 15: case 16: case 26: case 32: if (wire != 2) return UNUSUAL; break;
         case 8: case 9: case 12: case 22: case 23: case 24: case 25: case 28: case 30: case 33: case 34: if (wire) return UNUSUAL; break;

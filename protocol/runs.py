@@ -32,7 +32,8 @@ class EntryFlag:
     """CommandSend.highest_sequence_id is present."""
     BATCHED: Final = 512
     """MessageMetadata.num_messages_in_batch is present."""
-    HAS_PROPERTIES: Final = 1024
+    NAMES_FORMAT: Final = 1024
+    """A property has the key `entry.format`: a converter may take the entry."""
     HAS_DELIVER_AT: Final = 2048
     NO_ENTRY: Final = 4096
     """No bytes behind the command, or a cut-off checksum: the connection closes."""

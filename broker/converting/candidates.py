@@ -1,15 +1,14 @@
 """Which entries of a slab a converter would take. Found once per slab, for all subscriptions that read it.
 
-A slab whose entries have no properties, or none of whose bytes name `entry.format`, is passed by as a whole. Where a
-converter asks for every entry, the metadata of every entry has to be parsed.
+A slab none of whose entries names `entry.format` (`EntryFlag.NAMES_FORMAT`) is passed by as a whole. Where a converter
+asks for every entry, the metadata of every entry has to be parsed.
 """
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from magnetar.converters.entry import CHECKSUM_MAGIC, HEAD_BYTES, may_have_entry_format
+from magnetar.converters.entry import CHECKSUM_MAGIC, HEAD_BYTES
 from magnetar.protocol import speed
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import RECORD_HEADER_BYTES
@@ -20,11 +19,7 @@ if TYPE_CHECKING:
 
 KNOWN: Final = "_candidates"
 """Where a slab's candidates are kept, in its `__dict__`."""
-_HAS_PROPERTIES = int(EntryFlag.HAS_PROPERTIES)
-_SMALL_ENTRY_BYTES = 1536
-"""On average below this the whole slab is searched at once; larger payloads are left out of the search."""
-_ENTRY_PREFIX_MAGIC = 0x0E02
-_HEAD = Struct(">HII")  # magic, checksum, metadata size; or magic, prefix size
+_NAMES_FORMAT = int(EntryFlag.NAMES_FORMAT)
 
 
 class Candidates:
@@ -65,15 +60,11 @@ class Candidates:
 
     def _formatted(self, slab: Slab) -> dict[int, LoadedConverter | None]:
         facts = slab.facts()
-        if not facts.any_flags & _HAS_PROPERTIES:
-            return {}
-        offsets = slab.offset_view
-        small = slab.size_bytes <= slab.count * _SMALL_ENTRY_BYTES
-        if small and not may_have_entry_format(slab.data, offsets[0], offsets[slab.count]):
+        if not facts.any_flags & _NAMES_FORMAT:
             return {}
         known: dict[int, LoadedConverter | None] = {}
         for k, flags in enumerate(memoryview(facts.flags).cast("I")):
-            if flags & _HAS_PROPERTIES and _names_a_format(slab.data, offsets[k] + RECORD_HEADER_BYTES):
+            if flags & _NAMES_FORMAT:
                 chosen = self._select(slab, k)
                 if chosen is not None:
                     known[k] = chosen
@@ -81,18 +72,6 @@ class Candidates:
 
     def _select(self, slab: Slab, index: int) -> LoadedConverter | None:
         return self._chain.select(_head(slab, index))
-
-
-def _names_a_format(data: bytes, at: int) -> bool:
-    """Whether the metadata of the entry at `at` can name an entry format. It was parsed before: its sizes are right."""
-    magic, checksum, size = _HEAD.unpack_from(data, at)
-    if magic == _ENTRY_PREFIX_MAGIC:
-        at += 6 + checksum
-        magic, _, size = _HEAD.unpack_from(data, at)
-    start = at + _HEAD.size
-    if magic != CHECKSUM_MAGIC:
-        start, size = at + 4, int.from_bytes(data[at : at + 4], "big")
-    return may_have_entry_format(data, start, start + size)
 
 
 def _head(slab: Slab, index: int) -> bytes:

@@ -268,7 +268,7 @@ class Dispatcher(ABC):
     def _again(self, position: Position) -> None:
         """Read this position again in one of the next turns."""
 
-    def _not_again(self, position: Position) -> None:
+    def _not_again(self, position: Position) -> None:  # noqa: B027 - most types hold nothing back
         """A parked entry was acknowledged otherwise (skipped, expired): what it held back is free."""
 
     async def _finish(self, waiting: Awaitable[list[Span] | Transformed], read: Read, generation: int) -> None:

@@ -7,7 +7,6 @@ from magnetar.converters.entry import (
     build_entry,
     declared_messages,
     entry_format,
-    may_have_entry_format,
     replace_entry_format,
     wants_raw,
 )
@@ -78,24 +77,6 @@ def test_unreadable_metadata():
     for body in (b"\xff\xff\xff", b""):
         with pytest.raises(EntryError, match="MessageMetadata"):
             _ = Entry(len(body).to_bytes(4, "big") + body).metadata
-
-
-def test_the_property_is_found_without_parsing():
-    with_it = build_entry(metadata(("x", "y"), ("entry.format", "kafka")).SerializeToString(), b"")
-    without = build_entry(metadata(("entry.formats", "kafka"), ("k", "entry.format")).SerializeToString(), b"")
-    assert may_have_entry_format(with_it)
-    assert not may_have_entry_format(without)
-    slab = without + with_it + without
-    assert may_have_entry_format(slab)
-    assert not may_have_entry_format(slab, 0, len(without))
-    assert may_have_entry_format(slab, len(without), len(without) + len(with_it))
-    assert not may_have_entry_format(slab, len(without) + len(with_it))
-
-
-@given(st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12)), max_size=4), st.binary(max_size=60))
-def test_no_format_is_ever_overlooked(pairs, payload):
-    stored = metadata(*pairs, ("entry.format", "x"))
-    assert may_have_entry_format(build_entry(stored.SerializeToString(), payload))
 
 
 def test_the_format_is_lower_cased_and_the_last_one_wins():

@@ -47,7 +47,8 @@ def metadata(rng: random.Random) -> pb.MessageMetadata:
         if rng.random() < 0.2:
             setattr(meta, name, value())
     for _ in range(rng.choice((0, 0, 0, 1, 3))):
-        meta.properties.add(key="k", value=rng.choice(("", "v", "w" * 200)))
+        key = rng.choice(("k", "entry.format", "entry.formats", "Entry.format"))
+        meta.properties.add(key=key, value=rng.choice(("", "v", "w" * 200)))
     if rng.random() < 0.1:
         meta.encryption_keys.add(key="k", value=b"v")
     if rng.random() < 0.1:
