@@ -7,6 +7,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -73,7 +74,9 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """Puts the client's verified certificate where the application finds it."""
+    """Puts the client's verified certificate where the application finds it, and closes a connection on which bytes
+    follow a request that cannot begin another: the rest of a body that was not announced.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -83,6 +86,20 @@ class _Protocol(H11Protocol):
             certificate = tls.getpeercert()
         if certificate:
             self.app = _WithCertificate(self.app, certificate)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._close_behind_garbage()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._close_behind_garbage()
+
+    def _close_behind_garbage(self) -> None:
+        rest = self.conn.trailing_data[0].lstrip(b"\r\n")
+        if rest and not rest[:1].isalpha():
+            self.transport.close()
 
 
 class _WithCertificate:

@@ -54,6 +54,28 @@ async def test_serves_on_a_free_port_and_closes():
         await get(admin.port, "/")
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_body_nobody_announced_ends_the_connection_behind_the_answer(together):
+    """Node's http module sends a DELETE's body without a length and keeps the connection for its next request."""
+    admin = await start_admin(await broker_with())
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
+        request = b"DELETE /admin/v2/brokers/ready HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        if together:
+            writer.write(request + b"{}")
+            head = await reader.readuntil(b"\r\n\r\n")
+        else:
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"{}")
+        assert head.startswith(b"HTTP/1.1 405")
+        rest = await asyncio.wait_for(reader.read(), 5)
+        assert b"HTTP/1.1" not in rest
+        writer.close()
+    finally:
+        await admin.close()
+
+
 async def test_port_in_use_is_an_error_and_nothing_else():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
