@@ -107,7 +107,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
         "currentLedgerEntries": current.entries if current else 0,
         "currentLedgerSize": _entry_bytes(current.size_bytes, current.entries) if current else 0,
         "lastLedgerCreatedTimestamp": iso_time(topic.created_ms),
-        "waitingCursorsCount": sum(not c.has_more for c in ledger.cursors.values()),
+        "waitingCursorsCount": sum(_has_consumers(topic, n) and not c.has_more for n, c in ledger.cursors.items()),
         "pendingAddEntriesCount": ledger.pending_appends,
         "lastConfirmedEntry": f"{last.ledger_id}:{last.entry_id}",
         "state": "Terminated" if ledger.terminated else "LedgerOpened",
@@ -173,12 +173,12 @@ def internal_info(topic: Topic) -> dict[str, object]:
             for slot in ledger.ledgers
         ],
         "properties": topic.user_properties() | broker_properties(topic),
-        "cursors": {name: _stored_cursor(cursor, written) for name, cursor in ledger.cursors.items() if cursor.durable},
+        "cursors": {name: _stored_cursor(topic, c, written) for name, c in ledger.cursors.items() if c.durable},
     }
 
 
-def _stored_cursor(cursor: ManagedCursor, written: str) -> dict[str, object]:
-    mark_delete = cursor.mark_delete
+def _stored_cursor(topic: Topic, cursor: ManagedCursor, written: str) -> dict[str, object]:
+    mark_delete = _shown(topic, cursor.mark_delete)
     return {
         "version": 0,
         "creationDate": written,
@@ -188,6 +188,12 @@ def _stored_cursor(cursor: ManagedCursor, written: str) -> dict[str, object]:
     }
 
 
+def _shown(topic: Topic, position: Position) -> Position:
+    """A position before the first ledger, as one of the first ledger."""
+    slots = topic.ledger.ledgers
+    return Position(slots[0].ledger_id, position.entry_id) if position.ledger_id < 0 and slots else position
+
+
 def _has_consumers(topic: Topic, name: str) -> bool:
     found = topic.subscriptions.by_name.get(name)
     return found is not None and bool(found.consumers)
@@ -195,11 +201,13 @@ def _has_consumers(topic: Topic, name: str) -> bool:
 
 def _cursor(topic: Topic, name: str) -> dict[str, object]:
     cursor = topic.ledger.cursors[name]
-    mark_delete, read = cursor.mark_delete, cursor.read_position
+    mark_delete, read = _shown(topic, cursor.mark_delete), _shown(topic, cursor.read_position)
+    waiting = _has_consumers(topic, name) and not cursor.has_more
+    taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
     return {
         "markDeletePosition": f"{mark_delete.ledger_id}:{mark_delete.entry_id}",
         "readPosition": f"{read.ledger_id}:{read.entry_id}",
-        "waitingReadOp": not cursor.has_more,
+        "waitingReadOp": waiting,
         "pendingReadOps": 0,
         "messagesConsumedCounter": topic.ledger.entries_added - cursor.backlog_entries,
         "cursorLedger": -1,
@@ -208,9 +216,9 @@ def _cursor(topic: Topic, name: str) -> dict[str, object]:
         "state": "Open" if cursor.durable else "NoLedger",
         "active": _has_consumers(topic, name),
         "lastLedgerSwitchTimestamp": iso_time(topic.created_ms),
-        "numberOfEntriesSinceFirstNotAckedMessage": topic.ledger.entries_between(mark_delete, read.previous()) + 1,
+        "numberOfEntriesSinceFirstNotAckedMessage": taken + 1,
         "totalNonContiguousDeletedMessagesRange": len(deleted_ranges(topic, cursor)),
-        "subscriptionHavePendingRead": not cursor.has_more,
+        "subscriptionHavePendingRead": waiting,
         "subscriptionHavePendingReplayRead": False,
         "properties": dict(cursor.position_properties),
     }

@@ -208,10 +208,14 @@ class AdminTopics:
         return [topic_stats(topic, {}) for topic in self._topics.loaded.values()]
 
     async def internal_stats(self, name: TopicName) -> dict[str, object]:
-        return internal_stats(await self._topic(name))
+        topic = await self._topic(name)
+        await topic.position_before_first()  # an empty topic has its first ledger
+        return internal_stats(topic)
 
     async def internal_info(self, name: TopicName) -> dict[str, object]:
-        return internal_info(await self._topic(name))
+        topic = await self._topic(name)
+        await topic.position_before_first()
+        return internal_info(topic)
 
     async def last_message(self, name: TopicName) -> MessagePosition:
         topic = await self._topic(name)

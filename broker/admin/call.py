@@ -94,7 +94,7 @@ class Call:
     async def body(self, kind: type[T]) -> T | None:
         """The JSON body as `kind`; None when there is none. Raises 400 and, for another content type, 415.
 
-        A number, a truth value or a text may also come as text/plain.
+        A number, a truth value or a text may also come as text/plain to the routes of topics.
         """
         raw = await self.raw_body()
         if not raw:
@@ -120,7 +120,9 @@ class Call:
     async def raw_body(self) -> bytes:
         raw = await self.request.body()
         content_type = self._content_type
-        if raw and content_type and "json" not in content_type and not content_type.startswith("text/plain"):
+        # Routes of topics alone take text/plain.
+        plain = "domain" in self.request.path_params and content_type.startswith("text/plain")
+        if raw and content_type and "json" not in content_type and not plain:
             raise RestError(415, _NOT_JSON)
         return raw
 

@@ -89,12 +89,11 @@ async def compatibility(call: Call) -> Response:
     live = await call.api.schemas.live(name)
     try:
         check_compatible(_type_of(body), _definition_of(body), [(each.type, each.data) for each in live], strategy)
-        compatible = True
     except InvalidSchemaError as e:
         raise RestError(422, str(e)) from e
-    except IncompatibleSchemaError:
-        compatible = False
-    return json_response({"schemaCompatibilityStrategy": strategy.value, "compatibility": compatible}, 202)
+    except IncompatibleSchemaError as e:
+        raise RestError(500, str(e)) from e
+    return json_response({"schemaCompatibilityStrategy": strategy.value, "compatibility": True}, 202)
 
 
 def _name(call: Call) -> TopicName:

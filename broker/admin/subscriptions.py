@@ -222,4 +222,7 @@ def _persistent_parts(call: Call) -> list[TopicName]:
 
 
 def _nothing_to_expire(name: TopicName, subscription: str) -> RestError:
-    return conflict(f"Expire message not issued on topic {name} for subscription {subscription}: nothing to expire")
+    return conflict(
+        f"Expire message by timestamp not issued on topic {name} for subscription {subscription} due to ongoing message"
+        " expiration not finished or subscription almost catch up."
+    )

@@ -211,7 +211,8 @@ def _declare(row: PolicyRow) -> None:
         if row.field == "max_message_size":
             refuse(policy_rules.message_size(call.api.settings, value))
         if row.field == "retention":
-            quotas = own_policies(call, name, all_clusters=all_clusters).backlog_quota_map
+            own = own_policies(call, name, all_clusters=all_clusters).backlog_quota_map
+            quotas = call.policies().backlog_quota_map | own
             refuse(policy_rules.quota_fits_retention(quotas, value))
         return await change_own(call, name, lambda old: row.written(old, value, ""), all_clusters=all_clusters)
 

@@ -104,6 +104,8 @@ async def backlog_quotas(call: Call) -> Response:
     policies = own_policies(call, name, all_clusters=scope_of(call))
     quotas = policies.backlog_quota_map
     if not quotas and call.flag("applied"):
+        quotas = call.policies().backlog_quota_map
+    if not quotas and call.flag("applied"):
         config = call.namespaces.effective_with(name, policies)
         quotas = {"destination_storage": config.size_quota, "message_age": config.age_quota}
     return json_response({kind: shown(quota) for kind, quota in quotas.items()})
@@ -114,7 +116,7 @@ async def set_backlog_quota(call: Call) -> Response:
     name = policy_topic(call)
     quota, kind = await read_quota(call), quota_type(call)
     if quota is not None:
-        kept = own_policies(call, name, all_clusters=scope_of(call)).retention
+        kept = own_policies(call, name, all_clusters=scope_of(call)).retention or call.policies().retention_policies
         refuse(policy_rules.quota_fits_retention({kind: quota}, kept))
     return await change_own(call, name, lambda old: _with_quota(old, kind, quota), all_clusters=scope_of(call))
 

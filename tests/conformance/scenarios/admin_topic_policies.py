@@ -184,3 +184,19 @@ def topic_rate_of_one_subscription(s):
     s.call("GET", topic + "/other/dispatchRate", keep=True)
     s.call("DELETE", topic + "/sub/dispatchRate")
     s.call("GET", topic + "/sub/dispatchRate", keep=True)
+
+
+@scenario
+def topic_quota_and_retention_must_fit_those_of_the_namespace(s):
+    ns = s.namespace()
+    n, t = "/admin/v2/namespaces/" + ns, f"/admin/v2/persistent/{ns}/t"
+    s.call("PUT", n, {})
+    s.lookup(f"persistent://{ns}/t")
+    s.call("PUT", t)
+    s.call("POST", n + "/backlogQuota", {"limitSize": 2 << 20, "policy": "producer_exception"})
+    s.call("GET", t + "/backlogQuotaMap?applied=true", keep=True)
+    s.call("POST", t + "/retention", {"retentionTimeInMinutes": 60, "retentionSizeInMB": 1})
+    s.call("GET", t + "/retention", keep=True)
+    s.call("POST", t + "/retention", {"retentionTimeInMinutes": 60, "retentionSizeInMB": 3})
+    s.call("POST", t + "/backlogQuota", {"limitSize": 5 << 20, "policy": "producer_exception"})
+    s.call("GET", t + "/backlogQuotaMap?applied=true", keep=True)
