@@ -30,6 +30,13 @@ class Candidates:
         self.nothing: tuple[Candidates, dict[int, LoadedConverter | None]] = (self, {})
         """What is kept under KNOWN with a slab that holds nothing for us: it need not be asked about."""
 
+    def may_hold(self, slab: Slab) -> bool:
+        """Whether some entry of the slab may be for us: one look for nearly all slabs."""
+        if not self._chain.by_format_only or slab.facts().any_flags & _NAMES_FORMAT:
+            return True
+        slab.__dict__[KNOWN] = self.nothing
+        return False
+
     def of(self, span: Span) -> list[tuple[int, LoadedConverter]]:
         """(index in the slab, converter) of each entry that a converter takes, in order."""
         slab, start, end = span

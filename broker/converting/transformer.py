@@ -66,8 +66,8 @@ class SubscriptionTransformer:
     ) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
         candidates = self._service.candidates
         nothing = candidates.nothing
-        for span in spans:
-            if span[0].__dict__.get(KNOWN) is not nothing:
+        for slab, _, _ in spans:
+            if slab.__dict__.get(KNOWN) is not nothing and candidates.may_hold(slab):
                 break
         else:
             return spans

@@ -221,10 +221,11 @@ class Dispatcher(ABC):
         transform = self.context.transform
         if transform is None or not spans:
             return spans
-        if all(consumer.wants_raw for consumer in self._receivers()):
-            transform.bypass(spans)
-            return spans
-        return transform(spans, self.order)
+        for consumer in self._receivers():
+            if not consumer.wants_raw:
+                return transform(spans, self.order)
+        transform.bypass(spans)
+        return spans
 
     async def _converted_later(self, result: Awaitable[list[Span]]) -> list[Span] | Transformed:
         converted = self._converted(await result)
