@@ -65,7 +65,7 @@ class ClusterData(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=Tr
 class TenantInfo(msgspec.Struct, rename="camel", kw_only=True):
     """A tenant: who administers it, and the clusters its namespaces may live in."""
 
-    admin_roles: list[str] = []
+    admin_roles: list[str] | None = None
     allowed_clusters: list[str] = []
 
 

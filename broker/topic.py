@@ -103,7 +103,6 @@ class Topic:
         self.quota_evictions_size = 0
         self.quota_evictions_age = 0
         self._oldest_backlog_ms = 0
-        self._in_flight_runs = 0
         self._begun: deque[float] = deque()
         """When each of them began, by the monotonic clock."""
         self.meters = TopicMeters(context.publish_latency)
@@ -141,7 +140,6 @@ class Topic:
         return False
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
-        self._in_flight_runs += 1
         self._begun.append(self.context.monotonic())
         self.ledger.append(run, done)
 
@@ -184,9 +182,8 @@ class Topic:
 
     def _run_ended(self) -> float:
         """Runs end in the order in which they began; returns the seconds it took."""
-        self._in_flight_runs -= 1
         seconds = self.context.monotonic() - self._begun.popleft()
-        if not self._in_flight_runs and self._drained:
+        if not self._begun and self._drained:
             waiters, self._drained = self._drained, []
             for waiter in waiters:
                 if not waiter.done():
@@ -195,7 +192,7 @@ class Topic:
 
     async def wait_drained(self) -> None:
         """Return when no append is under way."""
-        while self._in_flight_runs:
+        while self._begun:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._drained.append(waiter)
             await waiter

@@ -48,7 +48,7 @@ async def test_a_send_while_the_end_is_stored_is_answered_by_close_producer_alon
     assert topic.ledger.terminated
     assert not ending.done()
     assert not topic.takes_publishes(producer, RUN)
-    topic._in_flight_runs += 1
+    topic._begun.append(topic.context.monotonic())
     topic.append_failed(producer, RUN, 0, StorageError("terminated"))
     assert producer.heard == []
     stored.set()
