@@ -40,8 +40,9 @@ def entry(sequence_id, payload, **metadata):
 
 
 def send(producer_id, sequence_id, payload=b"x", **metadata):
-    """Bytes of a SEND frame."""
-    base = command("SEND", "send", producer_id=producer_id, sequence_id=sequence_id, num_messages=1)
+    """Bytes of a SEND frame; a chunk is announced as one, as clients do."""
+    fields = {"is_chunk": True} if "chunk_id" in metadata else {}
+    base = command("SEND", "send", producer_id=producer_id, sequence_id=sequence_id, num_messages=1, **fields)
     return frame(base, entry(sequence_id, payload, **metadata))
 
 
