@@ -25,6 +25,8 @@ from magnetar.broker.errors import (
 )
 from magnetar.protocol import pulsar_api_pb2 as pb
 
+_STRING_OF_CPP = (pb.Schema.String, b"null")
+"""How the C++ and Python clients describe a string; Java sends no bytes."""
 _PRIMITIVE_TYPES = frozenset(
     {
         pb.Schema.String,
@@ -192,7 +194,7 @@ def _validate(schema_type: int, data: bytes) -> None:
             raise InvalidSchemaError("Avro schema typed [UNION] is not supported")
     elif schema_type == pb.Schema.ProtobufNative:
         protobuf_root(data)
-    elif schema_type in _PRIMITIVE_TYPES and data:
+    elif schema_type in _PRIMITIVE_TYPES and data and (schema_type, data) != _STRING_OF_CPP:
         raise InvalidSchemaError(f"Invalid schema definition data for primitive schemas: {len(data)} bytes")
     elif schema_type == pb.Schema.AutoConsume:
         raise InvalidSchemaError(f"Unknown schema type: {_type_name(schema_type)}")

@@ -120,6 +120,6 @@ def metadata_flags(metadata: pb.MessageMetadata) -> int:
         flags |= EntryFlag.NAMES_FORMAT
     if metadata.encryption_keys:
         flags |= EntryFlag.ENCRYPTED
-    if metadata.HasField("chunk_id") and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
+    if metadata.HasField("chunk_id") and metadata.chunk_id not in (-1, metadata.num_chunks_from_msg - 1):
         flags |= EntryFlag.NOT_LAST_CHUNK
     return int(flags)

@@ -210,7 +210,7 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
     }
     if ((seen & 0xe) != 0xe)
         return UNUSUAL;
-    if (seen >> 29 & 1 && (int64_t)chunk_id < (int64_t)chunks - 1)
+    if (seen >> 29 & 1 && chunk_id != -1 && (int64_t)chunk_id != (int64_t)chunks - 1)
         out->flags |= NOT_LAST_CHUNK;
     return FINE;
 }

@@ -19,7 +19,7 @@ class EntryFlag:
     CHUNK: Final = 4
     """CommandSend.is_chunk."""
     NOT_LAST_CHUNK: Final = 8
-    """MessageMetadata.chunk_id is below num_chunks_from_msg - 1."""
+    """MessageMetadata.chunk_id is neither -1 nor num_chunks_from_msg - 1."""
     MARKER: Final = 16
     """CommandSend.marker or MessageMetadata.marker_type."""
     TXN: Final = 32

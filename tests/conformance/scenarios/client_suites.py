@@ -92,3 +92,20 @@ def plain_numbers_and_truth_values(s):
     s.http("POST", rest(topic, "/deduplicationEnabled"), True, headers=plain)
     s.http("PUT", rest(topic, "/subscription/s"), {"ledgerId": -1, "entryId": -1}, headers=plain)
     s.http("POST", rest(topic, "/retention"), {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1}, headers=plain)
+
+
+@scenario
+def definitions_of_primitive_types(s):
+    """C++ and Python clients describe primitive types by texts of their own where Java sends none."""
+    texts = (
+        b"null", b'"null"', b'"string"', b'{"type": "string"}', b'{"type":"int"}', b'"int"', b'{"type":"STRING"}', b'{"type":"bytes"}',
+        b'"bytes"', b"{}", b"[]", b'["string"]', b"string", b" null ", b'{"type":"string","x":1}', b"nul", b"\xff", b'{"type":"record"}',
+    )  # fmt: skip
+    for kind in ("String", "Int32", "Bool", "None"):
+        for i, text in enumerate(texts if kind == "String" else texts[:6]):
+            c, topic = s.connect(), s.topic(f"{kind}{i}")
+            typed = {"name": "s", "type": kind, "schema_data": text}
+            c.producer(topic, 1, producer_name="a", schema=typed)
+            c.ask("GET_SCHEMA", topic=topic)
+            c.producer(topic, 2, producer_name="b", schema={"name": "s", "type": kind, "schema_data": b""})
+            c.close()
