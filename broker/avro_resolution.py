@@ -1,12 +1,10 @@
 """Avro schema resolution: can data written with one schema be read with another?
 
 A pure walk over two parsed JSON schemas, by the rules of the Java library that decides in Apache Pulsar (Avro's
-Resolver): the
-specification's, except that names of records do not matter and an enum whose symbols are missing is an error of the
-datum, not of
-the schema. The Python libraries decide otherwise in both (they compare record names), hence our own. Recursive
-records are
-handled by assuming, while a pair is under comparison, that it fits: a difference would show at the first level already.
+Resolver): the specification's, except that names of records do not matter and an enum whose symbols are missing is an
+error of the datum, not of the schema. The Python libraries decide otherwise in both (they compare record names), hence
+our own. Recursive records are handled by assuming, while a pair is under comparison, that it fits: a difference would
+show at the first level already.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The broker: everything built and wired in one place, started and stopped in order.
 
 Start: data directory (locked), storage recovery, metadata, binary listener, then the HTTP listener (its libraries are
-imported
-only then: the time from process start to the first durable receipt is a promise). Stop: no new connections, every
-producer
-and consumer is told, everything is on the disk, then the storage closes.
+imported only then: the time from process start to the first durable receipt is a promise). Stop: no new connections,
+every producer and consumer is told, everything is on the disk, then the storage closes.
 """
 
 from __future__ import annotations

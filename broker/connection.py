@@ -1,20 +1,14 @@
 """One client connection: bytes in, commands to handlers, bytes out, and the life of the socket.
 
-Theory of operation. `buffer_updated` cuts what arrived into items and hands each to its handler in order. SENDs come
-as whole
-runs and are published in plain calls; every other command is looked up in the protocol's command table and handled by
-the
-function of that name in `broker.handlers`. A handler that has to wait is a coroutine and becomes a task of this
-connection; all
-others run here and now. Nothing a peer sends can raise through this file: a broken frame or a command out of place
-closes this
-connection (as Apache Pulsar does), a failed request is answered with its typed error, anything else is logged as a
-bug and
-answered with UnknownError without details.
+Theory of operation. `buffer_updated` cuts what arrived into items and hands each to its handler in order. SENDs come as
+whole runs and are published in plain calls; every other command is looked up in the protocol's command table and
+handled by the function of that name in `broker.handlers`. A handler that has to wait is a coroutine and becomes a task
+of this connection; all others run here and now. Nothing a peer sends can raise through this file: a broken frame or a
+command out of place closes this connection (as Apache Pulsar does), a failed request is answered with its typed error,
+anything else is logged as a bug and answered with UnknownError without details.
 
 Back-pressure: reading is held while any reason for it stands (publishes in flight, output the peer does not read);
-consumers
-ask `is_writable` before they are sent more.
+consumers ask `is_writable` before they are sent more.
 """
 
 from __future__ import annotations

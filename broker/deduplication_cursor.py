@@ -1,10 +1,8 @@
 """The durable half of deduplication: snapshots in the cursor `pulsar.dedup`, recovery by replay (reference C.3, C.4).
 
 A snapshot is the map of persisted sequence ids and the cursor's mark-delete position in one write. Recovery loads it
-and reads
-the metadata of every entry behind it; the topic takes no publish before that is done, so `last_sequence_id` is right
-in the
-first PRODUCER_SUCCESS after a restart.
+and reads the metadata of every entry behind it; the topic takes no publish before that is done, so `last_sequence_id`
+is right in the first PRODUCER_SUCCESS after a restart.
 """
 
 from __future__ import annotations

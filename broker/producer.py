@@ -1,10 +1,8 @@
 """A producer as the broker sees it: checks what it sends, hands runs to its topic, answers in order.
 
-Receipts leave in the order of the SENDs, also those that need no append (a duplicate, a refused entry): such an
-answer waits
-behind the appends that were under way when its SEND came. A client matches receipts against the head of its queue,
-and one
-that overtakes is lost (reference B.5).
+Receipts leave in the order of the SENDs, also those that need no append (a duplicate, a refused entry): such an answer
+waits behind the appends that were under way when its SEND came. A client matches receipts against the head of its
+queue, and one that overtakes is lost (reference B.5).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Back-pressure on publishers: who may go on reading from its socket.
 
 Two limits (Pulsar's maxPendingPublishRequestsPerConnection and maxMessagePublishBufferSizeInMB): entries that one
-connection
-has not yet got receipts for, and bytes of all connections together that are not yet on the disk. Reading pauses at a
-limit and
-resumes at half of it, so that a connection near the limit does not flip with every entry.
+connection has not yet got receipts for, and bytes of all connections together that are not yet on the disk. Reading
+pauses at a limit and resumes at half of it, so that a connection near the limit does not flip with every entry.
 """
 
 from __future__ import annotations

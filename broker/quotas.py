@@ -1,10 +1,8 @@
 """Backlog quotas: what a topic's slowest subscription may leave behind, in bytes and in age (reference E.8).
 
-Sizes are estimates from the ledgers' lengths, ages come from the entry after the slowest mark-delete position. A
-breach is
-found by a periodic check; producers are then closed and refused when they come back (hold, exception), or entries of
-the
-slowest subscription are dropped (eviction).
+Sizes are estimates from the ledgers' lengths, ages come from the entry after the slowest mark-delete position. A breach
+is found by a periodic check; producers are then closed and refused when they come back (hold, exception), or entries of
+the slowest subscription are dropped (eviction).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Rates over the last full period, from counters that cost one addition per burst.
 
 Apache Pulsar refreshes rates once a period (statsUpdateFrequencyInSecs); `roll` is that refresh. Between two of them
-the last
-full period is shown.
+the last full period is shown.
 """
 
 from __future__ import annotations

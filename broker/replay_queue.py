@@ -67,13 +67,6 @@ class ReplayQueue:
                 self.first_of_hash(key_hash)
         return True
 
-    def discard_all(self, ledger_id: int, entry_ids: BitMap) -> None:
-        """Take many positions of one ledger out."""
-        ledger = self._ledgers.get(ledger_id)
-        if ledger is not None:
-            for entry_id in ledger & entry_ids:
-                self.discard(ledger_id, entry_id)
-
     def drop_up_to(self, position: Position) -> None:
         for waiting in list(self):
             if waiting > position:
@@ -93,9 +86,6 @@ class ReplayQueue:
             heapq.heappop(heap)
         self._by_hash.pop(key_hash, None)
         return None
-
-    def has_hash(self, key_hash: int) -> bool:
-        return key_hash in self._by_hash and self.first_of_hash(key_hash) is not None
 
     def first(self) -> Position | None:
         if not self._ledgers:

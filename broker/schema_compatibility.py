@@ -145,8 +145,7 @@ def _parts(schema_type: int, data: bytes) -> list[tuple[int, bytes]]:
     """The schemas a schema is made of: key and value of a KeyValue, itself otherwise.
 
     A KeyValue's data is ``u32 size | key schema | u32 size | value schema`` (size -1: empty). The types of the parts
-    stand in
-    properties; a part that is a JSON record is compared as one.
+    stand in properties; a part that is a JSON record is compared as one.
     """
     if schema_type != pb.Schema.KeyValue:
         return [(schema_type, data)]

@@ -1,11 +1,9 @@
 """Who a connection speaks for: authentication at CONNECT, refreshed while it lasts, asked for every right (reference
 B.0, J).
 
-With authentication off everybody is nobody in particular and may do everything. A proof that expires is asked for
-again by
-AUTH_CHALLENGE when the client can answer (supports_auth_refresh); the answer has one tick of
-authenticationRefreshCheckSeconds
-to come and must prove the same role.
+With authentication off everybody is nobody in particular and may do everything. A proof that expires is asked for again
+by AUTH_CHALLENGE when the client can answer (supports_auth_refresh); the answer has one tick of
+authenticationRefreshCheckSeconds to come and must prove the same role.
 """
 
 from __future__ import annotations

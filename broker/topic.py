@@ -1,8 +1,7 @@
 """A persistent topic: one managed ledger, its producers and its subscriptions.
 
 States: open (the usual one), fenced (an append failed; until what is under way has drained, publishes are refused),
-closing
-and closed (unload, deletion, shutdown). All state belongs to the event loop; methods that do not wait are plain
+closing and closed (unload, deletion, shutdown). All state belongs to the event loop; methods that do not wait are plain
 functions.
 """
 

@@ -1,11 +1,9 @@
 """Which topics exist: persistent topics by namespace and the partition counts of partitioned ones.
 
 Backed by the metadata store, mirrored in memory so that lookups are plain reads; listeners hear of every creation and
-deletion
-(topic list watchers). A persistent topic exists when its managed ledger does; a partitioned topic is a record of its
-own under
-``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<encoded name>`` (Pulsar's path), value ``{"partitions": n,
-...}``.
+deletion (topic list watchers). A persistent topic exists when its managed ledger does; a partitioned topic is a record
+of its own under ``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<encoded name>`` (Pulsar's path), value
+``{"partitions": n, ...}``.
 """
 
 from __future__ import annotations

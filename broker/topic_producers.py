@@ -1,10 +1,8 @@
 """Who may produce to a topic: names, access modes, topic epochs, the queue for exclusive access (reference B.4).
 
 The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive one is there or
-waited
-for; Exclusive wants an empty topic; WaitForExclusive queues and is told so; ExclusiveWithFencing throws everybody
-out. An
-exclusive grant carries a topic epoch that only grows and is durable before it is told.
+waited for; Exclusive wants an empty topic; WaitForExclusive queues and is told so; ExclusiveWithFencing throws
+everybody out. An exclusive grant carries a topic epoch that only grows and is durable before it is told.
 """
 
 from __future__ import annotations

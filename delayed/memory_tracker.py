@@ -2,9 +2,8 @@
 InMemoryDelayedDeliveryTracker).
 
 Simple and exact; memory grows with the number of delayed entries each subscription has read, and after a restart
-everything is
-read again. Selected by `delayedDeliveryTrackerFactoryClassName`; also the twin that the bucket tracker is tested
-against.
+everything is read again. Selected by `delayedDeliveryTrackerFactoryClassName`; also the twin that the bucket tracker is
+tested against.
 """
 
 from __future__ import annotations

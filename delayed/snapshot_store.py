@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from array import array
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from magnetar.delayed.errors import SnapshotError
 from magnetar.protocol.speed import stamp
 from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchLedgerError, StorageError
 from magnetar.storage.slab import Slab
+from magnetar.storage.slab_append import append_slab
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,14 +106,4 @@ async def _append(writer: LedgerWriter, entries: Sequence[bytes]) -> None:
         -1,
         -2,
     )
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def done(error: StorageError | None) -> None:
-        if not future.done():
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-    writer.append(Slab(writer.ledger_id, first, data, records), done)
-    await future
+    await append_slab(writer, Slab(writer.ledger_id, first, data, records))

@@ -1,8 +1,7 @@
 """Batches: the messages inside an entry's payload, and an entry rewritten with some of them.
 
-An uncompressed batch is ``{ u32 size | SingleMessageMetadata | payload_size bytes }`` as often as
-num_messages_in_batch says
-(reference A.4). Compression is applied to the whole; an encrypted batch cannot be looked into.
+An uncompressed batch is ``{ u32 size | SingleMessageMetadata | payload_size bytes }`` as often as num_messages_in_batch
+says (reference A.4). Compression is applied to the whole; an encrypted batch cannot be looked into.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Everything a broker says to a client: pure builders, values to the bytes of a frame.
 
 A field is set exactly when Apache Pulsar 4.2 sets it (clients and transcripts see presence, not only values). Ids are
-signed
-numbers; -1 travels as 2^64 - 1.
+signed numbers; -1 travels as 2^64 - 1.
 """
 
 from __future__ import annotations

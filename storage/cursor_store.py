@@ -12,7 +12,6 @@ state whose save was reported. Falling back to an older state redelivers, it nev
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from array import array
 from typing import TYPE_CHECKING
@@ -39,6 +38,7 @@ from magnetar.storage.ledger_list import ledger_list_path
 from magnetar.storage.managed_ledger_records_pb2 import ManagedCursorInfo
 from magnetar.storage.position import Position
 from magnetar.storage.slab import Slab
+from magnetar.storage.slab_append import append_slab
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,17 +217,7 @@ class CursorStore:
         data, record_offsets = stamp(
             b"".join(bodies), places, counts, 0, len(bodies), writer.ledger_id, first, writer.last_add_confirmed, -1, -2
         )
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: StorageError | None) -> None:
-            if not future.done():
-                if error is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(error)
-
-        writer.append(Slab(writer.ledger_id, first, data, record_offsets), done)
-        await future
+        await append_slab(writer, Slab(writer.ledger_id, first, data, record_offsets))
 
     async def _drop_ledger(self, ledger_id: int, writer: LedgerWriter | None) -> None:
         """Nothing refers to it any more; a failure leaves an unknown ledger behind and harms nobody."""

@@ -1,9 +1,8 @@
 """Journal records into ledger files, idempotent by (ledger, entry).
 
 A ledger's file is rewritten from where the last checkpoint found it: the same records go to the same offsets however
-often
-recovery is repeated. Entries a damaged frame lost are taken from the ledger file when it has them; else a placeholder
-stands for each, and exactly those positions will be reported as damaged.
+often recovery is repeated. Entries a damaged frame lost are taken from the ledger file when it has them; else a
+placeholder stands for each, and exactly those positions will be reported as damaged.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Reads everything, reports every damage with file, offset, ledger and entry, changes nothing. Repairs only what is
 asked for:
 
-``index``      write index and footer of closed ledgers anew where they are missing or damaged and all records are
-intact
+``index``      write index and footer of closed ledgers anew where they are damaged and all records are intact
 ``torn-tail``  cut what is behind the last intact record of an open ledger, if the checkpoint does not vouch for it
 
 Entries are never removed, files never deleted.

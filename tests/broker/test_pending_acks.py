@@ -87,7 +87,6 @@ def test_replay_queue_like_a_sorted_dict(steps):
         for key_hash in (1, 2, 3):
             first = min((p for p, h in model.items() if h == key_hash), default=None)
             assert queue.first_of_hash(key_hash) == first
-            assert queue.has_hash(key_hash) == (first is not None)
         assert all(queue.hash_of(*p) == h for p, h in model.items())
         assert (len(queue), bool(queue)) == (len(model), bool(model))
 
