@@ -13,6 +13,7 @@ from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
     from magnetar.broker.meters import BucketMeter
+    from magnetar.broker.subscription import Subscription
     from magnetar.broker.topics import AnyTopic
     from magnetar.storage.cursor import ManagedCursor
 
@@ -199,11 +200,24 @@ def _has_consumers(topic: Topic, name: str) -> bool:
     return found is not None and bool(found.consumers)
 
 
+def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bool:
+    """Whether the cursor's position was stored since the topic was loaded; Apache Pulsar has a ledger for it then."""
+    if subscription is None or not cursor.durable:
+        return cursor.durable
+    now = cursor.mark_delete, cursor.individually_deleted_entries
+    return now != subscription.opened_at or subscription.was_reset
+
+
 def _cursor(topic: Topic, name: str) -> dict[str, object]:
     cursor = topic.ledger.cursors[name]
     mark_delete, read = _shown(topic, cursor.mark_delete), _shown(topic, cursor.read_position)
     waiting = _has_consumers(topic, name) and not cursor.has_more
     taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
+    subscription = topic.subscriptions.by_name.get(name)
+    # Apache Pulsar puts a cursor that is reset to the start before the first entry, until something is read.
+    at_start = taken == 0 and subscription is not None and subscription.rewound_to == cursor.mark_delete
+    if at_start:
+        read = mark_delete
     return {
         "markDeletePosition": f"{mark_delete.ledger_id}:{mark_delete.entry_id}",
         "readPosition": f"{read.ledger_id}:{read.entry_id}",
@@ -213,10 +227,10 @@ def _cursor(topic: Topic, name: str) -> dict[str, object]:
         "cursorLedger": -1,
         "cursorLedgerLastEntry": -1,
         "individuallyDeletedMessages": deleted_text(topic, cursor),
-        "state": "Open" if cursor.durable else "NoLedger",
+        "state": "Open" if _was_written(subscription, cursor) else "NoLedger",
         "active": _has_consumers(topic, name),
         "lastLedgerSwitchTimestamp": iso_time(topic.created_ms),
-        "numberOfEntriesSinceFirstNotAckedMessage": taken + 1,
+        "numberOfEntriesSinceFirstNotAckedMessage": taken + (not at_start),
         "totalNonContiguousDeletedMessagesRange": len(deleted_ranges(topic, cursor)),
         "subscriptionHavePendingRead": waiting,
         "subscriptionHavePendingReplayRead": False,

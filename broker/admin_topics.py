@@ -14,18 +14,18 @@ from magnetar.broker.admin.api import (
 from magnetar.broker.admin_scan import analyze_backlog, entry_of_index
 from magnetar.broker.admin_stats import broker_properties, bytes_after, internal_info, internal_stats, topic_stats
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, SubscriptionNotFoundError, TopicNotFoundError
+from magnetar.broker.subscription import Subscription
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_catalog import PartitionedTopic
 from magnetar.broker.topic_subscriptions import SubscribeRequest
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.storage.errors import NoSuchEntryError
-from magnetar.storage.position import EARLIEST, Position
+from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain, Start
     from magnetar.broker.broker import Broker
     from magnetar.broker.compaction.compaction_stats import CompactionStatus
-    from magnetar.broker.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
 
 
@@ -283,6 +283,8 @@ class AdminTopics:
             request.start = Position(start.ledger_id, start.entry_id)
         created = await topic.subscriptions.create(request)
         created.replicated = replicated
+        if isinstance(created, Subscription):
+            created.note_reset(EARLIEST if start == "earliest" else LATEST)
 
     async def delete_subscription(self, name: TopicName, subscription: str, *, force: bool) -> None:
         topic = await self._topics.get(name, create=False)
@@ -316,7 +318,11 @@ class AdminTopics:
     async def expire(self, name: TopicName, subscription: str, older_than_s: int | MessagePosition) -> bool:
         topic, found = await self._subscription(name, subscription)
         if isinstance(older_than_s, MessagePosition):
-            await expiry.expire_up_to(topic, found, Position(older_than_s.ledger_id, older_than_s.entry_id))
+            position = Position(older_than_s.ledger_id, older_than_s.entry_id)
+            last = topic.ledger.last_confirmed if topic.ledger.entries else await topic.position_before_first()
+            if position > last:
+                return False
+            await expiry.expire_up_to(topic, found, position)
             return True
         backlog = found.cursor.backlog_entries
         expired = await expiry.expire_older_than(topic, found, older_than_s)

@@ -136,6 +136,8 @@ class NamespaceStore:
         )
         self.quotas = Records(metadata, ResourceQuota, lambda name: f"{_QUOTAS}/{quote(name, safe='')}")
         self.topics = Records(metadata, TopicPolicies, _topic_path)
+        self.in_use: set[str] = set()
+        """Namespaces whose bundles somebody asked for since the start, by a lookup or a call about a topic."""
         self._listeners: list[Callable[[PolicyChange], None]] = []
         # What was merged last per namespace or topic: right as long as both records are the very same objects.
         self._effective: dict[str, tuple[Policies, TopicPolicies, TopicConfig]] = {}
@@ -255,6 +257,7 @@ class NamespaceStore:
             if topic.partition("://")[2].startswith(name + "/"):
                 await self.topics.delete(topic)
         await self.namespaces.delete(name)
+        self.in_use.discard(name)
         self._tell(_of_namespace(name))
 
     async def update_topic(self, topic: "TopicName", change: Callable[[TopicPolicies], TopicPolicies]) -> TopicPolicies:

@@ -46,7 +46,6 @@ class ProducerStats:
     msg_throughput_in: float
     average_msg_size: float
     chunked_message_rate: float
-    supports_partial_producer: bool
 
 
 @dataclass(slots=True)
@@ -287,5 +286,4 @@ class Producer:
             msg_throughput_in=rate.bytes_per_second,
             average_msg_size=rate.average_size,
             chunked_message_rate=self.chunk_rate.rates().messages_per_second,
-            supports_partial_producer=self.connection.features.supports_partial_producer,
         )

@@ -30,7 +30,7 @@ from magnetar.broker.rates import RateMeter
 from magnetar.broker.subscription_settings import SubscriptionSettings
 from magnetar.broker.tasks import TaskSet
 from magnetar.converters.entry import wants_raw
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -85,6 +85,11 @@ class Subscription:
         self.expired = RateMeter()
         self.gone = RateMeter()
         """Messages and bytes sent to consumers that are no longer connected."""
+        self.opened_at: tuple[Position, int] | None = None
+        """Where the cursor stood when the topic was loaded, and how much was acknowledged behind that."""
+        self.was_reset = False
+        self.rewound_to: Position | None = None
+        """Mark-delete after a SEEK or an administrator put the cursor before everything, since the topic was loaded."""
         self.last_expire_ms = self.last_flow_ms = 0
         self._on_empty = on_empty
         self._admitting = 0
@@ -269,6 +274,7 @@ class Subscription:
             await self.cursor.reset(position, ack_set)
             if dispatcher is not None:
                 dispatcher.reset()
+            self.note_reset(position)
             elif self.context.delay is not None:
                 self.context.delay.clear()
         finally:
@@ -282,6 +288,11 @@ class Subscription:
         """Raise NotAllowedError for a pinned one: what compaction has not read yet must not be dropped."""
         if self.pinned:
             raise NotAllowedError(f"Subscription {self.name} is moved by compaction alone")
+
+    def note_reset(self, position: Position) -> None:
+        """The cursor was put there by request, not by acknowledgements."""
+        self.was_reset = True
+        self.rewound_to = self.cursor.mark_delete if position == EARLIEST else None
 
     async def close(self, *, disconnect: bool = True) -> None:
         """Stop dispatching; idempotent. Saving the cursor is the topic's."""

@@ -98,6 +98,7 @@ class TopicSubscriptions:
         subscription.context.throttle = self._throttle(name)
         self.by_name[name] = subscription
         if topic.ledger.terminated:
+        subscription.opened_at = cursor.mark_delete, cursor.individually_deleted_entries
             subscription.on_terminated()
         return subscription
 

@@ -12,6 +12,7 @@ from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.policy_records import shown
 from magnetar.broker.policy_values import BookieAffinity
+from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 
@@ -65,10 +66,15 @@ async def namespaces_of_group(call: Call) -> Response:
 
 @routes.get(NAMESPACE + "/persistence/bookieAffinity", SUPER)
 async def bookie_affinity(call: Call) -> Response:
+    """Nothing for a namespace that was in use or was given something of the kind, 404 for one that was not."""
     policies = call.namespaces.policies(call.namespace)
-    if policies is None or policies.bookie_affinity is None:
+    if policies is not None and policies.bookie_affinity is not None:
+        return json_response(shown(policies.bookie_affinity))
+    names = (TopicName.parse(name) for name in call.topics.names(call.namespace, "persistent"))
+    used = call.namespace in call.namespaces.in_use or any(not name.is_partition for name in names)
+    if policies is None or not (used or policies.anti_affinity_group is not None):
         raise not_found("Namespace local-policies does not exist")
-    return json_response(shown(policies.bookie_affinity) or None)
+    return done(200)
 
 
 @routes.post(NAMESPACE + "/persistence/bookieAffinity", SUPER)
@@ -80,7 +86,8 @@ async def set_bookie_affinity(call: Call) -> Response:
 @routes.delete(NAMESPACE + "/persistence/bookieAffinity", SUPER)
 async def remove_bookie_affinity(call: Call) -> Response:
     call.policies()
-    return await _store_bookies(call, BookieAffinity())
+    call.namespaces.in_use.add(call.namespace)
+    return await _store_bookies(call, None)
 
 
 async def _store_bookies(call: Call, groups: BookieAffinity | None) -> Response:

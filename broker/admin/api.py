@@ -304,8 +304,8 @@ class TopicsApi(Protocol):
         ...
 
     async def expire(self, name: "TopicName", subscription: str, older_than_s: int | MessagePosition) -> bool:
-        """Skip what is older, or up to and including the message; False when nothing was looked for by age: there is no
-        backlog, or a consumer has nearly caught up.
+        """Skip what is older, or up to and including the message; False when nothing was looked for: the message is
+        beyond the end, or by age there is no backlog or a consumer has nearly caught up.
         """
         ...
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
@@ -68,6 +69,10 @@ async def at_time(call: Call) -> Response:
     timestamp_ms = call.number("timestamp")
     name = single_topic(call)
     _require_persistent(name)
+    if timestamp_ms < 0:
+        raise RestError(500, "there is no time before 1970")
+    if timestamp_ms == 0:  # before all messages
+        return json_response(shown_position(MessagePosition(-1, -1, name.partition)))
     return json_response(shown_position(await call.topics.message_at_time(name, timestamp_ms)))
 
 

@@ -123,7 +123,7 @@ def publisher(stats: "ProducerStats") -> Json:
         "averageMsgSize": stats.average_msg_size,
         "chunkedMessageRate": stats.chunked_message_rate,
         "producerId": stats.producer_id,
-        "supportsPartialProducer": stats.supports_partial_producer,
+        "supportsPartialProducer": False,  # Apache Pulsar 4.2 never sets it
         "producerName": stats.producer_name,
         "address": stats.address,
         "connectedSince": iso_time(stats.connected_since_ms),

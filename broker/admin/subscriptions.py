@@ -8,7 +8,7 @@ from magnetar.broker.admin.api import MessagePosition, Start
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
-from magnetar.broker.admin.topic_calls import MessageIdBody, existing_parts, single_topic, topic_parts
+from magnetar.broker.admin.topic_calls import MessageIdBody, existing_parts, load_partition, single_topic, topic_parts
 from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.errors import BrokerError, SubscriptionNotFoundError
 from magnetar.protocol.topic_name import TopicName
@@ -101,8 +101,17 @@ def _refuse_skipping(call: Call) -> None:
 async def reset_to_time(call: Call) -> Response:
     subscription, timestamp_ms = call.param("subscription"), call.number("timestamp")
     if call.request.path_params["domain"] == "non-persistent":
-        raise not_found(f"Subscription {subscription} not found")
+        return await _reset_nothing(call, subscription)
     await _each(call, lambda part: call.topics.reset_to_time(part, subscription, timestamp_ms))
+    return done()
+
+
+async def _reset_nothing(call: Call, subscription: str) -> Response:
+    """A subscription of a non-persistent topic has no place to go back to: well if it exists."""
+    for part in topic_parts(call):
+        await load_partition(call, part)
+        if subscription not in await call.topics.subscriptions(part):
+            raise not_found(f"Subscription {subscription} not found for topic {part}")
     return done()
 
 
@@ -110,6 +119,8 @@ async def reset_to_time(call: Call) -> Response:
 async def reset_to_message(call: Call) -> Response:
     """The message of the body becomes the next one; with `excluded` the one after it."""
     name = single_topic(call)
+    if not name.persistent:
+        raise RestError(500, "a non-persistent topic has no positions to reset to")
     body = await call.required_body(MessageIdBody)
     position = body.position()
     if body.excluded:

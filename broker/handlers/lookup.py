@@ -53,6 +53,7 @@ def _answer_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
     if urls is None:
         raise ServiceNotReadyError(f"the broker do not have {listener} listener")
     broker.topics.require_namespace(name)
+    broker.namespaces.in_use.add(name.namespace)
     conn.write(
         replies.lookup_connect(
             command.request_id,
@@ -68,7 +69,7 @@ async def on_partitioned_metadata(conn: Connection, command: pb.CommandPartition
     """How many partitions a topic has; creates a partitioned one when auto creation says so."""
     broker = conn.broker
     name = parse_topic(command.topic)
-    broker.topics.require_namespace(name)  # before the right is asked for: Apache Pulsar 4.2 answers so
+    broker.topics.require_tenant(name)  # before the right is asked for, the namespace after it: as Apache Pulsar 4.2
     conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
     partitions = await broker.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
     conn.write(replies.partitioned_metadata(command.request_id, partitions))

@@ -24,7 +24,6 @@ CONSUMER = ConsumerStats(
 PRODUCER = ProducerStats(
     producer_id=1, producer_name="p", access_mode=0, address="", client_version="", connected_since_ms=0, metadata={},
     msg_rate_in=5.0, msg_throughput_in=50.0, average_msg_size=10.0, chunked_message_rate=0.0,
-    supports_partial_producer=False,
 )  # fmt: skip
 SUBSCRIPTION = SubscriptionStats(
     msg_backlog=7, msg_backlog_no_delayed=6, msg_delayed=1, msg_rate_out=2.0, unacked_messages=4,
