@@ -85,12 +85,12 @@ class Subscription:
         self.expired = RateMeter()
         self.gone = RateMeter()
         """Messages and bytes sent to consumers that are no longer connected."""
+        self.last_expire_ms = self.last_flow_ms = 0
         self.opened_at: tuple[Position, int] | None = None
         """Where the cursor stood when the topic was loaded, and how much was acknowledged behind that."""
         self.was_reset = False
         self.rewound_to: Position | None = None
         """Mark-delete after a SEEK or an administrator put the cursor before everything, since the topic was loaded."""
-        self.last_expire_ms = self.last_flow_ms = 0
         self._on_empty = on_empty
         self._admitting = 0
         self._tasks = TaskSet()
@@ -272,9 +272,9 @@ class Subscription:
                 dispatcher.forget_read()
                 await dispatcher.wait_idle()
             await self.cursor.reset(position, ack_set)
+            self.note_reset(position)
             if dispatcher is not None:
                 dispatcher.reset()
-            self.note_reset(position)
             elif self.context.delay is not None:
                 self.context.delay.clear()
         finally:
@@ -284,15 +284,15 @@ class Subscription:
                 dispatcher.wake()
         log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))
 
-    def check_movable(self) -> None:
-        """Raise NotAllowedError for a pinned one: what compaction has not read yet must not be dropped."""
-        if self.pinned:
-            raise NotAllowedError(f"Subscription {self.name} is moved by compaction alone")
-
     def note_reset(self, position: Position) -> None:
         """The cursor was put there by request, not by acknowledgements."""
         self.was_reset = True
         self.rewound_to = self.cursor.mark_delete if position == EARLIEST else None
+
+    def check_movable(self) -> None:
+        """Raise NotAllowedError for a pinned one: what compaction has not read yet must not be dropped."""
+        if self.pinned:
+            raise NotAllowedError(f"Subscription {self.name} is moved by compaction alone")
 
     async def close(self, *, disconnect: bool = True) -> None:
         """Stop dispatching; idempotent. Saving the cursor is the topic's."""
