@@ -96,9 +96,9 @@ class TopicSubscriptions:
             pinned=name == COMPACTION_CURSOR,
         )
         subscription.context.throttle = self._throttle(name)
+        subscription.opened_at = cursor.mark_delete, cursor.individually_deleted_entries
         self.by_name[name] = subscription
         if topic.ledger.terminated:
-        subscription.opened_at = cursor.mark_delete, cursor.individually_deleted_entries
             subscription.on_terminated()
         return subscription
 
