@@ -346,6 +346,11 @@ class Connection(asyncio.BufferedProtocol):
         return self.auth.role if self.auth is not None else None
 
     @property
+    def is_super_user(self) -> bool:
+        """Whether this connection may do everything, as everybody may without authorization."""
+        return self.auth is None or self.auth.is_super_user
+
+    @property
     def negotiated_version(self) -> int:
         return min(self.peer_version, PROTOCOL_VERSION)
 

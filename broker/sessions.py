@@ -61,11 +61,22 @@ class AuthSession:
 
     # --- proving -------------------------------------------------------------------------------------------------
 
+    def needs_proof(self, command: pb.CommandConnect) -> bool:
+        """Whether `begin` has something to look at; if not, the client is nobody in particular, or anonymous.
+
+        Whom an anonymous client says it speaks for is not looked at.
+        """
+        if not self.enabled:
+            return False
+        self._method = method_of(command)
+        anonymous = self._authenticator.anonymous_role
+        if anonymous is None or self._authenticator.provides(self._method):
+            return True
+        self.identity = Identity(anonymous)
+        return False
+
     def begin(self, command: pb.CommandConnect) -> None:
         """Prove the role CONNECT claims; raises AuthenticationError or AuthorizationError, both end the connection."""
-        if not self.enabled:
-            return
-        self._method = method_of(command)
         self._proof = self._prove(self._method, command.auth_data)
         self.identity = Identity(self._proof.role, self._original(command))
         if not self._authorizer.valid_identity(self.identity):
@@ -120,12 +131,13 @@ class AuthSession:
             )
 
     def answer(self, command: pb.CommandAuthResponse) -> None:
-        """The answer to a challenge; one nobody asked for is checked the same way. Another role closes the
-        connection.
+        """The answer to a challenge; one nobody asked for is checked the same way, by the method of CONNECT whatever it
+        names. Another role closes the connection; who never proved anything cannot answer.
         """
-        method = command.response.auth_method_name or self._method
-        proof = self._prove(method, command.response.auth_data)
-        if self._proof is not None and proof.role != self._proof.role:
+        if self._proof is None:
+            raise AuthenticationError("Failed to authenticate")
+        proof = self._prove(self._method, command.response.auth_data)
+        if proof.role != self._proof.role:
             raise ConnectionFatalError("AUTH_RESPONSE of another role")
         self._proof = proof
         self._challenged = False
@@ -133,6 +145,12 @@ class AuthSession:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    @property
+    def is_super_user(self) -> bool:
+        """Whether role and, behind a proxy, the role it speaks for are super users."""
+        roles = (self.identity.role, self.identity.original or self.identity.role)
+        return all(self._authorizer.is_super_user(role) for role in roles)
 
     # --- asking --------------------------------------------------------------------------------------------------
 

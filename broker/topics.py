@@ -51,6 +51,11 @@ class Topics:
 
     # --- finding -------------------------------------------------------------------------------------------------
 
+    def require_tenant(self, name: TopicName) -> None:
+        """Raise TopicNotFoundError when the tenant does not exist."""
+        if self._namespaces.tenants.get(name.tenant) is None:
+            raise TopicNotFoundError(f"Tenant {name.tenant} does not exist")
+
     def require_namespace(self, name: TopicName) -> None:
         """Raise TopicNotFoundError when the tenant or the namespace does not exist."""
         if not self._namespaces.exists(name.namespace):

@@ -39,6 +39,10 @@ class Authenticator:
                 provider = _provider(name, settings, now_ms)
                 self._providers[provider.method] = provider
 
+    def provides(self, method: str) -> bool:
+        """Whether there is a provider of that method."""
+        return method in self._providers
+
     def authenticate(
         self, method: str, credentials: bytes, certificate: PeerCertificate | None = None
     ) -> Authenticated:

@@ -59,13 +59,15 @@ class Authorizer:
     def is_super_user(self, role: str | None) -> bool:
         return not self.enabled or role in self._super_users
 
-    def valid_identity(self, identity: Identity) -> bool:
-        """The rule of proxies: a proxy must name a client that is no proxy, a client must name nobody but itself."""
+    def valid_identity(self, identity: Identity, *, itself: bool = False) -> bool:
+        """The rule of proxies: a proxy must name a client that is no proxy, a client nobody (or, with `itself`, itself
+        at most).
+        """
         if not self.enabled or identity.role is None:
             return True
         if identity.role in self._proxies:
             return bool(identity.original) and identity.original not in self._proxies
-        return not identity.original or identity.original == identity.role
+        return not identity.original or (itself and identity.original == identity.role)
 
     def _role_allows(self, role: str, need: Need, target: Target) -> bool:
         if role in self._super_users:

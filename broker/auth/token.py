@@ -2,8 +2,9 @@
 
 One key is used, the secret one (HS256/384/512) before the public one (RS*, PS*, ES*). The signature is checked with
 the algorithm of the key only, so a token cannot choose a weaker one; unsigned tokens are refused; an HMAC key must
-be as long as its digest. `exp` and `nbf` are honoured, other claims are not looked at. The role claim must be a
-non-empty text; with a `tokenAuthClaim` of its own also a list, whose first element counts.
+be as long as its digest. `exp` and `nbf` are honoured, the other registered claims must be well formed (see `claims`).
+The role claim must be a text that is not blank; with a `tokenAuthClaim` of its own also a list, whose first element
+counts.
 """
 
 import time
@@ -16,10 +17,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_public_key,
     load_pem_public_key,
 )
-from joserfc import jwt
+from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OctKey, RSAKey
+from joserfc.util import urlsafe_b64decode
 
+from magnetar.broker.auth.claims import check_registered, json_object, moment, trimmed
 from magnetar.broker.auth.key_text import decode_base64, read_bytes
 from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedError, PeerCertificate
 
@@ -82,8 +85,9 @@ class TokenProvider:
         if not credentials:
             raise AuthenticationFailedError("no token")
         try:
-            claims: Mapping[str, Any] = jwt.decode(credentials, self._key, algorithms=self._algorithms).claims
-        except (JoseError, ValueError, TypeError) as e:
+            signed = jws.deserialize_compact(trimmed(credentials), self._key, algorithms=self._algorithms)
+            claims = _claims(signed, credentials)
+        except (JoseError, ValueError, TypeError, RecursionError) as e:
             raise AuthenticationFailedError(f"token: {e}") from e
         expires_s = self._check_times(claims)
         self._check_audience(claims)
@@ -91,7 +95,7 @@ class TokenProvider:
 
     def _check_times(self, claims: Mapping[str, Any]) -> float | None:
         now_s = self._now_ms() / 1000
-        expires_s, not_before_s = _number(claims, "exp"), _number(claims, "nbf")
+        expires_s, not_before_s = moment(claims, "exp"), moment(claims, "nbf")
         if expires_s is not None and now_s - self._skew_s > expires_s:
             raise AuthenticationFailedError("token has expired", "EXPIRED")
         if not_before_s is not None and now_s + self._skew_s < not_before_s:
@@ -109,18 +113,23 @@ class TokenProvider:
         role = claims.get(self._claim)
         if isinstance(role, list) and role and self._claim != _DEFAULT_CLAIM:
             role = role[0]
-        if not isinstance(role, str) or not role:
+        if not isinstance(role, str) or not role.strip():
             raise AuthenticationFailedError(f"token without a role in claim {self._claim}")
         return role
 
 
-def _number(claims: Mapping[str, Any], name: str) -> float | None:
-    value = claims.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise AuthenticationFailedError(f"token with a {name} that is no time")
-    return float(value)
+def _claims(signed: jws.CompactSignature, token: bytes) -> dict[str, Any]:
+    """What a token whose signature holds says; raises ValueError.
+
+    A header that names the type of its content says that this is no set of claims.
+    """
+    header = json_object(urlsafe_b64decode(token.partition(b".")[0]))
+    content_type = header.get("cty")
+    if content_type is not None and str(content_type).strip():
+        raise ValueError("content of a type of its own")
+    claims = json_object(signed.payload or b"")
+    check_registered(claims)
+    return claims
 
 
 def secret_key(text: str) -> tuple[OctKey, list[str]]:

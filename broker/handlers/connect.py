@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -12,14 +12,20 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from magnetar.broker.connection import Connection
 
 log = structlog.get_logger(__name__)
 _ENTRY_METADATA_SINCE = 18
 
 
-def on_connect(conn: Connection, command: pb.CommandConnect) -> None:
-    """Learn who the client is and what it can do; from here on the connection is of use."""
+def on_connect(conn: Connection, command: pb.CommandConnect) -> Coroutine[Any, Any, None] | None:
+    """Learn who the client is and what it can do; from here on the connection is of use.
+
+    A proof is looked at when everything read together with CONNECT has been handled, as in Apache Pulsar 4.2: a
+    command that came in the same write is one before the handshake.
+    """
     if conn.auth is not None:
         raise ConnectionFatalError("second CONNECT")
     broker = conn.broker
@@ -27,7 +33,19 @@ def on_connect(conn: Connection, command: pb.CommandConnect) -> None:
     conn.peer_version = command.protocol_version
     conn.client_version = command.client_version
     conn.features.CopyFrom(command.feature_flags)
-    conn.auth.begin(command)
+    if conn.auth.needs_proof(command):
+        return _prove(conn, conn.auth, command)
+    _connected(conn)
+    return None
+
+
+async def _prove(conn: Connection, auth: AuthSession, command: pb.CommandConnect) -> None:
+    if not conn.closed:
+        auth.begin(command)
+        _connected(conn)
+
+
+def _connected(conn: Connection) -> None:
     settings = conn.broker.settings
     conn.wants_entry_metadata = (
         settings.exposing_broker_entry_metadata_to_client_enabled
@@ -48,6 +66,9 @@ def on_connect(conn: Connection, command: pb.CommandConnect) -> None:
 
 def on_auth_response(conn: Connection, command: pb.CommandAuthResponse) -> None:
     """The client's answer to a challenge (also one nobody asked for is checked)."""
+    response = command.response
+    if not (response.HasField("auth_data") and response.HasField("auth_method_name")):
+        raise ConnectionFatalError("AUTH_RESPONSE without data or method")
     if conn.auth is None or not conn.auth.enabled:
         conn.write(replies.error(-1, pb.AuthenticationError, "Failed to authenticate"))
         conn.close()

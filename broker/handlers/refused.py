@@ -28,9 +28,14 @@ def _topic(text: str) -> TopicName:
         raise ConnectionFatalError(str(e)) from e
 
 
+def _refusal(conn: Connection) -> int:
+    """What is told of something that is here: to those who are no broker not even that transactions are off."""
+    return pb.NotAllowedError if conn.is_super_user else pb.TransactionNotFound
+
+
 def on_end_txn_on_partition(conn: Connection, command: Any) -> None:
     """Between brokers only: an error for a topic that is here, no news for any other."""
-    code = pb.NotAllowedError if conn.broker.topics.known(_topic(command.topic)) else None
+    code = _refusal(conn) if conn.broker.topics.known(_topic(command.topic)) else None
     conn.write(
         replies.end_txn_on_partition_response(
             command.request_id, command.txnid_least_bits, command.txnid_most_bits, code
@@ -42,8 +47,9 @@ def on_end_txn_on_subscription(conn: Connection, command: Any) -> None:
     """Between brokers only: an error for a subscription that is here, no news for any other."""
     topic = conn.broker.topics.loaded.get(str(_topic(command.subscription.topic)))
     known = topic is not None and command.subscription.subscription in topic.subscriptions.by_name
+    code = _refusal(conn) if known else None
     conn.write(
         replies.end_txn_on_subscription_response(
-            command.request_id, command.txnid_least_bits, command.txnid_most_bits, pb.NotAllowedError if known else None
+            command.request_id, command.txnid_least_bits, command.txnid_most_bits, code
         )
     )

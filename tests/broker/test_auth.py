@@ -79,6 +79,7 @@ def test_expiry_is_told():
         token({"sub": "admin", "exp": True}),
         token({"sub": "admin", "nbf": NOW_S + 1}),
         token({"sub": ""}),
+        token({"sub": " "}),
         token({"sub": 5}),
         token({"sub": ["admin"]}),
         token({}),
@@ -91,8 +92,77 @@ def test_bad_tokens_are_refused(credentials):
         authenticate(credentials)
 
 
-def test_unchecked_claims_are_ignored():
-    assert authenticate(token({"sub": "admin", "aud": "x", "iss": 5, "iat": "never"})).role == "admin"
+def test_claims_of_other_meanings_are_not_looked_at():
+    assert authenticate(token({"sub": "admin", "aud": "x", "iss": "y", "own": 5})).role == "admin"
+
+
+@pytest.mark.parametrize(
+    "claims", [{"aud": ["x", "y"]}, {"aud": []}, {"iss": " "}, {"exp": ""}, {"iat": None}, {"nbf": {}}], ids=repr
+)
+def test_nothing_said_in_a_claim_is_no_claim(claims):
+    assert authenticate(token({"sub": "admin", **claims})).role == "admin"
+
+
+@pytest.mark.parametrize(
+    "claims", [{"aud": 5}, {"aud": ["x", 5]}, {"iss": 5}, {"jti": 5}, {"iat": "never"}, {"exp": 2**62}], ids=repr
+)
+def test_registered_claims_must_be_what_they_are_for(claims):
+    with pytest.raises(AuthenticationFailedError):
+        authenticate(token({"sub": "admin", **claims}))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (str(NOW_S + 5), NOW_S + 5),
+        (f"+{NOW_S + 5}", NOW_S + 5),
+        ("2099-01-01T00:00:00Z", 4_070_908_800),
+        ("2099-01-01T00:00:00.123Z", 4_070_908_800.123),
+    ],
+)
+def test_times_may_be_texts(text, seconds):
+    assert authenticate(token({"sub": "a", "exp": text})).expires_ms == round(seconds * 1000)
+
+
+def signed(head, body):
+    """A token of that very header and body."""
+    text = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in (head, body))
+    return text + b"." + base64.urlsafe_b64encode(hmac.new(KEY, text, hashlib.sha256).digest()).rstrip(b"=")
+
+
+HEAD = b'{"alg":"HS256"}'
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        signed(HEAD, b'{"sub":"nobody","sub":"admin"}'),
+        signed(b'{"alg":"none","alg":"HS256"}', b'{"sub":"admin"}'),
+        signed(b'{"alg":"HS256","cty":"JWT"}', b'{"sub":"admin"}'),
+        signed(HEAD, '{"sub":"admin"}'.encode("utf-16")),
+        signed(HEAD, b"null"),
+        signed(HEAD, b'{"sub":"admin"}') + b" ",
+        signed(HEAD, b'{"sub":"admin"}') + b".x",
+    ],
+    ids=repr,
+)
+def test_odd_texts_are_refused(credentials):
+    with pytest.raises(AuthenticationFailedError):
+        authenticate(credentials)
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        signed(HEAD, b' {"sub":"admin"} x'),
+        signed(HEAD, b'{"sub":"admin"}') + b"=",
+        signed(HEAD, b'{"sub":"admin"}') + b"\0",
+        signed(b'{"alg":"HS256","cty":" "}', b'{"sub":"admin"}'),
+    ],
+    ids=repr,
+)
+def test_what_stands_around_a_token_is_overlooked(credentials):
+    assert authenticate(credentials).role == "admin"
 
 
 def test_clock_skew_is_allowed_for():

@@ -126,7 +126,8 @@ async def test_who_may_speak_for_whom():
     assert not rules.valid_identity(Identity("proxy"))
     assert not rules.valid_identity(Identity("proxy", "proxy2"))
     assert rules.valid_identity(Identity("client"))
-    assert rules.valid_identity(Identity("client", "client"))
+    assert not rules.valid_identity(Identity("client", "client"))
+    assert rules.valid_identity(Identity("client", "client"), itself=True)
     assert not rules.valid_identity(Identity("client", "other"))
 
 
