@@ -5,6 +5,7 @@ logging.
 import asyncio
 import socket
 import ssl
+import string
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
@@ -12,6 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar.broker.admin.app import build_app
+from magnetar.broker.admin.corked import CorkedTransport
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.tls import CertificateWatch, tls_context
 
@@ -73,13 +75,22 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
 
+_NO_REQUEST: Final = b"Illegal character"
+_BAD_REQUEST: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nCache-Control: must-revalidate,no-cache,no-store\r\nContent-Type: text/plain\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_NO_REQUEST), _NO_REQUEST)
+)
+_TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789" + string.ascii_letters.encode())
+
+
 class _Protocol(H11Protocol):
-    """Puts the client's verified certificate where the application finds it, and closes a connection on which bytes
-    follow a request that cannot begin another: the rest of a body that was not announced.
+    """Puts the client's verified certificate where the application finds it. When bytes follow a request that cannot
+    begin another (the rest of a body that was not announced), a 400 follows its answer at once and the connection
+    closes.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
         certificate = None
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
@@ -98,7 +109,8 @@ class _Protocol(H11Protocol):
 
     def _close_behind_garbage(self) -> None:
         rest = self.conn.trailing_data[0].lstrip(b"\r\n")
-        if rest and not rest[:1].isalpha():
+        if rest and rest[0] not in _TOKEN and not self.transport.is_closing():
+            self.transport.write(_BAD_REQUEST)
             self.transport.close()
 
 
