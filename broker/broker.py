@@ -217,7 +217,7 @@ class Broker:
                 continue
             if change.namespace is not None:
                 self.tasks.spawn(topic.config_changed(), "topic.config_changed")
-            if change.grants:
+            if change.namespace is not None and change.topic is None:
                 topic.recheck_rights()
 
     # --- facts and doors for handlers ----------------------------------------------------------------------------

@@ -51,15 +51,11 @@ class MissingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """What changed: a namespace's policies (or the namespace itself), or those of one topic; a tenant has neither.
-
-    grants: permissions changed, so open producers and consumers have to be checked again.
-    """
+    """What changed: a namespace's policies (or the namespace itself), or those of one topic; a tenant has neither."""
 
     tenant: str
     namespace: str | None = None
     topic: str | None = None
-    grants: bool = False
 
 
 class Records(Generic[T]):
@@ -242,12 +238,10 @@ class NamespaceStore:
         await self.namespaces.create(name, policies)
         self._tell(_of_namespace(name))
 
-    async def update_namespace(
-        self, name: str, change: Callable[[Policies], Policies], *, grants: bool = False
-    ) -> Policies:
+    async def update_namespace(self, name: str, change: Callable[[Policies], Policies]) -> Policies:
         """Store `change(policies)`; raises MissingError when there is no such namespace."""
         policies = await self.namespaces.update(name, change)
-        self._tell(_of_namespace(name, grants=grants))
+        self._tell(_of_namespace(name))
         return policies
 
     async def delete_namespace(self, name: str) -> None:
@@ -274,7 +268,7 @@ class NamespaceStore:
             await self.topics.delete(name)
             self._tell(_of_topic(topic))
         policies = self.namespaces.get(topic.namespace)
-        if policies is not None and name in policies.auth_policies.destination_auth:
+        if policies is not None and without_topic_grants(policies, name) != policies:
             await self.namespaces.update(topic.namespace, lambda old: without_topic_grants(old, name))
 
     # --- listeners -----------------------------------------------------------------------------------------------
@@ -289,14 +283,15 @@ class NamespaceStore:
 
 
 def without_topic_grants(policies: Policies, topic: str) -> Policies:
-    """The same policies without grants on that topic."""
-    auth = policies.auth_policies
-    kept = {name: grants for name, grants in auth.destination_auth.items() if name != topic}
+    """The same policies without grants on that topic and on its partitions."""
+    auth, partition = policies.auth_policies, topic + "-partition-"
+    grants = auth.destination_auth.items()
+    kept = {name: roles for name, roles in grants if name != topic and not name.startswith(partition)}
     return msgspec.structs.replace(policies, auth_policies=msgspec.structs.replace(auth, destination_auth=kept))
 
 
-def _of_namespace(name: str, *, grants: bool = False) -> PolicyChange:
-    return PolicyChange(name.partition("/")[0], namespace=name, grants=grants)
+def _of_namespace(name: str) -> PolicyChange:
+    return PolicyChange(name.partition("/")[0], namespace=name)
 
 
 def _of_topic(topic: "TopicName") -> PolicyChange:

@@ -244,7 +244,7 @@ class NonPersistentTopic:
         self.encryption_required = self.config.encryption_required
 
     def recheck_rights(self) -> None:
-        """Grants changed: close producers and consumers whose role lost its right (reference J.4)."""
+        """The namespace changed: close producers and consumers whose role lost its right (reference J.4)."""
         for producer in self.producers:
             if not producer.connection.may(pb.BaseCommand.PRODUCER, self.name):
                 producer.close_from_broker()

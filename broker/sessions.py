@@ -156,7 +156,7 @@ class AuthSession:
 
     def require_topic(self, command_type: int, name: TopicName, subscription: str = "") -> None:
         """Raise AuthorizationError unless the role may use the command on the topic."""
-        target = Target(name.tenant, name.namespace, str(name.base), subscription)
+        target = Target.of_topic(name, subscription)
         self._require(COMMANDS[command_type], target, command_type)
 
     def require_namespace(self, command_type: int, namespace: str) -> None:
@@ -169,7 +169,7 @@ class AuthSession:
 
     def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
         """Whether a right still stands, asked again after a revocation."""
-        target = Target(name.tenant, name.namespace, str(name.base), subscription)
+        target = Target.of_topic(name, subscription)
         return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
 
 

@@ -421,11 +421,11 @@ class Topic:
         return await self.ledger.ensure_ledger()
 
     def recheck_rights(self) -> None:
-        """Grants changed: close producers and consumers whose role lost its right (reference J.4)."""
+        """The namespace changed: close producers and consumers whose role lost its right (reference J.4)."""
         for producer in self.producers:
             if not producer.connection.may(pb.BaseCommand.PRODUCER, self.name):
                 producer.close_from_broker()
-        for subscription in self.subscriptions.by_name.values():
+        for subscription in list(self.subscriptions.by_name.values()):  # a reader's goes with its last consumer
             for consumer in list(subscription.consumers):
                 if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, self.name, subscription.name):
                     subscription.disconnect_all([consumer])

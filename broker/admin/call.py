@@ -153,7 +153,7 @@ def target_of(params: dict[str, Any]) -> Target:
     namespace = f"{tenant}/{decoded(params['namespace'])}" if "namespace" in params else ""
     name = topic_of(params) if "topic" in params else None
     subscription = decoded(params.get("subscription", ""))
-    return Target(tenant, namespace, str(name.base) if name else "", subscription)
+    return Target.of_topic(name, subscription) if name else Target(tenant, namespace, subscription=subscription)
 
 
 def valid_name(name: str) -> bool:

@@ -28,7 +28,7 @@ async def _change(call: Call, namespace: str, change: Change) -> Response:
     def changed(old: Policies) -> Policies:
         return msgspec.structs.replace(old, auth_policies=change(old.auth_policies))
 
-    await call.namespaces.update_namespace(namespace, changed, grants=True)
+    await call.namespaces.update_namespace(namespace, changed)
     return done()
 
 
@@ -146,7 +146,7 @@ async def _grants(call: Call) -> list[TopicGrant]:
             name = TopicName.parse(each.topic)
         except InvalidTopicNameError as e:
             raise precondition(str(e)) from e
-        target = Target(name.tenant, name.namespace, str(name.base))
+        target = Target.of_topic(name)
         if not call.api.authorizer.allows(call.identity, TOPIC_ADMIN, target):
             raise RestError(401, "Unauthorized to administer the topic")
     return grants
@@ -154,7 +154,7 @@ async def _grants(call: Call) -> list[TopicGrant]:
 
 async def _change_topic(call: Call, name: TopicName, role: str, actions: list[AuthAction] | None) -> None:
     """Give the role these actions on the topic; None takes what it had."""
-    topic = str(name.base)
+    topic = str(name)
 
     def change(old: AuthPolicies) -> AuthPolicies:
         topics = dict(old.destination_auth)

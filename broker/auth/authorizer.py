@@ -2,13 +2,13 @@
 are now.
 
 Super users may do everything. A tenant's administrators may do everything in it, except change the tenant's
-existence. Others need a grant: on the namespace, or on the topic (a partition has those of its topic). Consuming may
-be limited further to roles named for the subscription, or to subscriptions whose name begins with the role.
+existence. Others need a grant: on the namespace, or on the topic (a partition has its own and its topic's). Consuming
+may be limited further to roles named for the subscription, or to subscriptions whose name begins with the role.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from magnetar.broker.auth.table import Action, Need, Resource
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from magnetar.broker.namespaces import NamespaceStore
     from magnetar.broker.policy_records import Policies
     from magnetar.broker.settings import Settings
+    from magnetar.protocol.topic_name import TopicName
 
 
 _USES = frozenset({Action.PRODUCE.value, Action.CONSUME.value})
@@ -31,12 +32,20 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked for; "" where it does not apply. `topic`: the full base name; `subscription`: when consuming."""
+    """What is asked for; "" where it does not apply.
+
+    topic: the full name; subscription: when consuming; base: of a partition the name of its topic.
+    """
 
     tenant: str = ""
     namespace: str = ""
     topic: str = ""
     subscription: str = ""
+    base: str = ""
+
+    @classmethod
+    def of_topic(cls, name: "TopicName", subscription: str = "") -> Self:
+        return cls(name.tenant, name.namespace, str(name), subscription, str(name.base))
 
 
 class Authorizer:
@@ -44,7 +53,7 @@ class Authorizer:
 
     def __init__(self, settings: "Settings", namespaces: "NamespaceStore") -> None:
         self.enabled = settings.authorization_enabled
-        self._super_users = frozenset(settings.super_user_roles)
+        self._settings = settings
         self._proxies = frozenset(settings.proxy_roles)
         self._wildcards = settings.authorization_allow_wildcards_matching
         self._namespaces = namespaces
@@ -57,7 +66,7 @@ class Authorizer:
         return all(role is not None and self._role_allows(role, need, target) for role in roles)
 
     def is_super_user(self, role: str | None) -> bool:
-        return not self.enabled or role in self._super_users
+        return not self.enabled or role in self._settings.super_user_roles
 
     def valid_identity(self, identity: Identity, *, itself: bool = False) -> bool:
         """The rule of proxies: a proxy must name a client that is no proxy, a client nobody (or, with `itself`, itself
@@ -70,7 +79,7 @@ class Authorizer:
         return not identity.original or (itself and identity.original == identity.role)
 
     def _role_allows(self, role: str, need: Need, target: Target) -> bool:
-        if role in self._super_users:
+        if role in self._settings.super_user_roles:
             return True
         if need.resource is Resource.CLUSTER:
             return False
@@ -88,7 +97,8 @@ class Authorizer:
         auth = policies.auth_policies
         granted = self._actions(role, auth.namespace_auth)
         if need.resource is not Resource.NAMESPACE:
-            granted |= self._actions(role, auth.destination_auth.get(target.topic, {}))
+            for topic in {target.topic, target.base}:
+                granted |= self._actions(role, auth.destination_auth.get(topic, {}))
         if need.action is Action.USE:
             return not granted.isdisjoint(_USES)
         return need.action.value in granted and (

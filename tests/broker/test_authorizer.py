@@ -83,6 +83,7 @@ async def test_grants_on_a_topic_are_for_that_topic():
     rules = await authorizer(AuthPolicies(destination_auth={TOPIC: {"user": ["produce"]}}))
     assert allowed(rules, "user") == {TOPIC_PRODUCE, TOPIC_USE}
     assert allowed(rules, "user", Target("t", "t/n", TOPIC + "2")) == set()
+    assert allowed(rules, "user", Target("t", "t/n", TOPIC + "-partition-1", base=TOPIC)) == {TOPIC_PRODUCE, TOPIC_USE}
     assert allowed(rules, "user", Target("t", "t/n", "non-persistent://t/n/a")) == set()
 
 

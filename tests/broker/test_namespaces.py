@@ -138,12 +138,12 @@ async def test_listeners_hear_of_each_change_after_it_is_stored(store):
 
     store.listen(listener)
     await store.create_namespace("public/n", store.new_policies())
-    await store.update_namespace("public/n", set_ttl(5), grants=True)
+    await store.update_namespace("public/n", set_ttl(5))
     await store.update_topic(T.partition_name(3), set_ttl(5))
     await store.delete_namespace("public/n")
     assert heard == [
         (PolicyChange("public", "public/n"), True),
-        (PolicyChange("public", "public/n", grants=True), True),
+        (PolicyChange("public", "public/n"), True),
         (PolicyChange("public", "public/default", str(T)), True),
         (PolicyChange("public", "public/n"), False),
     ]

@@ -31,7 +31,7 @@ def places(namespace, topic):
         f"persistent://{tenant}/none/t",
         f"persistent://{tenant}-none/ns/t",
         "persistent://public/default/any",
-        topic.replace("persistent", "non-persistent"),
+        "non-" + topic,
         "bad://name",
     )
 
