@@ -202,12 +202,13 @@ class BucketDelayIndex:
         if self._closed:
             return
         firing = self._firing
-        more = firing.fire()
+        was_behind, more = firing.behind, firing.fire()
         self._load_wanted()
-        if more:
-            self._fire_soon()
+        if more or was_behind:
             for view in list(firing.views.values()):
                 view.wake()
+        if more:
+            self._fire_soon()
         elif self._keeper.has_work:
             self._work_soon()
         self._arm()

@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from pyroaring import BitMap
+
 from magnetar.delayed.pending_entries import PendingEntries, by_ledger
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pyroaring import BitMap
 
     from magnetar.delayed.delay_ports import DelayCursor
     from magnetar.delayed.firing import Firing
     from magnetar.delayed.sorted_run import Columns
 
 __all__ = ["BucketDelayView"]
+
+_AFTER_LAST_ENTRY = 1 << 32
+_WHILE_BEHIND = 256
+"""Entries given per slice that fires while many are due: as the slices go on, those that wait become neighbours."""
 
 
 class _Ready:
@@ -50,6 +54,8 @@ class BucketDelayView:
         self._ready: deque[_Ready] = deque()
         self._queued = 0
         self._spilled = PendingEntries()
+        self._spilled_at = EARLIEST
+        self._allowance = 0
 
     def pending(self, ledger_id: int) -> BitMap | None:
         """Entries known to be not yet due: reads skip them."""
@@ -71,7 +77,7 @@ class BucketDelayView:
         return True
 
     def has_due(self) -> bool:
-        return bool(self._ready) or bool(self._spilled)
+        return (bool(self._ready) or bool(self._spilled)) and (self._allowance > 0 or not self._index.behind)
 
     @property
     def pauses_reading(self) -> bool:
@@ -81,10 +87,13 @@ class BucketDelayView:
     def take_due(self, max_entries: int) -> list[Position]:
         """At most so many, each once, ordered by (deliver_at, position).
 
-        Who cannot keep up with what falls due gets the rest by position: neighbours are read and sent together, which
-        is ten times faster than one entry here and one there.
+        Who cannot keep up with what falls due gets the rest by position, round the log: neighbours are read and sent
+        together, which is several times faster than one entry here and one there. While the index itself is behind,
+        little is given, so that there are neighbours.
         """
         out: list[Position] = []
+        if self._index.behind:
+            max_entries = min(max_entries, self._allowance)
         while self._ready and len(out) < max_entries:
             ready = self._ready[0]
             _, ledgers, entries = ready.batch
@@ -97,8 +106,16 @@ class BucketDelayView:
             if k == end:
                 self._ready.popleft()
         if len(out) < max_entries and self._spilled:
-            out += self._spilled.take_first(max_entries - len(out))
+            out += self._take_spilled(max_entries - len(out))
+        self._allowance -= len(out)
         return out
+
+    def _take_spilled(self, count: int) -> list[Position]:
+        """Goes on where the last one ended, then begins anew: what lies at the end of the log has its turn."""
+        taken = self._spilled.take_first(count, self._spilled_at) or self._spilled.take_first(count)
+        if taken:
+            self._spilled_at = taken[-1]
+        return taken
 
     @property
     def pending_count(self) -> int:
@@ -121,12 +138,18 @@ class BucketDelayView:
 
     # --- what the index tells ------------------------------------------------------------------------------------
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether what fires next is given in the order of its times."""
+        return self._awake and self._queued < self._ready_limit and not self._spilled
+
     def fired(self, batch: Columns) -> bool:
         """These entries are due now; returns whether they were kept as bitmaps only, because there are too many."""
         if not self._awake:
             return False
+        self._allowance = _WHILE_BEHIND
         below = self.cursor.read_position
-        if self._queued < self._ready_limit and not self._spilled:
+        if self.keeps_order:
             self._ready.append(_Ready(batch, below))
             self._queued += batch.rows
             return False
@@ -134,7 +157,9 @@ class BucketDelayView:
             if ledger_id < below.ledger_id:
                 self._spilled.update(ledger_id, entries)
             elif ledger_id == below.ledger_id:
-                self._spilled.update(ledger_id, [entry_id for entry_id in entries if entry_id < below.entry_id])
+                mine = BitMap(entries)
+                mine.remove_range(below.entry_id, _AFTER_LAST_ENTRY)
+                self._spilled.update(ledger_id, mine)
         return True
 
     @property

@@ -9,7 +9,7 @@ from magnetar.delayed.sorted_run import AFTER_ALL, Columns, Key, SortedRun, merg
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Source", "take_due"]
+__all__ = ["Source", "take_due", "take_due_unordered"]
 
 
 class Source(Protocol):
@@ -59,3 +59,13 @@ def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
         if end > run.head:
             parts.append(run.take(end))
     return merge(parts) if parts else Columns.empty()
+
+
+def take_due_unordered(sources: Iterable[Source], cutoff_ms: int, limit: int) -> list[Columns]:
+    """Indexes due at ``cutoff_ms``, a sorted part from each source that has some: several times faster than `take_due`.
+
+    The limit is shared by the sources, each of which may give one at least.
+    """
+    due = [run for source in sources if (run := source.current) is not None and run.head_time <= cutoff_ms]
+    share = max(limit // len(due), 1) if due else limit
+    return [run.take(min(run.end_up_to((cutoff_ms, AFTER_ALL, AFTER_ALL)), run.head + share)) for run in due]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.delayed.due_merge import take_due
+from magnetar.delayed.due_merge import take_due, take_due_unordered
 from magnetar.delayed.index_stats import IndexCounters
 from magnetar.delayed.mutable_bucket import MutableBucket
 from magnetar.delayed.pending_entries import PendingEntries
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Firing"]
 
 _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
+_FASTER_UNORDERED = 4
 
 
 class Firing:
@@ -49,6 +50,8 @@ class Firing:
         self.counters = IndexCounters()
         self.recovering = False
         """Buckets are coming into service: who reads now reads what may be pending."""
+        self.behind = False
+        """More is due than has fired: the next slice follows at once, or when its segment has been read."""
         self._now_ms = now_ms
         self._slice_indexes = slice_indexes
         self._judged_until = -AFTER_ALL
@@ -119,16 +122,24 @@ class Firing:
         """Fire the next piece of what is due and in memory; returns whether there was any."""
         cutoff = self.cutoff()
         self.due_before()
-        batch = take_due(self._sources(cutoff), cutoff, self._slice_indexes)
+        batches = self._take(cutoff)
         for bucket in self.buckets:
             bucket.advance()
-        if not batch.rows:
-            return False
-        batch = self.pending.take(batch)
-        self.pending.keep_within()
-        if batch.rows:
-            self._tell(batch)
-        return True
+        self.behind = self.next_time() <= cutoff or any(b.is_late(cutoff) for b in self.buckets)
+        for due in batches:
+            batch = self.pending.take(due)
+            self.pending.keep_within()
+            if batch.rows:
+                self._tell(batch)
+        return bool(batches)
+
+    def _take(self, cutoff: int) -> list[Columns]:
+        """In exact order as long as a view keeps it."""
+        sources = self._sources(cutoff)
+        if not any(view.keeps_order for view in self.views.values()):
+            return take_due_unordered(sources, cutoff, self._slice_indexes * _FASTER_UNORDERED)
+        batch = take_due(sources, cutoff, self._slice_indexes)
+        return [batch] if batch.rows else []
 
     def _sources(self, cutoff: int) -> Iterator[Source]:
         yield from self.mutable.sources(cutoff)

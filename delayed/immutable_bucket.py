@@ -97,6 +97,10 @@ class ImmutableBucket:
     def waits_for_load(self) -> bool:
         return self._current is None and not self.exhausted
 
+    def is_late(self, cutoff_ms: int) -> bool:
+        """What is due is being read."""
+        return self._current is None and not (self.exhausted or self.resting) and self.next_time <= cutoff_ms
+
     @property
     def remaining(self) -> int:
         """Indexes not yet taken."""

@@ -133,13 +133,18 @@ class PendingEntries:
             del self._by_ledger[ledger_id]
         return present
 
-    def take_first(self, count: int) -> list[Position]:
-        """The first so many in the order of positions; they are gone."""
+    def take_first(self, count: int, after: Position | None = None) -> list[Position]:
+        """The first so many in the order of positions, of those after the given one; they are gone."""
         out: list[Position] = []
         for ledger_id in self.ledgers() if count else ():
+            if after is not None and ledger_id < after.ledger_id:
+                continue
             held = self.of(ledger_id)
             assert held is not None
-            ids = list(islice(held, count - len(out)))
+            first = after.entry_id + 1 if after is not None and ledger_id == after.ledger_id else 0
+            ids = list(islice(held.iter_equal_or_larger(first), count - len(out)))
+            if not ids:
+                continue
             out += map(Position, repeat(ledger_id), ids)
             if len(ids) == len(held):
                 del self._by_ledger[ledger_id]

@@ -44,6 +44,9 @@ def test_the_first_ones_are_taken_in_order(shelf):
     pending.update(2, [9])
     settle(pending)
     assert pending.take_first(0) == []
+    assert pending.take_first(9, Position(4, 70_000)) == pending.take_first(9, Position(5, 0)) == []
+    pending.update(5, [0, 2])
+    assert pending.take_first(2, Position(5, 0)) == [(5, 2)] and pending.take_first(1, Position(4, 70_000)) == [(5, 0)]
     assert pending.take_first(3) == [(2, 9), (4, 1), (4, 5)]
     assert list(pending.positions()) == [(4, 6), (4, 70_000)]
     assert pending.take_first(9) == [(4, 6), (4, 70_000)] and not pending

@@ -1,9 +1,11 @@
 """What is due comes in the exact order of keys, in pieces of bounded size."""
 
+from itertools import chain
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.delayed.due_merge import take_due
+from magnetar.delayed.due_merge import take_due, take_due_unordered
 from magnetar.delayed.mutable_bucket import Chunk
 from magnetar.delayed.sorted_run import AFTER_ALL, Columns
 
@@ -33,3 +35,15 @@ def test_chunks_that_follow_each_other_are_taken_whole():
     while (piece := take_due(chunks, AFTER_ALL, 150)).rows:
         sizes.append(piece.rows)
     assert sizes == [100] * 50
+
+
+@settings(deadline=None)
+@given(parts=st.lists(KEYS, min_size=1, max_size=6), limit=st.integers(1, 40), cutoff=st.integers(0, 35))
+def test_unordered_pieces_together_are_all_that_is_due(parts, limit, cutoff):
+    chunks, got = chunks_of(parts), []
+    while pieces := take_due_unordered(chunks, cutoff, limit):
+        assert sum(piece.rows for piece in pieces) <= max(limit, len(parts))
+        assert all(piece.keys() == sorted(piece.keys()) != [] for piece in pieces)
+        got += chain.from_iterable(map(Columns.keys, pieces))
+    assert sorted(got) == sorted(key for part in parts for key in part if key[0] <= cutoff)
+    assert sum(map(len, chunks)) == sum(map(len, parts)) - len(got)

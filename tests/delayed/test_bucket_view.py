@@ -1,0 +1,93 @@
+"""What a subscription is given when much is due at once."""
+
+import pytest
+
+from magnetar.delayed.bitmap_shelf import BitmapShelf
+from magnetar.delayed.bucket_view import BucketDelayView
+from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.firing import Firing
+from magnetar.delayed.sorted_run import Columns
+from magnetar.storage.position import Position
+
+NOBODY = BitmapShelf(1 << 20, lambda: None)
+
+
+class Cursor:
+    mark_delete = Position(0, -1)
+    read_position = Position(9, 0)
+
+
+class Many:
+    """Entries of ledger 0 with these times, and a subscription that has read past them."""
+
+    def __init__(self, times, *, slice_indexes=8, ready_limit=16):
+        self.now = 0
+        self.firing = Firing(DelayPolicy(tick_ms=1000, strict=True), lambda: self.now, slice_indexes, NOBODY)
+        self.view = self.firing.views["sub"] = BucketDelayView(self.firing, Cursor(), lambda: None, ready_limit)
+        self.view.pending(0)
+        for entry_id, time in enumerate(times):
+            assert self.firing.hold(time, Position(0, entry_id))
+
+    def fire_all(self):
+        while self.firing.fire():
+            pass
+
+
+def test_up_to_the_limit_it_comes_in_order_of_time():
+    many = Many([30, 10, 20])
+    many.now = 30
+    many.fire_all()
+    assert many.view.take_due(9) == [(0, 1), (0, 2), (0, 0)]
+
+
+def test_beyond_the_limit_it_comes_by_position_round_the_log():
+    many = Many([100 - entry_id for entry_id in range(60)], ready_limit=8)
+    many.now = 100
+    many.fire_all()
+    assert [p.entry_id for p in many.view.take_due(8)] == list(range(59, 51, -1))
+    assert [p.entry_id for p in many.view.take_due(40)] == list(range(40))
+    for entry_id in range(3):  # published since, and due
+        many.firing.hold(200, Position(1, entry_id))
+        many.firing.hold(200, Position(0, 100 + entry_id))
+    many.now = 200
+    many.fire_all()
+    assert [p.entry_id for p in many.view.take_due(12)] == list(range(40, 52)), "goes on where it stopped"
+    assert many.view.take_due(9) == [(0, 100), (0, 101), (0, 102), (1, 0), (1, 1), (1, 2)]
+    assert not many.view.has_due()
+
+
+def test_the_round_begins_anew_at_the_end_of_the_log():
+    many = Many([5] * 40, ready_limit=0)
+    many.now = 5
+    many.fire_all()
+    many.view.take_due(10)
+    many.view.fired(Columns.of([(5, 0, 3)]))  # one more of those that were passed
+    assert [p.entry_id for p in many.view.take_due(100)] == list(range(10, 40))
+    assert many.view.take_due(100) == [(0, 3)]
+
+
+def test_while_the_index_is_behind_little_is_given_per_slice():
+    many = Many([7] * 5000, slice_indexes=1000, ready_limit=100)
+    many.now = 7
+    assert many.firing.fire() and many.firing.behind
+    first = many.view.take_due(5000)
+    assert 0 < len(first) < 1000 and not many.view.has_due(), "the rest waits for its neighbours"
+    assert many.firing.fire()
+    assert many.view.has_due()
+    many.fire_all()
+    assert not many.firing.behind
+    rest = many.view.take_due(5000)
+    assert sorted(first + rest) == [(0, k) for k in range(5000)]
+
+
+@pytest.mark.parametrize("ready_limit", [0, 1, 1000])
+def test_every_entry_is_given_once_and_not_before_its_time(ready_limit):
+    times = [(k * 37) % 500 + 1 for k in range(2000)]
+    many, got = Many(times, ready_limit=ready_limit), []
+    for many.now in range(0, 510, 50):
+        many.fire_all()
+        while many.view.has_due():
+            taken = many.view.take_due(64)
+            assert all(times[p.entry_id] <= many.now for p in taken)
+            got += taken
+    assert sorted(got) == [(0, k) for k in range(2000)]
