@@ -26,6 +26,7 @@ from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.table import check_complete
 from magnetar.broker.connections import Connections, LookupCounters
 from magnetar.broker.delay_indexes import bitmap_shelf
+from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.ledger_config import engine_settings, ledger_config
 from magnetar.broker.meters import CacheMeter
@@ -80,6 +81,7 @@ class Broker:
         self.addresses = AdvertisedAddresses(settings)
         self.server = BinaryServer(self)
         self.storage: EmbeddedStorage
+        self.dynamic_settings: DynamicSettings
         self.namespaces: NamespaceStore
         self.ledgers: ManagedLedgerFactory
         self.catalog: TopicCatalog
@@ -113,6 +115,8 @@ class Broker:
         self.storage = await open_embedded(settings.data_dir, engine_settings(settings), self.environment)
         self.storage.health.on_failure(self._on_storage_failure)
         metadata = self.storage.metadata
+        self.dynamic_settings = DynamicSettings(metadata, settings)
+        await self.dynamic_settings.load()
         self.namespaces = await NamespaceStore.open(metadata, settings)
         self._start_number = await metadata.next_sequence(_BROKER_IDS)
         self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, self.environment.clock, loop)
@@ -145,6 +149,8 @@ class Broker:
         self.addresses.bound(self.server.port, self.server.port_tls, None, None)
         self.maintenance = (await _import_later("magnetar.broker.maintenance")).Maintenance(self)
         self.maintenance.start()
+        self._apply_settings()
+        self.dynamic_settings.on_change = self._on_settings_changed
         await self._start_admin()
         log.info("broker.started", port=self.server.port, http_port=self.http_port, start_number=self._start_number)
 
@@ -206,6 +212,20 @@ class Broker:
     def _on_storage_failure(self, error: BaseException) -> None:
         log.error("broker.storage_failed", reason=str(error))
         self.request_stop(EXIT_STORAGE_FAILED)
+
+    def _on_settings_changed(self) -> None:
+        """A setting changed while the broker runs: everything that worked with a copy follows."""
+        self._apply_settings()
+        self.namespaces.settings_changed()
+        self.topics.settings_changed()
+        self.maintenance.settings_changed()
+        for topic in list(self.topics.loaded.values()):
+            self.tasks.spawn(topic.config_changed(), "topic.config_changed")
+            topic.recheck_rights()
+
+    def _apply_settings(self) -> None:
+        self.publish_budget.max_bytes = self.settings.max_message_publish_buffer_size_in_mb << 20
+        self.storage.cache.max_bytes = engine_settings(self.settings).cache_bytes
 
     def _on_policies_changed(self, change: PolicyChange) -> None:
         """Policies or grants changed: loaded topics follow, clients that lost their right are closed."""

@@ -41,9 +41,13 @@ class Maintenance:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks = TaskSet()
-        settings = broker.settings
+        self.jobs = self._table()
+        self._running: dict[str, tuple[float, asyncio.Task[None]]] = {}
+
+    def _table(self) -> list[Job]:
+        settings = self._broker.settings
         inactivity_s = settings.broker_deduplication_producer_inactivity_timeout_minutes * 60 / 3
-        self.jobs = [
+        return [
             Job("stats", settings.stats_update_frequency_in_secs, self._roll_stats),
             Job("retention", settings.retention_check_interval_in_seconds, self._trim),
             Job("expiry", settings.message_expiry_check_interval_in_minutes * 60, self._expire),
@@ -69,10 +73,25 @@ class Maintenance:
 
     def start(self) -> None:
         for job in self.jobs:
-            if job.interval_s > 0:
-                self._tasks.spawn(self._repeat(job), f"maintenance.{job.name}")
-
+            self._begin(job)
         self._tasks.spawn(self._sweep_orphans(), "maintenance.orphans")
+
+    def _begin(self, job: Job) -> None:
+        if job.interval_s > 0:
+            task = self._tasks.spawn(self._repeat(job), f"maintenance.{job.name}")
+            self._running[job.name] = job.interval_s, task
+
+    def settings_changed(self) -> None:
+        """Jobs whose interval changed begin anew."""
+        self.jobs = self._table()
+        for job in self.jobs:
+            interval_s, task = self._running.get(job.name, (0.0, None))
+            if interval_s == max(0.0, job.interval_s):
+                continue
+            if task is not None:
+                task.cancel()
+                del self._running[job.name]
+            self._begin(job)
 
     async def _sweep_orphans(self) -> None:
         """Once; not while clients that come back after a restart have the broker busy."""

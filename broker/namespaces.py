@@ -220,6 +220,10 @@ class NamespaceStore:
         """What would apply to the topic with these policies of its own."""
         return effective_config(self._settings, self.namespaces.get(topic.namespace) or NO_POLICIES, own)
 
+    def settings_changed(self) -> None:
+        """What applies is worked out anew."""
+        self._effective.clear()
+
     # --- changes -------------------------------------------------------------------------------------------------
 
     async def create_tenant(self, name: str, info: TenantInfo) -> None:

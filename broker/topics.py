@@ -46,8 +46,16 @@ class Topics:
         self._namespaces = namespaces
         self._tasks = tasks
         self._busy: dict[str, asyncio.Task[None]] = {}
-        limit = context.settings.max_concurrent_topic_load_request
-        self._loads = asyncio.Semaphore(limit) if limit > 0 else None
+        self._load_limit = 0
+        self._loads: asyncio.Semaphore | None = None
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """How many topics may be loaded at the same time; those under way are not counted again."""
+        limit = self.context.settings.max_concurrent_topic_load_request
+        if limit != self._load_limit:
+            self._load_limit = limit
+            self._loads = asyncio.Semaphore(limit) if limit > 0 else None
 
     # --- finding -------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.auth.authorizer import Authorizer
     from magnetar.broker.consumer_stats import SubscriptionStats
+    from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.metrics import BrokerMetrics
     from magnetar.broker.namespaces import NamespaceStore
     from magnetar.broker.producer import ProducerStats
@@ -345,6 +346,8 @@ class BrokerApi(Protocol):
     def settings(self) -> "Settings": ...
     @property
     def namespaces(self) -> "NamespaceStore": ...
+    @property
+    def dynamic_settings(self) -> "DynamicSettings": ...
     @property
     def schemas(self) -> "SchemaRegistry": ...
     @property

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from magnetar import __version__
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, json_response, not_found, precondition, text
+from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition, text
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, SUPER
 from magnetar.broker.errors import BrokerError
@@ -64,40 +64,49 @@ async def leader(call: Call) -> Response:
 
 
 @routes.get(BROKERS + "/configuration", SUPER)
-async def dynamic_settings(_call: Call) -> Response:
-    """Names of settings that can change while the broker runs: none."""
-    return json_response([])
+async def dynamic_settings(call: Call) -> Response:
+    """Names of settings that can change while the broker runs."""
+    return json_response(call.api.dynamic_settings.names)
 
 
 @routes.get(BROKERS + "/configuration/values", SUPER)
-async def changed_settings(_call: Call) -> Response:
-    return json_response({})
+async def changed_settings(call: Call) -> Response:
+    return json_response(call.api.dynamic_settings.values)
 
 
 @routes.get(BROKERS + "/configuration/runtime", SUPER)
 async def runtime_settings(call: Call) -> Response:
-    """All settings in force; secrets are not shown."""
+    """All settings in force, and those changed at run time that mean nothing here; secrets are not shown."""
     values = {
         key: "(hidden)" if row.secret else _as_text(getattr(call.api.settings, row.attribute))
         for key, row in SETTINGS.items()
     }
-    return json_response(values)
+    return json_response(call.api.dynamic_settings.values | values)
 
 
 def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+    return f"[{', '.join(value)}]" if isinstance(value, tuple) else "" if value is None else str(value)
 
 
 @routes.post(BROKERS + "/configuration/{key}/{value}", SUPER)
-async def change_setting(_call: Call) -> Response:
-    raise precondition("Can't update non-dynamic configuration")
+async def change_setting(call: Call) -> Response:
+    """Any text is taken; one that is no value of the setting has no effect."""
+    key = call.param("key")
+    if key not in call.api.dynamic_settings.names:
+        raise precondition("Can't update non-dynamic configuration")
+    await call.api.dynamic_settings.change(key, call.param("value"))
+    return done()
 
 
 @routes.delete(BROKERS + "/configuration/{key}", SUPER)
-async def reset_setting(_call: Call) -> Response:
-    raise precondition("Can't update non-dynamic configuration")
+async def reset_setting(call: Call) -> Response:
+    key = call.param("key")
+    if key not in call.api.dynamic_settings.names:
+        raise precondition("Can't delete non-dynamic configuration")
+    await call.api.dynamic_settings.remove(key)
+    return done()
 
 
 @routes.get(BROKERS + "/internal-configuration", SUPER)

@@ -108,7 +108,7 @@ def setting(
 
 
 class Table:
-    """What classes of settings have in common: built from keywords, unchangeable, equal by value.
+    """What classes of settings have in common: built from keywords, equal by value, unchangeable but for `change`.
 
     They are dataclasses whose methods are written down here: generating them for a hundred fields, over and over down
     the line of bases, is a twentieth of the broker's start-up.
@@ -119,6 +119,12 @@ class Table:
         if not values.keys() <= fields.keys():
             raise TypeError(f"no such setting: {', '.join(sorted(values.keys() - fields.keys()))}")
         self.__dict__.update({name: field.default for name, field in fields.items()} | values)
+
+    def change(self, attribute: str, value: Value) -> None:
+        """Change a setting for all who hold this object; for `dynamic_settings` alone, which tells the others."""
+        if attribute not in self.__dict__:
+            raise AttributeError(f"no such setting: {attribute}")
+        self.__dict__[attribute] = value
 
     def __setattr__(self, name: str, value: object) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to setting {name!r}")

@@ -15,6 +15,7 @@ from magnetar.broker.admin.app import build_app
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.consumer_stats import SubscriptionStats
+from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.errors import ConsumerBusyError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.metrics import BrokerMetrics
 from magnetar.broker.namespaces import NamespaceStore
@@ -200,6 +201,7 @@ class FakeBroker:
     def __init__(self, settings, metadata, namespaces):
         self.settings = settings
         self.namespaces = namespaces
+        self.dynamic_settings = DynamicSettings(metadata, settings)
         self.schemas = SchemaRegistry(metadata, lambda: 1_700_000_000_000)
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, namespaces)

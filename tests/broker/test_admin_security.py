@@ -187,6 +187,7 @@ async def test_facts_about_the_broker():
     assert runtime["maxMessageSize"] == "5242880"
     assert "very-secret" not in json.dumps(runtime)
     assert (await call("POST", "brokers/configuration/maxMessageSize/5")).status == 412
+    assert (await call("DELETE", "brokers/configuration/maxMessageSize")).status == 412
     await call("PUT", "persistent/public/default/t")
     assert (
         "public/default/0x00000000_0xffffffff"

@@ -1,0 +1,93 @@
+"""Settings changed while the broker runs, over REST: kept in the metadata store, in force at once and at every start.
+
+    /admin/configuration      JSON object: key -> text, as they were given
+
+A text that is no value of its key is kept and shown but does not take effect, as in Apache Pulsar 4.2.4. Removing a
+key brings back the value the broker was started with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+
+from magnetar.broker.setting_areas.dynamic import DYNAMIC
+from magnetar.broker.settings import SETTINGS
+from magnetar.broker.settings_loader import parse_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.setting_areas.setting import Value
+    from magnetar.broker.settings import Settings
+    from magnetar.storage.interfaces import MetadataStore
+
+log = structlog.get_logger(__name__)
+_PATH: Final = "/admin/configuration"
+
+
+class DynamicSettings:
+    """The changed settings of one broker. `on_change` is called after each change that took effect."""
+
+    names: Final = tuple(sorted(DYNAMIC))
+
+    def __init__(self, metadata: MetadataStore, settings: Settings) -> None:
+        self.values: dict[str, str] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        self._metadata = metadata
+        self._settings = settings
+        self._at_start: dict[str, Value] = {
+            key: getattr(settings, row.attribute) for key, row in SETTINGS.items() if key in DYNAMIC
+        }
+        self._version = -1
+        self._lock = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Put in force what was changed before the last stop."""
+        found = await self._metadata.get(_PATH)
+        if found is not None:
+            self.values = msgspec.json.decode(found[0], type=dict[str, str])
+            self._version = found[1]
+        for key, text in self.values.items():
+            self._apply(key, text)
+
+    async def change(self, key: str, text: str) -> None:
+        """Durable and in force on return; the key is one of `names`."""
+        await self._store(key, text)
+        if self._apply(key, text):
+            self.on_change()
+
+    async def remove(self, key: str) -> None:
+        """Back to the value of the start, durable on return; a key that was not changed is fine."""
+        if key not in self.values:
+            return
+        await self._store(key, None)
+        if key in self._at_start:
+            self._settings.change(SETTINGS[key].attribute, self._at_start[key])
+            self.on_change()
+        log.info("setting.reset", key=key)
+
+    async def _store(self, key: str, text: str | None) -> None:
+        async with self._lock:
+            kept = {name: value for name, value in self.values.items() if name != key}
+            if text is not None:
+                kept[key] = text
+            self._version = await self._metadata.put(_PATH, msgspec.json.encode(kept), self._version)
+            self.values = kept
+
+    def _apply(self, key: str, text: str) -> bool:
+        """Whether it took effect."""
+        row = SETTINGS.get(key)
+        if row is None:
+            log.info("setting.kept", key=key, reason="it has no effect here")
+            return False
+        try:
+            self._settings.change(row.attribute, parse_value(row, text.strip()))
+        except ValueError as e:
+            log.warning("setting.not_changed", key=key, reason=str(e))
+            return False
+        log.info("setting.changed", key=key, value="(hidden)" if row.secret else text)
+        return True

@@ -1,0 +1,78 @@
+"""Settings changed while the broker runs: in force at once, after a restart, and gone when removed."""
+
+import pytest
+
+from magnetar.broker.dynamic_settings import DynamicSettings
+from magnetar.broker.settings import SETTINGS, Settings
+from magnetar.storage.memory_metadata import MemoryMetadataStore
+
+
+@pytest.fixture
+def metadata():
+    return MemoryMetadataStore()
+
+
+@pytest.fixture
+def changes():
+    return []
+
+
+@pytest.fixture
+async def dynamic(metadata, changes):
+    found = DynamicSettings(metadata, Settings(max_tenants=7))
+    await found.load()
+    found.on_change = lambda: changes.append(True)
+    return found
+
+
+def settings_of(dynamic):
+    return dynamic._settings
+
+
+async def test_a_change_is_in_force_and_told(dynamic, changes):
+    await dynamic.change("maxTenants", "9")
+    assert settings_of(dynamic).max_tenants == 9
+    assert dynamic.values == {"maxTenants": "9"}
+    assert changes == [True]
+
+
+async def test_a_change_outlives_the_broker(dynamic, metadata):
+    await dynamic.change("maxTenants", "9")
+    await dynamic.change("subscriptionTypesEnabled", "Exclusive, Shared")
+    settings = Settings()
+    await DynamicSettings(metadata, settings).load()
+    assert settings.max_tenants == 9
+    assert settings.subscription_types_enabled == ("Exclusive", "Shared")
+
+
+async def test_removed_it_is_what_the_broker_was_started_with(dynamic, metadata, changes):
+    await dynamic.change("maxTenants", "9")
+    await dynamic.remove("maxTenants")
+    await dynamic.remove("maxTenants")
+    assert settings_of(dynamic).max_tenants == 7
+    assert dynamic.values == {}
+    assert len(changes) == 2
+    settings = Settings()
+    await DynamicSettings(metadata, settings).load()
+    assert settings.max_tenants == 0
+
+
+@pytest.mark.parametrize(("key", "text"), [("maxTenants", "many"), ("loadBalancerSheddingEnabled", "false")])
+async def test_what_cannot_take_effect_is_kept_and_changes_nothing(dynamic, changes, key, text):
+    before = dict(settings_of(dynamic).__dict__)
+    await dynamic.change(key, text)
+    assert settings_of(dynamic).__dict__ == before
+    assert dynamic.values == {key: text}
+    assert changes == []
+    await dynamic.remove(key)
+    assert dynamic.values == {}
+
+
+def test_settings_of_ours_that_may_change_are_known_to_both():
+    assert {"maxTenants", "superUserRoles", "subscriptionTypesEnabled"} <= set(DynamicSettings.names) & SETTINGS.keys()
+    assert not {"brokerServicePort", "clusterName", "dataDir"} & set(DynamicSettings.names)
+
+
+def test_only_known_settings_change():
+    with pytest.raises(AttributeError, match="no such setting"):
+        Settings().change("no_such", 1)
