@@ -15,7 +15,9 @@ from magnetar.broker.errors import ConsumerAssignError
 from magnetar.broker.hash_ring import RingSelector, ring_choice
 from magnetar.broker.key_ranges import Assignment, SplitSelector, StickySelector, lost_ranges
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "key_shared_ranges.json").read_text())
+FOLDER = Path(__file__).parents[1] / "vectors"
+VECTORS = json.loads((FOLDER / "key_shared_ranges.json").read_text())
+HALVES = json.loads((FOLDER / "key_shared_halves.json").read_text())
 
 
 class Member:
@@ -40,9 +42,22 @@ def test_the_ring_is_that_of_apache_pulsar():
             assert [[a.start, a.end] for a in ring.ranges() if a.owner is member] == ranges
 
 
-@pytest.mark.parametrize("make", [lambda: RingSelector(7), SplitSelector])
+def test_halves_are_those_of_apache_pulsar():
+    selector, members = SplitSelector(), {}
+    for step in HALVES["steps"]:
+        verb, name = step["step"].split()
+        if verb == "add":
+            members[name] = Member(name)
+            selector.add(members[name])
+        else:
+            selector.remove(members.pop(name))
+        ranges = sorted([a.owner.name, [[a.start, a.end]]] for a in selector.ranges())
+        assert ranges == step["consumers"], step["step"]
+
+
+@pytest.mark.parametrize(("make", "whole"), [(lambda: RingSelector(7), (1, 65535)), (SplitSelector, (0, 65536))])
 @given(ops=st.lists(st.tuples(st.booleans(), st.sampled_from("abc")), max_size=25))
-def test_ranges_cover_all_hashes_and_agree_with_select(make, ops):
+def test_ranges_cover_all_hashes_and_agree_with_select(make, whole, ops):
     selector, members = make(), []
     for leave, name in ops:
         if leave and members:
@@ -55,12 +70,12 @@ def test_ranges_cover_all_hashes_and_agree_with_select(make, ops):
             assert ranges == []
             assert selector.select(5) is None
             continue
-        assert (ranges[0].start, ranges[-1].end) == (1, 65535)
+        assert (ranges[0].start, ranges[-1].end) == whole
         assert all(a.end + 1 == b.start for a, b in pairwise(ranges))
         assert {id(a.owner) for a in ranges} <= {id(m) for m in members}
         for a in ranges:
             assert selector.select(a.start) is a.owner
-            assert selector.select(a.end) is a.owner
+            assert selector.select(min(a.end, 65535)) is a.owner
 
 
 def test_the_ring_moves_only_what_it_must():
