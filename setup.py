@@ -1,4 +1,4 @@
-"""The compiled helper; everything else stands in pyproject.toml. Without a compiler the install goes on, slower."""
+"""The compiled helpers; everything else stands in pyproject.toml. Without a compiler the install goes on, slower."""
 
 from setuptools import Extension, setup
 
@@ -10,6 +10,12 @@ setup(
             depends=["magnetar/protocol/_crc32c.h"],
             extra_compile_args=["-O3"],
             optional=True,
-        )
+        ),
+        Extension(
+            "magnetar.delayed._sorting",
+            ["magnetar/delayed/_sorting.c"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
     ]
 )

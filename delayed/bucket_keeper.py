@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
-from magnetar.delayed.bucket_merge import WINDOW_INDEXES, mergeable, write_merged
+from magnetar.delayed.bucket_merge import mergeable, write_merged
 from magnetar.delayed.catalogue import BucketRecord, CatalogueRecord
 from magnetar.delayed.due_merge import take_due
 from magnetar.delayed.errors import CatalogueConflictError, SnapshotError
@@ -26,6 +26,7 @@ from magnetar.delayed.immutable_bucket import ImmutableBucket
 from magnetar.delayed.position_ranges import PositionRanges
 from magnetar.delayed.snapshot_format import SnapshotEncoder
 from magnetar.delayed.sorted_run import AFTER_ALL
+from magnetar.delayed.sorting import WINDOW_INDEXES
 from magnetar.storage.errors import StorageError
 from magnetar.storage.position import Position
 

@@ -12,6 +12,7 @@ from magnetar.delayed.due_merge import take_due
 from magnetar.delayed.errors import SnapshotError
 from magnetar.delayed.snapshot_format import SnapshotEncoder, decode_segment
 from magnetar.delayed.sorted_run import AFTER_ALL, SortedRun
+from magnetar.delayed.sorting import WINDOW_INDEXES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from magnetar.delayed.snapshot_store import SnapshotStore, SnapshotWriter
     from magnetar.delayed.sorted_run import Columns, Key
 
-__all__ = ["WINDOW_INDEXES", "Bounds", "mergeable", "write_merged"]
+__all__ = ["Bounds", "mergeable", "write_merged"]
 
 Bounds = tuple[tuple[int, int], tuple[int, int]]
 """Smallest and largest position."""
@@ -31,8 +32,6 @@ Bounds = tuple[tuple[int, int], tuple[int, int]]
 _FAN_IN = 8
 _ALONE_BYTES = 1 << 20
 """A snapshot of this size is worth rewriting without others."""
-WINDOW_INDEXES = 8192
-"""Indexes merged in one call, for sorting them holds up everything else in this process."""
 
 
 def mergeable(buckets: Sequence[ImmutableBucket], settings: BucketSettings, due_ms: int) -> list[ImmutableBucket]:

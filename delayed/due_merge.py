@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from magnetar.delayed.sorted_run import AFTER_ALL, Columns, Key, SortedRun, merge
+from magnetar.delayed.sorted_run import AFTER_ALL, Columns, Key, SortedRun
+from magnetar.delayed.sorting import merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.delayed.sorted_run import AFTER_ALL, Columns, Key, SortedRun, concatenate, sort
+from magnetar.delayed.sorted_run import AFTER_ALL, Columns, Key, SortedRun
+from magnetar.delayed.sorting import merge, sort
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,24 +24,23 @@ _SMALL_CHUNK = 2048
 class Chunk:
     """A run, all of it in memory, sorted when it is first taken from: a `Source`."""
 
-    __slots__ = ("_by_position", "_columns", "_last_time", "_min_time", "_run")
+    __slots__ = ("_columns", "_last_time", "_min_time", "_run")
 
-    def __init__(self, columns: Columns, min_time: int, *, by_position: bool) -> None:
-        self._columns, self._by_position = columns, by_position
-        self._min_time = min_time
+    def __init__(self, columns: Columns, min_time: int) -> None:
+        self._columns, self._min_time = columns, min_time
         self._last_time = -1
         self._run: SortedRun | None = None
 
     @classmethod
     def of_sorted(cls, columns: Columns) -> Chunk:
-        chunk = cls(columns, columns.times[0] if columns.rows else AFTER_ALL, by_position=True)
+        chunk = cls(columns, columns.times[0] if columns.rows else AFTER_ALL)
         chunk._run = SortedRun(columns)
         return chunk
 
     @property
     def run(self) -> SortedRun:
         if self._run is None:
-            self._run = SortedRun(sort(self._columns, by_position=self._by_position))
+            self._run = SortedRun(sort(self._columns))
             self._columns = self._run.columns
         return self._run
 
@@ -77,7 +77,7 @@ class Chunk:
     def copy(self) -> Chunk:
         """What is left, for another thread."""
         if self._run is None:
-            return Chunk(self._columns, self._min_time, by_position=self._by_position)
+            return Chunk(self._columns, self._min_time)
         return Chunk.of_sorted(self._run.rest())
 
 
@@ -87,8 +87,6 @@ class MutableBucket:
     def __init__(self) -> None:
         self._open = Columns.empty()
         self._open_min = AFTER_ALL
-        self._ascending = True
-        self._last = (-1, -1)
         self._closed: list[Chunk] = []
         self._frozen: list[Chunk] = []
 
@@ -112,7 +110,8 @@ class MutableBucket:
             open_ = self._open
             end = min(count, start + CHUNK_INDEXES - open_.rows)
             window = times[start:end]
-            self._note(ledger_id, first_entry_id + start, first_entry_id + end - 1, min(window))
+            earliest = min(window)
+            self._open_min = min(self._open_min, earliest)
             open_.times.extend(window)
             open_.ledgers.extend([ledger_id] * (end - start))
             open_.entries.extend(range(first_entry_id + start, first_entry_id + end))
@@ -121,25 +120,18 @@ class MutableBucket:
                 self._close_open()
 
     def add(self, time: int, ledger_id: int, entry_id: int) -> None:
-        self._note(ledger_id, entry_id, entry_id, time)
         columns = self._open
+        self._open_min = min(self._open_min, time)
         columns.times.append(time)
         columns.ledgers.append(ledger_id)
         columns.entries.append(entry_id)
         if columns.rows >= CHUNK_INDEXES:
             self._close_open()
 
-    def _note(self, ledger_id: int, first: int, last: int, time: int) -> None:
-        if (ledger_id, first) <= self._last:
-            self._ascending = False
-        self._last = (ledger_id, last)
-        self._open_min = min(self._open_min, time)
-
     def _close_open(self) -> None:
         if self._open.rows:
-            self._closed.append(Chunk(self._open, self._open_min, by_position=self._ascending))
+            self._closed.append(Chunk(self._open, self._open_min))
         self._open, self._open_min = Columns.empty(), AFTER_ALL
-        self._ascending, self._last = True, (-1, -1)
 
     # --- serving -------------------------------------------------------------------------------------------------
 
@@ -168,7 +160,7 @@ class MutableBucket:
         small = [c for c in self._closed if len(c) < _SMALL_CHUNK]
         if len(small) < _MAX_CHUNKS // 2:
             return
-        joined = sort(concatenate(c.run.rest() for c in small), by_position=False)
+        joined = merge([c.run.rest() for c in small])
         self._closed = [c for c in self._closed if len(c) >= _SMALL_CHUNK]
         self._closed.append(Chunk.of_sorted(joined))
 

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from operator import itemgetter, le
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-__all__ = ["AFTER_ALL", "Columns", "Key", "SortedRun", "concatenate", "merge", "sort"]
+__all__ = ["AFTER_ALL", "Columns", "Key", "SortedRun"]
 
 Key = tuple[int, int, int]
 """(deliver_at in ms, ledger id, entry id): the order of delivery."""
 AFTER_ALL = (1 << 63) - 1
-_EXACT_FLOAT = 1 << 53
 
 
 class Columns(NamedTuple):
@@ -103,46 +101,3 @@ class SortedRun:
     def rest(self) -> Columns:
         """What has not been taken, copied."""
         return self.columns.part(self.head, len(self.times))
-
-
-def concatenate(parts: Iterable[Columns]) -> Columns:
-    """All rows, part after part."""
-    out = Columns.empty()
-    for part in parts:
-        out.times.extend(part.times)
-        out.ledgers.extend(part.ledgers)
-        out.entries.extend(part.entries)
-    return out
-
-
-def sort(columns: Columns, *, by_position: bool) -> Columns:
-    """Sorted by key. ``by_position``: the rows come in the order of positions, so times alone are compared."""
-    times = columns.times
-    count = len(times)
-    if count < 2:
-        return columns
-    order: Sequence[int] = range(count)
-    if not by_position:
-        order = sorted(order, key=list(zip(columns.ledgers, columns.entries, strict=True)).__getitem__)
-    elif all(map(le, times, memoryview(times)[1:])):
-        return columns  # a fixed delay
-    if min(times) > -_EXACT_FLOAT and max(times) < _EXACT_FLOAT:
-        order = sorted(order, key=list(map(float, times)).__getitem__)  # comparing floats is the fastest of all
-    else:
-        order = sorted(order, key=times.__getitem__)
-    pick = itemgetter(*order)
-    return Columns(array("q", pick(times)), array("q", pick(columns.ledgers)), array("I", pick(columns.entries)))
-
-
-def merge(parts: Sequence[Columns]) -> Columns:
-    """One sorted run of several sorted ones."""
-    if len(parts) == 1:
-        return parts[0]
-    keys: list[Key] = []
-    for part in parts:
-        keys += zip(part.times, part.ledgers, part.entries, strict=True)
-    if not keys:
-        return Columns.empty()
-    keys.sort()
-    times, ledgers, entries = zip(*keys, strict=True)
-    return Columns(array("q", times), array("q", ledgers), array("I", entries))

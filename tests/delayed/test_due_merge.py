@@ -15,7 +15,7 @@ KEYS = st.lists(
 
 
 def chunks_of(parts):
-    return [Chunk(Columns.of(part), min(part)[0], by_position=False) for part in parts]
+    return [Chunk(Columns.of(part), min(part)[0]) for part in parts]
 
 
 @settings(deadline=None)

@@ -1,0 +1,6 @@
+# The compiled helper; what it does stands in sorting.py.
+from collections.abc import Sequence
+
+from magnetar.delayed.sorted_run import Columns
+
+def sorted_columns(parts: Sequence[Columns], /) -> tuple[bytes, bytes, bytes]: ...
