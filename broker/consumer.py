@@ -159,7 +159,6 @@ class Consumer:
         self.topic_name = spec.topic_name
         self.read_compacted = spec.read_compacted
         self.connected_ms = 0
-        self.end_of_topic_told = False
         self.wants_raw = wants_raw(spec.metadata)
         """It asked for stored bytes: nothing is converted for it."""
         self.out = RateMeter()
@@ -167,6 +166,8 @@ class Consumer:
         self.redelivered = RateMeter()
         self.chunked = RateMeter()
         self.average_messages_per_entry = 0.0
+        self._entries_sent = self._messages_sent = 0
+        """Of the dispatch under way: what the average is still to learn."""
         self.last_flow_ms = self.first_flow_ms = 0
         self.last_sent_ms = self.first_sent_ms = 0
         self.last_acked_ms = 0
@@ -254,15 +255,28 @@ class Consumer:
         self.queued_bytes += len(data)
         entries = span.end - span.start
         self.out.add(messages, span.size_bytes - RECORD_HEADER_BYTES * entries)
-        ratio = messages / entries
-        average = self.average_messages_per_entry
-        self.average_messages_per_entry = ratio if average <= 0 else 0.9 * average + 0.1 * ratio
+        self._entries_sent += entries
+        self._messages_sent += messages
         return len(data)
+
+    def learn_average(self) -> None:
+        """A dispatch is over: what it sent counts a tenth of the messages per entry (Apache Pulsar 4.2.4)."""
+        if self._entries_sent:
+            ratio = self._messages_sent / self._entries_sent
+            average = self.average_messages_per_entry
+            self.average_messages_per_entry = ratio if average < 1 else 0.9 * average + 0.1 * ratio
+            self._entries_sent = self._messages_sent = 0
+
+    @property
+    def messages_per_entry(self) -> int:
+        """The average, rounded to whole messages."""
+        return int(self.average_messages_per_entry + 0.5)
 
     def flush(self, now_ms: int) -> None:
         """Write what was queued in this turn."""
         if not self._queued:
             return
+        self.learn_average()
         queued = self._queued
         self._queued, self.queued_bytes = [], 0
         self.first_sent_ms = self.first_sent_ms or now_ms
@@ -277,7 +291,6 @@ class Consumer:
 
     def tell_end_of_topic(self) -> None:
         """REACHED_END_OF_TOPIC."""
-        self.end_of_topic_told = True
         if self.outbox.peer_version >= KNOWS_END_OF_TOPIC_VERSION and not self.outbox.closed:
             self.outbox.write(replies.reached_end_of_topic(self.consumer_id))
 
@@ -318,7 +331,7 @@ class Consumer:
             chunked_message_rate=self.chunked.rates().messages_per_second,
             available_permits=self.permits.available,
             unacked_messages=self.permits.unacked,
-            avg_messages_per_entry=int(self.average_messages_per_entry + 0.5),
+            avg_messages_per_entry=self.messages_per_entry,
             blocked_on_unacked=self.permits.blocked,
             address=self.outbox.address,
             connected_since_ms=self.connected_ms,

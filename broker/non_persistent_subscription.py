@@ -102,6 +102,7 @@ class NonPersistentSubscription:
         consumer.subscription = self
         consumer.connected_ms = self.context.now_ms()
         consumer.hide_entry_metadata()
+        consumer.epoch = -1  # its messages tell none (Apache Pulsar 4.2.4)
         dispatcher.add_consumer(consumer)
         self.dispatcher = dispatcher
 
@@ -216,7 +217,6 @@ class NonPersistentSubscription:
         from magnetar.broker.consumer_stats import SubscriptionStats  # noqa: PLC0415 - not at the start
 
         consumers = tuple(c.stats() for c in self.consumers)
-        active = getattr(self.dispatcher, "active", None)
         return SubscriptionStats(
             msg_rate_out=sum(c.msg_rate_out for c in consumers),
             msg_throughput_out=sum(c.msg_throughput_out for c in consumers),
@@ -226,7 +226,6 @@ class NonPersistentSubscription:
             msg_drop_rate=self.dropped.rates().messages_per_second,
             msg_drop_counter=self.dropped.total_messages,
             type_name=self.type_name,
-            active_consumer_name=None if active is None else active.name,
             last_consumed_flow_ms=self.last_flow_ms,
             last_consumed_ms=max((c.last_consumed_ms for c in consumers), default=0),
             last_acked_ms=max((c.last_acked_ms for c in consumers), default=0),

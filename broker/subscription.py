@@ -1,12 +1,13 @@
 """A subscription of a persistent topic: one cursor, the dispatcher of its type, and the rules of joining, acking and
 seeking.
 
-Everything happens on the event loop; what does not wait is a plain function. While it is *fenced* (SEEK, UNSUBSCRIBE,
-close) no consumer may join: the client is told ServiceNotReady and comes again.
+Everything happens on the event loop; what does not wait is a plain function. While it is *fenced* no consumer may join:
+during a SEEK it waits, after UNSUBSCRIBE and close the client is told ServiceNotReady and comes again.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-END_RECHECK_S = 0.1
-"""After termination, how long an acknowledgement of the last entry makes REACHED_END_OF_TOPIC come twice."""
-
 
 class Subscription:
     """Cursor + dispatcher + rules.
@@ -81,6 +79,11 @@ class Subscription:
         self.replicated = False
         self.terminated = False
         self.fenced = False
+        self._settled = asyncio.Event()
+        """Set while no SEEK is under way."""
+        self._settled.set()
+        self.moved = False
+        """Non-durable and ended by SEEK: its cursor is kept for the next of its name (Apache Pulsar 4.2.4)."""
         self.dispatcher: Dispatcher | None = None
         self.expired = RateMeter()
         self.gone = RateMeter()
@@ -108,6 +111,7 @@ class Subscription:
             transform=transform,
             entry_filter=entry_filter,
             skipped=self._skip,
+            ended=self._ended,
         )
         self.acknowledger = Acknowledger(self.context, pinned=pinned)
 
@@ -118,7 +122,7 @@ class Subscription:
         return () if self.dispatcher is None else self.dispatcher.consumers
 
     async def add_consumer(self, consumer: Consumer) -> None:
-        """Admit a consumer.
+        """Admit a consumer, after the SEEK that is under way: not every client comes again when it is told to.
 
         Raises: ServiceNotReadyError while fenced; SubscriptionBusyError when those connected have another type or
         key-shared policy; ConsumerBusyError when an Exclusive one is there and alive, or all places are taken;
@@ -127,6 +131,7 @@ class Subscription:
         self._admitting += 1
         try:
             while True:
+                await self._settled.wait()
                 if self.fenced:
                     raise ServiceNotReadyError("Subscription is fenced")
                 dispatcher = self._dispatcher_for(consumer)
@@ -196,8 +201,6 @@ class Subscription:
         consumer.first_flow_ms = consumer.first_flow_ms or now_ms
         if consumer.permits.flow(permits) and self.dispatcher is not None:
             self.dispatcher.flow(consumer)
-        if self.terminated and not consumer.end_of_topic_told and self.cursor.backlog_entries == 0:
-            consumer.tell_end_of_topic()
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None] | None:
         """ACK: the acks hold at once. Returns what to wait for before ACK_RESPONSE, when a request id was given.
@@ -251,17 +254,21 @@ class Subscription:
         self.remove_consumer(consumer)
         self.disconnect_all()
 
-    async def seek(self, position: Position, ack_set: list[int] | None = None) -> None:
+    async def seek(self, position: Position, ack_set: list[int] | None = None, *, rolls_back: bool = False) -> None:
         """Read next at `position` (inclusive; the nearest valid one), durable on return.
 
         Consumers are closed first (of a Failover subscription the active one): their clients subscribe again.
-        What was to be delivered again, redelivery counts and delayed entries of the old place are forgotten.
+        What was to be delivered again, redelivery counts and delayed entries of the old place are forgotten. A
+        non-durable subscription whose consumers all left with it ends, but for the cursor that whoever takes the name
+        next goes on with; `rolls_back`: not now, a consumer is about to join.
         """
         self.check_movable()
         if self.fenced:
             raise BrokerError("Failed to fence subscription")
         self.fenced = True
+        self._settled.clear()
         dispatcher = self.dispatcher
+        had_consumers = bool(self.consumers)
         try:
             if dispatcher is not None:
                 for consumer in dispatcher.closed_by_seek():
@@ -279,9 +286,13 @@ class Subscription:
                 self.context.delay.clear()
         finally:
             self.fenced = False
+            self._settled.set()
             if dispatcher is not None:
                 dispatcher.paused = False
                 dispatcher.wake()
+        if had_consumers and not rolls_back and not (self.durable or self.consumers or self._admitting):
+            self.moved = True
+            self._check_empty()
         log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))
 
     def note_reset(self, position: Position) -> None:
@@ -317,14 +328,18 @@ class Subscription:
     """Delayed entries became due (what a `DelayView` calls)."""
 
     def on_terminated(self) -> None:
-        """No entry will follow: consumers that have acknowledged all are told; later ones at their first FLOW."""
+        """No entry will follow: consumers that have acknowledged all are told; later ones when they want to read."""
         if self.terminated:
             return
         self.terminated = True
-        if self.cursor.backlog_entries == 0:
+        self._tell_end_of_topic()
+        if self.dispatcher is not None:
+            self.dispatcher.topic_ended()
+
+    def _ended(self) -> bool:
+        if self.terminated:
             self._tell_end_of_topic()
-        elif self.consumers:  # Apache Pulsar 4.2.4 tells again who waits for entries while the last is acknowledged
-            self.context.call_later(END_RECHECK_S, self._tell_end_of_topic)
+        return self.terminated
 
     def _tell_end_of_topic(self) -> None:
         if self.cursor.backlog_entries == 0:

@@ -59,6 +59,8 @@ class TopicSubscriptions:
         self.by_name: dict[str, Subscription] = {}
         self._unused: dict[str, tuple[tuple[int, int], float]] = {}
         """By name: what the last look at a subscription saw, and since when it has been so."""
+        self._moved: dict[str, Subscription] = {}
+        """Non-durable subscriptions that SEEK ended; whoever takes the name next goes on with the cursor."""
         self._dispatch: Throttle | None = None
         self._subscribe: SubscribeThrottle | None = None
         self._subscribe_rate: SubscribeRate | None = None
@@ -222,6 +224,12 @@ class TopicSubscriptions:
         limit = topic.config.max_subscriptions
         if limit > 0 and len(self.by_name) >= limit:
             raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {topic.name}")
+        moved = self._moved.pop(request.subscription, None)
+        if moved is not None:
+            subscription = self._attach(moved.name, moved.cursor)
+            if isinstance(moved.context.reader, CompactedReader):
+                subscription.context.reader = moved.context.reader
+            return subscription
         if not request.durable:
             return await self._create_non_durable(request)
         cursor = await topic.ledger.open_cursor(
@@ -254,7 +262,7 @@ class TopicSubscriptions:
             ledger = self._topic.ledger
             position = await ledger.position_for_time(self._topic.context.now_ms() - request.rollback_s * 1000)
             with contextlib.suppress(BrokerError):  # the consumer joins all the same
-                await subscription.seek(position)
+                await subscription.seek(position, rolls_back=True)
 
     def require_creatable(self, name: str, *, durable: bool) -> None:
         """Whether SUBSCRIBE may create `name` here: auto creation of subscriptions must be on."""
@@ -269,7 +277,10 @@ class TopicSubscriptions:
             del self.by_name[subscription.name]
             if self._topic.delay_index is not None:
                 self._topic.delay_index.remove_view(subscription.name)
-            subscription.cursor.close()
+            if subscription.moved:
+                self._moved[subscription.name] = subscription
+            else:
+                subscription.cursor.close()
 
     async def delete(self, name: str) -> None:
         """Delete a subscription that has no consumers any more."""

@@ -40,13 +40,18 @@ def ledgers_to_drop(
     retention_time_ms: int,
     retention_size_bytes: int,
     now_ms: int,
+    *,
+    keep_last: bool = False,
 ) -> list[int]:
-    """Ids of the ledgers to drop now, ascending. ``mark_deletes``: of the durable cursors; -1 means unlimited."""
+    """Ids of the ledgers to drop now, ascending. ``mark_deletes``: of the durable cursors; -1 means unlimited.
+
+    ``keep_last``: the newest stays even when it is closed (that of a terminated topic, as in Apache Pulsar 4.2.4).
+    """
     needed = first_needed_ledger(slots, mark_deletes)
     kept_bytes = sum(slot.size_bytes for slot in slots)
     dropped = []
     for slot in slots:
-        if slot.ledger_id == needed or not slot.closed_at_ms:
+        if slot.ledger_id == needed or not slot.closed_at_ms or (keep_last and slot is slots[-1]):
             break
         kept_bytes -= slot.size_bytes
         expired = retention_time_ms >= 0 and now_ms - slot.closed_at_ms > retention_time_ms

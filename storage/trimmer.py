@@ -61,6 +61,7 @@ class Trimmer:
                 config.retention_time_ms,
                 config.retention_size_bytes,
                 now_ms,
+                keep_last=self._list.terminated is not None,
             )
             await self._drop(drop)
             return drop

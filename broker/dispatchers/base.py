@@ -37,6 +37,8 @@ log = structlog.get_logger(__name__)
 
 TURN_BYTES = 256 * 1024
 _IDLE_TURN_S = 0.005
+_END_WAIT_S, _LONGEST_END_WAIT_S = 15.0, 60.0
+"""How long nobody reads again, and tells consumers again, at the end of a terminated topic."""
 _READ_COST_BYTES = 4096  # a read counts at least so much, or one that sends nothing would go on without end
 
 
@@ -68,6 +70,10 @@ class Dispatcher(ABC):
         self._rewind_after_read = False
         self._backoff_ms = 0
         self._backoff_timer: Any = None
+        self._end_wait_s = _END_WAIT_S
+        self._end_timer: Any = None
+        self._waits_for_entries = False
+        """The last read found nothing; the next publish wakes it."""
         self._read_entries = context.settings.max_read_entries
         self._sent_to: set[Consumer] = set()
 
@@ -172,6 +178,7 @@ class Dispatcher(ABC):
             if self._backoff_ms:
                 self._recovered()
             if result == [] and read.positions is None:
+                self._found_nothing()
                 return
             sent = self._dispatch_counted(self._settled(result, read), read)
             queued += sent
@@ -192,12 +199,19 @@ class Dispatcher(ABC):
     def _dispatch_counted(self, spans: list[Span], read: Read) -> int:
         throttle = self.context.throttle
         if throttle is None:
-            return self._dispatch(spans, read)
+            return self._dispatch_learning(spans, read)
         before = sum(c.out.total_messages for c in self.consumers), sum(c.out.total_bytes for c in self.consumers)
-        sent = self._dispatch(spans, read)
+        sent = self._dispatch_learning(spans, read)
         after = sum(c.out.total_messages for c in self.consumers), sum(c.out.total_bytes for c in self.consumers)
         throttle.take(after[0] - before[0], after[1] - before[1])
         return sent
+
+    def _dispatch_learning(self, spans: list[Span], read: Read) -> int:
+        self._waits_for_entries = False
+        queued = self._dispatch(spans, read)
+        for consumer in self._sent_to:
+            consumer.learn_average()
+        return queued
 
     def _start(self, read: Read) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
         context = self.context
@@ -295,10 +309,31 @@ class Dispatcher(ABC):
                 if result != [] or read.positions is not None:
                     self._dispatch_counted(self._settled(result, read), read)
                     self.wake()
+                else:
+                    self._found_nothing()
             else:
                 self.wake()
         finally:
             self._flush()
+
+    def _found_nothing(self) -> None:
+        """Nothing is left to read. At the end of a terminated topic this is told, then not again for a while."""
+        self._waits_for_entries = True
+        if self._end_timer is None and self.context.ended():
+            self._wait_at_end()
+
+    def topic_ended(self) -> None:
+        """The topic was terminated: whoever waits for entries was told, and is not told again for a while."""
+        if self._waits_for_entries and self._end_timer is None:
+            self._wait_at_end()
+
+    def _wait_at_end(self) -> None:
+        self._end_timer = self.context.call_later(self._end_wait_s, self._end_again)
+        self._end_wait_s = min(2 * self._end_wait_s, _LONGEST_END_WAIT_S)
+
+    def _end_again(self) -> None:
+        self._end_timer = None
+        self.wake()
 
     def _ended_read(self) -> None:
         if self._rewind_after_read:
@@ -391,6 +426,9 @@ class Dispatcher(ABC):
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
             self._backoff_timer = None
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
 
 
 __all__ = ["TURN_BYTES", "Dispatcher", "FilterResult", "Read"]

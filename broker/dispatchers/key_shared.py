@@ -156,8 +156,7 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         permits = consumer.permits
         if permits.usable <= 0 or not consumer.is_writable():
             return 0
-        average = max(consumer.average_messages_per_entry, 1.0)
-        return min(permits.usable, int(-(-permits.unacked_room // average)))
+        return min(permits.usable, -(-permits.unacked_room // max(consumer.messages_per_entry, 1)))
 
     def _next_read(self) -> Read | None:
         permits = self._usable_permits()

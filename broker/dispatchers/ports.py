@@ -184,5 +184,7 @@ class DispatchContext:
     """Entries that are nobody's (markers, unreadable, rejected) are given here to be acknowledged."""
     throttle: DispatchThrottle | None = None
     """None while no rate is set."""
+    ended: Callable[[], bool] = field(default=lambda: False)
+    """Asked when nothing is left to read: whether nothing will follow. Consumers are told then, if all is acked."""
     freed: Callable[[], None] = field(default=lambda: None)
     """The subscription may be told that its books changed without an ack (REACHED_END_OF_TOPIC)."""

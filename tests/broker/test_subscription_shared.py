@@ -281,6 +281,17 @@ async def test_seek_forgets_replay_and_counts():
     assert [(m.position.entry_id, m.count) for m in again.outbox.take()] == [(2, 0), (3, 0)]
 
 
+async def test_a_dispatch_counts_once_in_the_average_batch():
+    """Verified against Apache Pulsar 4.2.4: 2 and 5 messages sent together are 3.5 for each entry, in stats 4."""
+    bench = Bench()
+    bench.publish(entry(batch=2))
+    bench.publish(entry(batch=5))
+    consumer = await bench.join(permits=100)
+    assert consumer.stats().avg_messages_per_entry == 4
+    bench.publish(entry(batch=1))
+    assert consumer.average_messages_per_entry == pytest.approx(3.25)
+
+
 async def test_markers_in_the_middle_are_skipped():
     bench = Bench()
     c = await bench.join(permits=10)

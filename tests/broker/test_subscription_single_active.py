@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from magnetar.broker.errors import (
@@ -252,18 +254,20 @@ async def test_seek_closes_the_consumer_first_and_reads_from_there():
     assert got(again) == [1, 2]
 
 
-async def test_seek_is_fenced_against_itself_and_joiners():
+async def test_seek_is_fenced_against_itself_and_joiners_wait_for_it():
     bench = Bench()
     await bench.join(EXCLUSIVE, permits=10)
     moving = bench.subscription.seek(EARLIEST)
     moving.send(None)
     with pytest.raises(BrokerError, match="Failed to fence subscription"):
         await bench.subscription.seek(EARLIEST)
-    with pytest.raises(ServiceNotReadyError):
-        await bench.join(EXCLUSIVE)
+    joining = asyncio.ensure_future(bench.join(EXCLUSIVE))
+    await asyncio.sleep(0)
+    assert not bench.subscription.consumers
     with pytest.raises(StopIteration):
         moving.send(None)
-    await bench.join(EXCLUSIVE)
+    joined = await joining
+    assert list(bench.subscription.consumers) == [joined]
 
 
 async def test_unsubscribe_wants_the_only_consumer_or_force():
@@ -279,7 +283,8 @@ async def test_unsubscribe_wants_the_only_consumer_or_force():
         await bench.join(FAILOVER)
 
 
-async def test_end_of_topic_is_told_after_the_last_ack_and_to_late_comers_on_flow():
+async def test_end_of_topic_is_told_after_the_last_ack_and_to_late_comers_once_it_is_read_again():
+    """Nobody reads at the end for 15 s, then 30 s, then each minute: these are told to all (Apache Pulsar 4.2.4)."""
     bench = Bench()
     consumer = await bench.join(EXCLUSIVE, permits=10)
     positions = bench.publish(entry(), entry())
@@ -296,7 +301,30 @@ async def test_end_of_topic_is_told_after_the_last_ack_and_to_late_comers_on_flo
     late = await bench.join(EXCLUSIVE)
     assert late.outbox.names() == []
     bench.flow(late, 1)
-    assert late.outbox.names() == ["REACHED_END_OF_TOPIC"]
+    assert late.outbox.names() == []
+    for wait_s in (15, 30, 60, 60):
+        bench.clock.advance(wait_s - 0.5)
+        assert late.outbox.names() == []
+        bench.clock.advance(0.5)
+        assert late.outbox.names() == ["REACHED_END_OF_TOPIC"]
+        late.outbox.frames.clear()
+
+
+async def test_a_terminated_topic_is_at_its_end_for_the_first_who_reads_there():
+    bench = Bench()
+    waiting = await bench.join(SHARED, permits=1)
+    bench.subscription.on_terminated()
+    assert waiting.outbox.names() == ["REACHED_END_OF_TOPIC"]
+    bench.flow(waiting, 1)
+    assert waiting.outbox.names()[1:] == []
+    bench = Bench()
+    first, second = await bench.join(SHARED), await bench.join(SHARED)
+    bench.subscription.on_terminated()
+    assert first.outbox.names() == second.outbox.names() == ["REACHED_END_OF_TOPIC"]
+    bench.flow(first, 1)
+    assert first.outbox.names()[1:] == second.outbox.names()[1:] == ["REACHED_END_OF_TOPIC"]
+    bench.flow(second, 1)
+    assert second.outbox.names()[2:] == []
 
 
 # --- Failover ----------------------------------------------------------------------------------------------------
@@ -448,10 +476,20 @@ async def test_the_topic_hears_when_the_last_reader_leaves():
     bench = Bench()
     bench.subscription.durable = False
     reader = await bench.join(EXCLUSIVE)
-    await bench.subscription.seek(EARLIEST)
-    assert bench.empty == []
-    reader = await bench.join(EXCLUSIVE)
     bench.leave(reader)
+    assert bench.empty == [bench.subscription]
+    assert not bench.subscription.moved
+
+
+async def test_a_seek_that_closes_the_last_reader_ends_its_subscription_but_not_the_cursor():
+    """Apache Pulsar 4.2.4 lists it no more; whoever takes the name next reads from where the cursor was put."""
+    bench = Bench()
+    bench.subscription.durable = False
+    await bench.join(EXCLUSIVE)
+    await bench.subscription.seek(EARLIEST)
+    assert bench.empty == [bench.subscription]
+    assert bench.subscription.moved
+    await bench.subscription.seek(EARLIEST, rolls_back=True)
     assert bench.empty == [bench.subscription]
 
 

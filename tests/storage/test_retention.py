@@ -22,6 +22,12 @@ def test_without_cursors_everything_but_the_open_ledger_goes():
     assert drop([]) == [1, 2, 3]
 
 
+def test_the_last_ledger_of_a_terminated_topic_stays():
+    assert ledgers_to_drop(CLOSED, [], 0, 0, 10_000, keep_last=True) == [1, 2]
+    assert ledgers_to_drop(CLOSED[:1], [Position(1, 9)], 0, 0, 10_000, keep_last=True) == []
+    assert ledgers_to_drop([], [], 0, 0, 10_000, keep_last=True) == []
+
+
 def test_the_slowest_cursor_decides():
     assert drop([Position(4, 2), Position(2, 3)]) == [1]
     assert drop([EARLIEST]) == []
