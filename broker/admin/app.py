@@ -9,7 +9,8 @@ import structlog
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
-from starlette.routing import Route
+from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from magnetar.broker.admin import (
     affinity,
@@ -37,13 +38,13 @@ from magnetar.broker.admin import (
     topics,
 )
 from magnetar.broker.admin.call import Call, target_of
+from magnetar.broker.admin.http_rules import accepts_json, allowed, media_type, page, plain_path
 from magnetar.broker.admin.responses import RestError, error_response, failure
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
 from magnetar.broker.auth.table import Action, Resource
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from magnetar.broker.admin.api import BrokerApi
@@ -78,6 +79,7 @@ TABLES: Final = (
     bundles,
     not_here,
 )
+_JSON_ALONE: Final = ("/admin/", "/lookup/")
 _ABOUT_BUNDLES: Final = (lookup, schemas, subscriptions, messages, operations, topics, bundles)
 _ABOUT_ALL_BUNDLES: Final = ("/unload", "/clearBacklog", "/unsubscribe/")
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
@@ -108,7 +110,36 @@ def build_app(api: "BrokerApi") -> "ASGIApp":
         for module in TABLES
         for row in module.routes.rows
     ]
-    return _RawPaths(Starlette(routes=routes), api.settings.http_max_request_size)
+    app = Starlette(routes=routes, exception_handlers={404: _nothing_there, 405: _other_methods})
+    app.router.redirect_slashes = False
+    return _RawPaths(app, api.settings.http_max_request_size)
+
+
+async def _nothing_there(request: Request, _error: Exception) -> Response:
+    return page(404, request.method)
+
+
+async def _other_methods(request: Request, _error: Exception) -> Response:
+    """OPTIONS tells what is allowed on a path, and so does a refusal."""
+    try:
+        media_type(request.headers.get("content-type", ""))
+    except RestError as e:
+        return page(e.status, request.method)
+    path = _path_of_route(request)
+    methods = [row.method for row in all_routes() if row.path == path]
+    if request.method == "OPTIONS":
+        return Response(status_code=200, headers={"Allow": allowed(methods, asked=True)})
+    return page(405, request.method, {"Allow": allowed(methods, asked=False)})
+
+
+def _path_of_route(request: Request) -> str:
+    """The first declared path that fits, whatever its methods."""
+    fitting = (
+        route.path
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    )
+    return next(fitting, "")
 
 
 class _RawPaths:
@@ -122,7 +153,11 @@ class _RawPaths:
         if scope["type"] == "http":
             raw = scope.get("raw_path")
             path = raw.partition(b"?")[0].decode("latin-1") if raw else scope["path"]
-            scope = {**scope, "path": path}
+            try:
+                scope = {**scope, "path": plain_path(path)}
+            except RestError as e:
+                await page(e.status, scope["method"])(scope, receive, send)
+                return
             if self._max_body_bytes >= 0:
                 receive = _limited(receive, self._max_body_bytes)
         await self._app(scope, receive, send)
@@ -151,8 +186,11 @@ def _uses_bundles(module: ModuleType, row: "AdminRoute") -> bool:
 
 
 def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any:
-    async def endpoint(request: Request) -> "Response":
+    async def endpoint(request: Request) -> Response:
         try:
+            media_type(request.headers.get("content-type", ""))
+            if row.path.startswith(_JSON_ALONE) and not accepts_json(request.headers.get("accept", "")):
+                return page(406, request.method)
             identity = _identify(request, api, row.need)
             target = target_of(request.path_params)
             if not api.authorizer.allows(identity, row.need, target):

@@ -1,10 +1,12 @@
 """One HTTP request as handlers see it: who asks, what about, with what."""
 
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import msgspec
 
+from magnetar.broker.admin.http_rules import is_json, media_type
 from magnetar.broker.admin.json_body import decode_body
 from magnetar.broker.admin.responses import RestError, not_found, precondition
 from magnetar.broker.auth.authorizer import Target
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _NOT_JSON = "the body must be application/json"
 _PLAIN_KINDS: tuple[object, ...] = (int, bool, float, str)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-=:._")
 
 
@@ -45,14 +48,12 @@ class Call:
 
     def param(self, name: str) -> str:
         """A part of the path, decoded; raises 400 for bytes that are no UTF-8."""
-        return decoded(self.request.path_params[name])
+        raw = self.request.path_params[name]
+        return decoded(raw.replace("+", " ") if name in ("topic", "subscription") else raw)
 
-    def number(self, name: str) -> int:
-        """A part of the path that must be a number; anything else is no such path."""
-        try:
-            return int(self.param(name))
-        except ValueError:
-            raise not_found(f"{name} is not a number") from None
+    def number(self, name: str, *, bits: int = 64) -> int:
+        """A part of the path that must be an integer of so many bits; anything else is no such path."""
+        return _integer(name, self.param(name), bits)
 
     @property
     def namespace(self) -> str:
@@ -77,19 +78,17 @@ class Call:
     # --- query and body -------------------------------------------------------------------------------------------
 
     def query(self, name: str, default: str = "") -> str:
-        return self.request.query_params.get(name, default)
+        """Of a parameter that is given twice the first counts."""
+        given = self.request.query_params.getlist(name)
+        return given[0] if given else default
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """A query parameter that is true or false."""
-        value = self.request.query_params.get(name)
-        return default if value is None else value.lower() == "true"
+        return self.query(name, str(default)).lower() == "true"
 
-    def query_number(self, name: str) -> int | None:
-        value = self.request.query_params.get(name)
-        try:
-            return int(value) if value else None
-        except ValueError:
-            raise not_found(f"{name} is not a number") from None
+    def query_number(self, name: str, *, bits: int = 64) -> int | None:
+        value = self.query(name)
+        return _integer(name, value, bits) if value else None
 
     async def body(self, kind: type[T]) -> T | None:
         """The JSON body as `kind`; None when there is none. Raises 400 and, for another content type, 415.
@@ -97,9 +96,9 @@ class Call:
         A number, a truth value or a text may also come as text/plain to the routes of topics.
         """
         raw = await self.raw_body()
-        if not raw:
+        if not raw.strip():
             return None
-        if self._content_type.startswith("text/plain") and kind not in _PLAIN_KINDS:
+        if self._content_type == "text/plain" and kind not in _PLAIN_KINDS:
             raise RestError(415, _NOT_JSON)
         try:
             return decode_body(raw, kind)
@@ -120,15 +119,24 @@ class Call:
     async def raw_body(self) -> bytes:
         raw = await self.request.body()
         content_type = self._content_type
-        # Routes of topics alone take text/plain.
-        plain = "domain" in self.request.path_params and content_type.startswith("text/plain")
-        if raw and content_type and "json" not in content_type and not plain:
+        # Routes of topics alone take text/plain and other kinds of JSON.
+        if "domain" in self.request.path_params:
+            fits = content_type == "text/plain" or is_json(content_type)
+        else:
+            fits = content_type == "application/json"
+        if raw and content_type and not fits:
             raise RestError(415, _NOT_JSON)
         return raw
 
     @property
     def _content_type(self) -> str:
-        return self.request.headers.get("content-type", "").lower()
+        return media_type(self.request.headers.get("content-type", ""))
+
+
+def _integer(name: str, text: str, bits: int) -> int:
+    if _INTEGER.fullmatch(text) is None or not -(1 << (bits - 1)) <= int(text) < 1 << (bits - 1):
+        raise not_found(f"{name} is not a number")
+    return int(text)
 
 
 def decoded(text: str) -> str:
@@ -140,7 +148,8 @@ def decoded(text: str) -> str:
 
 def topic_of(params: dict[str, Any]) -> TopicName | None:
     """The topic that path parameters name; None when it is no topic name."""
-    parts = [decoded(params[part]) for part in ("tenant", "namespace", "topic")]
+    # Apache Pulsar decodes names of topics like forms: a plus is a space.
+    parts = [decoded(params["tenant"]), decoded(params["namespace"]), decoded(params["topic"].replace("+", " "))]
     try:
         return TopicName.parse(f"{params.get('domain', 'persistent')}://{'/'.join(parts)}")
     except InvalidTopicNameError:
@@ -152,7 +161,7 @@ def target_of(params: dict[str, Any]) -> Target:
     tenant = decoded(params.get("tenant", ""))
     namespace = f"{tenant}/{decoded(params['namespace'])}" if "namespace" in params else ""
     name = topic_of(params) if "topic" in params else None
-    subscription = decoded(params.get("subscription", ""))
+    subscription = decoded(params.get("subscription", "").replace("+", " "))
     return Target.of_topic(name, subscription) if name else Target(tenant, namespace, subscription=subscription)
 
 

@@ -34,7 +34,7 @@ async def _change(call: Call, namespace: str, change: Change) -> Response:
 
 async def _actions(call: Call) -> list[AuthAction]:
     """The actions of the body; texts that are none are left out, as Apache Pulsar does."""
-    actions = await call.body(list[str]) or []
+    actions = await call.required_body(list[str])
     return [action for action in get_args(AuthAction) if action in actions]
 
 

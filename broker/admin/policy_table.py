@@ -79,8 +79,10 @@ class PolicyRow:
     async def value_of_body(self, call: Call) -> Any:
         """The new value; raises what is wrong with it. A null for a number or truth value is 0 or false, as in Java."""
         value = await call.body(self.kind)
+        if self.kind is str and (await call.raw_body()).strip() in (b"true", b"false"):
+            raise RestError(400, "one of a set of names is no truth value")
         if value is None and not self.null_clears:
-            if self.kind not in (int, bool) or not await call.raw_body():
+            if self.kind not in (int, bool) or not (await call.raw_body()).strip():
                 raise RestError(400, EMPTY_BODY)
             value = self.kind()
         if value is None:

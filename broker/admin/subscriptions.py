@@ -85,7 +85,7 @@ async def skip_all(call: Call) -> Response:
 
 @routes.post(SUBSCRIPTION + "/skip/{number}", TOPIC_CONSUME)
 async def skip(call: Call) -> Response:
-    number = call.number("number")
+    number = call.number("number", bits=32)
     name = single_topic(call)
     _refuse_skipping(call)
     await call.topics.skip(name, call.param("subscription"), number)
@@ -121,7 +121,9 @@ async def reset_to_message(call: Call) -> Response:
     name = single_topic(call)
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no positions to reset to")
-    body = await call.required_body(MessageIdBody)
+    body = await call.body(MessageIdBody)
+    if body is None:
+        raise RestError(500, "a message id is required")
     position = body.position()
     if body.excluded:
         position = MessagePosition(body.ledger_id, body.entry_id + 1, body.partition_index)
@@ -131,7 +133,7 @@ async def reset_to_message(call: Call) -> Response:
 
 @routes.post(SUBSCRIPTION + "/expireMessages/{seconds}", TOPIC_CONSUME)
 async def expire_older(call: Call) -> Response:
-    subscription, seconds = call.param("subscription"), call.number("seconds")
+    subscription, seconds = call.param("subscription"), call.number("seconds", bits=32)
     for part in _persistent_parts(call):
         if not await call.topics.expire(part, subscription, seconds):
             raise _nothing_to_expire(part, subscription)
@@ -142,7 +144,9 @@ async def expire_older(call: Call) -> Response:
 async def expire_up_to(call: Call) -> Response:
     """Up to the message of the body, that one included."""
     name = single_topic(call)
-    body = await call.required_body(MessageIdBody)
+    body = await call.body(MessageIdBody)
+    if body is None:
+        raise RestError(500, "a message id is required")
     if name.partition != body.partition_index:
         raise precondition("the partition index of the position is not that of the topic")
     if not await call.topics.expire(name, call.param("subscription"), body.position()):
@@ -152,7 +156,7 @@ async def expire_up_to(call: Call) -> Response:
 
 @routes.post(TOPIC + "/all_subscription/expireMessages/{seconds}", TOPIC_CONSUME)
 async def expire_all_older(call: Call) -> Response:
-    seconds = call.number("seconds")
+    seconds = call.number("seconds", bits=32)
     for part in _persistent_parts(call):
         refused = [
             name for name in await call.topics.subscriptions(part) if not await call.topics.expire(part, name, seconds)

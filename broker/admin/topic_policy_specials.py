@@ -31,7 +31,7 @@ def _declare_query_number(path: str, field: str, applied: str) -> None:
         return json_response(value)
 
     async def write(call: Call) -> Response:
-        name, value = policy_topic(call), call.query_number(path)
+        name, value = policy_topic(call), call.query_number(path, bits=32)
         if value is not None and value < 0:
             raise precondition(f"Invalid value for {path}")
         return await store(call, name, value)

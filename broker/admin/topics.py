@@ -1,5 +1,6 @@
 """Plain topics and single partitions: created, deleted, unloaded, terminated; their statistics and properties."""
 
+import re
 from typing import Final
 
 from starlette.responses import Response
@@ -13,6 +14,7 @@ from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLIC
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
+_LIKE_A_PARTITION: Final = re.compile(r"-partition-[+-]?[0-9]+$")
 NOTHING_STORED: Final = {
     "entriesAddedCounter": 0,
     "numberOfEntries": 0,
@@ -98,7 +100,8 @@ async def truncate(call: Call) -> Response:
 async def create(call: Call) -> Response:
     name = call.topic()
     properties = await call.body(dict[str, str]) or {}
-    if name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0):
+    beyond = name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0)
+    if beyond or (not name.is_partition and _LIKE_A_PARTITION.search(name.local_name)):
         raise precondition("A topic that is no partition must not be named like one")
     if call.topics.exists(name) or call.topics.partition_count(name) is not None:
         raise conflict("This topic already exists")

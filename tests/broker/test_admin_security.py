@@ -142,7 +142,8 @@ async def test_grants_are_replaced_listed_and_revoked():
     assert (await call("DELETE", path + "/other")).status == 204
     assert (await call("DELETE", path + "/other")).status == 204
     assert (await call("GET", path)).json == {"user": ["consume"]}
-    assert (await call("POST", path + "/user")).status == 204
+    assert (await call("POST", path + "/user")).status == 400
+    assert (await call("POST", path + "/user", [])).status == 204
     assert (await call("GET", path)).json == {"user": []}
     assert len(heard) == 6
 
