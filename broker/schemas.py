@@ -140,8 +140,6 @@ class SchemaRegistry:
             await self._metadata.delete(_path(name), None)
             self._records.pop(_path(name), None)
             return version
-        if schemas and schemas[-1].deleted:
-            return schemas[-1].version
         tombstone = StoredSchema(version, NO_SCHEMA, b"", {}, self._now_ms(), deleted=True)
         await self._save(name, [*schemas, tombstone], expected)
         return version

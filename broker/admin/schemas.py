@@ -21,8 +21,8 @@ SCHEMAS = ADMIN + "/schemas/{tenant}/{namespace}/{topic}"
 class SchemaBody(msgspec.Struct):
     """PostSchemaPayload: the schema's definition is a text."""
 
-    type: str
-    schema: str
+    type: str | None = None
+    schema: str | None = None
     properties: dict[str, str] | None = None
 
 
@@ -33,7 +33,12 @@ async def get_latest(call: Call) -> Response:
 
 @routes.get(SCHEMAS + "/schema/{version}", TOPIC_USE)
 async def get_version(call: Call) -> Response:
-    return _schema_response(await call.api.schemas.get(_name(call), call.number("version")))
+    name = _name(call)
+    try:
+        version = call.number("version")
+    except RestError:
+        raise RestError(500, "a version is a number") from None  # as Apache Pulsar has it
+    return _schema_response(await call.api.schemas.get(name, version))
 
 
 @routes.get(SCHEMAS + "/schemas", TOPIC_USE)
@@ -44,10 +49,11 @@ async def get_all(call: Call) -> Response:
 
 @routes.get(SCHEMAS + "/metadata", TOPIC_USE)
 async def get_metadata(call: Call) -> Response:
-    live = await call.api.schemas.live(_name(call))
-    if not live:
+    """Where each version is kept, deletions included; here it is a record of its own."""
+    history = await call.api.schemas.history(_name(call))
+    if not history:
         return json_response(None)
-    index = [{"version": each.version, "timestamp": each.timestamp_ms} for each in live]
+    index = [{"version": each.version, "entryId": 0, "ledgerId": each.version} for each in history]
     return json_response({"info": index[-1], "index": index})
 
 
@@ -89,9 +95,7 @@ async def compatibility(call: Call) -> Response:
     live = await call.api.schemas.live(name)
     try:
         check_compatible(_type_of(body), _definition_of(body), [(each.type, each.data) for each in live], strategy)
-    except InvalidSchemaError as e:
-        raise RestError(422, str(e)) from e
-    except IncompatibleSchemaError as e:
+    except (InvalidSchemaError, IncompatibleSchemaError) as e:
         raise RestError(500, str(e)) from e
     return json_response({"schemaCompatibilityStrategy": strategy.value, "compatibility": True}, 202)
 
@@ -106,23 +110,26 @@ def _strategy(call: Call, name: TopicName) -> Strategy:
 
 
 async def _body(call: Call) -> SchemaBody:
-    return await call.required_body(SchemaBody, "a schema is required")
+    body = await call.body(SchemaBody)
+    if body is None or body.schema is None:
+        raise RestError(500, "a schema is required")
+    return body
 
 
 def _type_of(body: SchemaBody) -> int:
     if body.type == "BYTES":  # the same as no schema
         return pb.Schema.Type.Value("None")
-    if body.type.startswith("AUTO"):
+    if body.type is not None and body.type.startswith("AUTO"):
         raise RestError(422, f"{body.type} is for clients alone")
-    found = type_named(body.type)
+    found = None if body.type is None else type_named(body.type)
     if found is None:
-        raise RestError(400, f"there is no schema type {body.type}")
+        raise RestError(500, f"there is no schema type {body.type}")
     return found
 
 
 def _definition_of(body: SchemaBody) -> bytes:
     try:
-        return stored_definition(_type_of(body), body.schema)
+        return stored_definition(_type_of(body), body.schema or "")
     except ValueError as e:
         raise RestError(500, str(e)) from e  # as Apache Pulsar has it
 
