@@ -193,18 +193,18 @@ async def on_seek(conn: Connection, command: pb.CommandSeek) -> None:
     topic = conn.broker.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
+    if not command.HasField("message_id") and not command.HasField("message_publish_time"):
+        raise MetadataError("Message id and message publish time were not present")
     if not isinstance(topic, Topic):
         conn.write(replies.success(command.request_id))
-        return
-    if command.HasField("message_id"):
+    elif command.HasField("message_id"):
         ident = command.message_id
         position = Position(signed(ident.ledgerId), signed(ident.entryId))
         await subscription.seek(position, list(ident.ack_set) or None)
-    elif command.HasField("message_publish_time"):
-        await subscription.seek(await topic.ledger.position_for_time(signed(command.message_publish_time)), None)
+        conn.write(replies.success(command.request_id))
     else:
-        raise MetadataError("Message id and message publish time were not present")
-    conn.write(replies.success(command.request_id))
+        await subscription.seek(await topic.ledger.position_for_time(signed(command.message_publish_time)), None)
+        conn.write(replies.success(command.request_id))
 
 
 def on_close_consumer(conn: Connection, command: pb.CommandCloseConsumer) -> None:
@@ -227,8 +227,11 @@ async def on_get_last_message_id(conn: Connection, command: pb.CommandGetLastMes
         raise UnsupportedOnTopicError("The topic is not persistent")
     last, batch_index = await topic.last_message_id(read_compacted=consumer.read_compacted)
     mark_delete = subscription.mark_delete_for_client()
-    if mark_delete.ledger_id not in {slot.ledger_id for slot in topic.ledger.ledgers}:
-        mark_delete = (await topic.position_before_first())._replace(entry_id=-1)
+    ledgers = [slot.ledger_id for slot in topic.ledger.ledgers]
+    if mark_delete.ledger_id not in ledgers:  # told as the place before the first entry that follows it
+        following = next((ledger_id for ledger_id in ledgers if ledger_id > mark_delete.ledger_id), None)
+        ledger_id = (await topic.position_before_first()).ledger_id if following is None else following
+        mark_delete = Position(ledger_id, -1)
     conn.write(replies.last_message_id(command.request_id, last, topic.name.partition, batch_index, mark_delete))
 
 
