@@ -9,6 +9,8 @@ here.
 from __future__ import annotations
 
 import heapq
+from itertools import groupby, islice, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
@@ -16,7 +18,7 @@ from pyroaring import BitMap
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 class ReplayQueue:
@@ -51,6 +53,27 @@ class ReplayQueue:
             self._hashes[position] = key_hash
             heapq.heappush(self._by_hash.setdefault(key_hash, []), position)
         return not known
+
+    def add_all(self, positions: Iterable[Position]) -> None:
+        """Put positions into the queue whose hashes are not known."""
+        for ledger_id, of_ledger in groupby(positions, itemgetter(0)):
+            ledger = self._ledgers.setdefault(ledger_id, BitMap())
+            before = len(ledger)
+            ledger.update([entry_id for _, entry_id in of_ledger])
+            self.entries += len(ledger) - before
+
+    def discard_run(self, ledger_id: int, first_entry_id: int, count: int) -> None:
+        """Take consecutive entries out, those of them that are there."""
+        ledger = self._ledgers.get(ledger_id)
+        if count == 1 or self._hashes or ledger is None:
+            for entry_id in range(first_entry_id, first_entry_id + count):
+                self.discard(ledger_id, entry_id)
+            return
+        before = len(ledger)
+        ledger.remove_range(first_entry_id, first_entry_id + count)
+        self.entries -= before - len(ledger)
+        if not ledger:
+            del self._ledgers[ledger_id]
 
     def discard(self, ledger_id: int, entry_id: int) -> bool:
         """Take a position out; whether it was there."""
@@ -103,10 +126,9 @@ class ReplayQueue:
         """The first ``limit`` positions; they stay in the queue."""
         positions: list[Position] = []
         for ledger_id in sorted(self._ledgers):
-            for entry_id in self._ledgers[ledger_id]:
-                if len(positions) >= limit:
-                    return positions
-                positions.append(Position(ledger_id, entry_id))
+            positions += map(Position, repeat(ledger_id), islice(self._ledgers[ledger_id], limit - len(positions)))
+            if len(positions) == limit:
+                break
         return positions
 
     def clear(self) -> None:

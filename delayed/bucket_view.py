@@ -76,6 +76,14 @@ class BucketDelayView:
         self.on_held()
         return True
 
+    def holds_none(self, latest_ms: int, ledger_id: int, first: int, last: int) -> bool:
+        """Whether all of these are due, fired, and not cancelled."""
+        index = self._index
+        if latest_ms > index.due_before() or index.cancelled:
+            return False
+        held = index.pending.of(ledger_id)
+        return held is None or held.rank(last) == (held.rank(first - 1) if first else 0)
+
     def has_due(self) -> bool:
         return (bool(self._ready) or bool(self._spilled)) and (self._allowance > 0 or not self._index.behind)
 

@@ -69,6 +69,10 @@ class MemoryDelayView:
         self._arm()
         return True
 
+    def holds_none(self, latest_ms: int, _ledger_id: int, _first: int, _last: int) -> bool:
+        """Whether all of these are due."""
+        return is_due(latest_ms, self._now_ms(), self._policy)
+
     def has_due(self) -> bool:
         return bool(self._heap) and is_due(self._heap[0][0], self._now_ms(), self._policy)
 

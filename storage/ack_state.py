@@ -25,6 +25,8 @@ from magnetar.storage.cursor_state import CursorState
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from magnetar.storage.ledger_map import LedgerMap
 
 __all__ = ["AckState"]
@@ -88,6 +90,31 @@ class AckState:
         if entry_id == 0:
             self._jump()
         return True
+
+    def ack_entries(self, ledger_id: int, entry_ids: Sequence[int]) -> int:
+        """Acknowledge whole entries of one ledger, like `ack` for each; returns how many were not acknowledged."""
+        mark_delete = self.mark_delete
+        fresh = BitMap(entry_ids)
+        fresh.remove_range(self._ledgers.entries_of(ledger_id), 1 << 32)
+        if ledger_id <= mark_delete.ledger_id:
+            fresh.remove_range(0, 1 << 32 if ledger_id < mark_delete.ledger_id else mark_delete.entry_id + 1)
+        for partly in (self.partial, self._new_partial):
+            for entry_id in fresh if partly else ():
+                partly.pop(Position(ledger_id, entry_id), None)
+        held = self.deleted.get(ledger_id)
+        if held is not None:
+            fresh -= held
+        if not fresh:
+            return 0
+        self.deleted[ledger_id] = fresh.copy() if held is None else held | fresh
+        self.deleted_count += len(fresh)
+        if fresh.min() == 0 or (ledger_id == mark_delete.ledger_id and mark_delete.entry_id + 1 in fresh):
+            self._jump()
+        new = self._new_deleted.setdefault(ledger_id, BitMap())
+        new |= fresh
+        if ledger_id <= self.mark_delete.ledger_id:  # what mark-delete says need not be said again
+            new.remove_range(0, 1 << 32 if ledger_id < self.mark_delete.ledger_id else self.mark_delete.entry_id + 1)
+        return len(fresh)
 
     def ack_partly(self, position: Position, remaining: int) -> bool:
         """Acknowledge the batch indexes whose bits are not set in ``remaining``; two of them add up."""

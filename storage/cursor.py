@@ -9,6 +9,8 @@ After a crash acknowledgements not yet saved come again; nothing unacknowledged 
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.storage.ack_words import bits_to_words, words_to_bits
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from magnetar.storage.slab import Span
 
 __all__ = ["EarlierEntries", "ManagedCursor"]
+
+_MANY = 16  # from so many on, acknowledgements are booked by bitmaps
 
 
 class EarlierEntries(Protocol):
@@ -168,10 +172,14 @@ class ManagedCursor:
         if self.earlier is not None:
             positions = [position for position in positions if not self.earlier.ack(position)]
         before = self._acks.mark_delete
-        ack = self._acks.ack
+        positions = list(positions)
         changed = 0
-        for position in positions:
-            changed += ack(position)
+        if len(positions) < _MANY:
+            for position in positions:
+                changed += self._acks.ack(position)
+        else:
+            for ledger_id, of_ledger in groupby(positions, itemgetter(0)):
+                changed += self._acks.ack_entries(ledger_id, [entry_id for _, entry_id in of_ledger])
         if changed:
             self._changed(before, changed)
         return changed
@@ -373,7 +381,12 @@ class ManagedCursor:
         self._count(spans)
         return spans
 
-    def _wanted(self, positions: Sequence[Position]) -> list[Position]:
+    def _wanted(self, positions: Sequence[Position]) -> Sequence[Position]:
+        if positions and positions[0].ledger_id == positions[-1].ledger_id:
+            acks, ledger_id = self._acks, positions[0].ledger_id
+            if positions[0] > acks.mark_delete and self._ledgers.is_valid(positions[-1]):
+                held = acks.deleted.get(ledger_id)
+                return [p for p in positions if p[1] not in held] if held is not None else positions
         is_deleted, is_valid = self._acks.is_deleted, self._ledgers.is_valid
         return [position for position in positions if not is_deleted(position) and is_valid(position)]
 

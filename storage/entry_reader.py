@@ -17,8 +17,6 @@ from magnetar.storage.position import Position
 from magnetar.storage.slab import Slab, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyroaring import BitMap
 
     from magnetar.storage.interfaces import LedgerStore
@@ -109,17 +107,21 @@ class EntryReader:
                 following = take(slab, following, last, masks(ledger_id), room)
         return room.spans, Position(ledger_id, following)
 
-    def cached_at(self, positions: Iterable[Position]) -> list[Span] | None:
-        """These entries (they exist), consecutive ones as one span; None when one is not in the cache."""
+    def cached_at(self, positions: Sequence[Position]) -> list[Span] | None:
+        """These entries (ascending, they exist), neighbours as one span; None when one is not in the cache."""
         spans: list[Span] = []
         slab: Slab | None = None
-        for position in positions:
-            ledger_id, entry_id = position
-            if slab is None or not _holds(slab, position):
+        k = 0
+        while k < len(positions):
+            ledger_id, entry_id = positions[k]
+            if slab is None or not _holds(slab, positions[k]):
                 slab = self._store.read_cached(ledger_id, entry_id, entry_id, 1)
                 if slab is None:
                     return None
-            _add(spans, slab, entry_id - slab.first_entry_id)
+            count = neighbours(positions, k, slab.last_entry_id - entry_id + 1)
+            start = entry_id - slab.first_entry_id
+            spans.append(Span(slab, start, start + count))
+            k += count
         return spans
 
     async def stored_at(self, positions: Sequence[Position]) -> list[Span]:
@@ -183,6 +185,28 @@ def take(slab: Slab, first: int, last: int, unwanted: Sequence[BitMap], room: _R
         if start + count < end or room.is_over:
             return start + count
     return stop
+
+
+def neighbours(positions: Sequence[Position], start: int, limit: int) -> int:
+    """How many of the ascending positions from ``start`` on follow each other without a gap, at most ``limit``."""
+    ledger_id, entry_id = positions[start]
+
+    def follow(count: int) -> bool:
+        return positions[start + count - 1] == (ledger_id, entry_id + count - 1)
+
+    high = min(limit, len(positions) - start)
+    if high == 1 or not follow(2):
+        return 1
+    if follow(high):
+        return high
+    low = 2
+    while low < high - 1:  # `low` of them follow each other, `high` do not
+        middle = (low + high) // 2
+        if follow(middle):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _holds(slab: Slab, position: Position) -> bool:

@@ -398,7 +398,7 @@ class Dispatcher(ABC):
         context = self.context
         delay = context.delay if delayed else None
         judge = None if context.entry_filter is None else Judge(context.entry_filter, context.filtered, delayed)
-        sifted = sift(spans, None if delay is None else delay.offer, judge)
+        sifted = sift(spans, delay, judge)
         if sifted.skipped:
             context.skipped(sifted.skipped)
         if sifted.rescheduled:

@@ -224,9 +224,7 @@ class MultipleConsumersDispatcher(Dispatcher):
         """Delayed entries that became due wait with those to be delivered again."""
         delay = self.context.delay
         if delay is not None and delay.has_due():
-            for position in delay.take_due(limit):
-                if not self.context.cursor.is_deleted(position):
-                    self.replay.add(position.ledger_id, position.entry_id)
+            self.replay.add_all(delay.take_due(limit))
 
     def _may_read(self) -> bool:
         """Whether new entries are to be read now."""
@@ -234,7 +232,7 @@ class MultipleConsumersDispatcher(Dispatcher):
 
     def _received(self, spans: list[Span], read: Read) -> list[Span]:
         """What of a read may be sent. Entries of a replay read that are gone, skipped or held back leave the queue."""
-        if read.positions is not None:
+        if read.positions is not None and len(read.positions) != sum(s.end - s.start for s in spans):
             there = {(s.slab.ledger_id, s.slab.first_entry_id + k) for s in spans for k in range(s.start, s.end)}
             for position in read.positions:
                 if position not in there:
@@ -256,8 +254,7 @@ class MultipleConsumersDispatcher(Dispatcher):
         self.unacked.add(consumer.permits.unacked - before)
         self._sent_to.add(consumer)
         if read.positions is not None:
-            for k in range(i, j):
-                self.replay.discard(slab.ledger_id, slab.first_entry_id + k)
+            self.replay.discard_run(slab.ledger_id, slab.first_entry_id + i, j - i)
         return queued
 
     def _wait_in_replay(self, span: Span, key_hashes: HashLookup | None = None) -> None:

@@ -69,6 +69,10 @@ class DelayView(Protocol):
         """An entry was read that has a deliver_at_time; True: held back, the view gives it again when it is due."""
         ...
 
+    def holds_none(self, latest_ms: int, ledger_id: int, first: int, last: int) -> bool:
+        """Whether `offer` would refuse these entries for sure, none of which is due after ``latest_ms``."""
+        ...
+
     def take_due(self, max_entries: int) -> list[Position]:
         """What became due; each position is given once."""
         ...

@@ -12,9 +12,9 @@ from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from magnetar.broker.dispatchers.ports import EntryFilter
+    from magnetar.broker.dispatchers.ports import DelayView, EntryFilter
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
 
@@ -50,23 +50,36 @@ class Judge:
         return result.rescheduled if verdict is FilterResult.RESCHEDULE and self.may_reschedule else None
 
 
-def sift(spans: Iterable[Span], offer: Callable[[int, Position], bool] | None, judge: Judge | None) -> Sifted:
-    """Sort the entries of `spans`; `offer` is the delay view's (None: delayed entries are sent like others)."""
+def sift(spans: Iterable[Span], delay: DelayView | None, judge: Judge | None) -> Sifted:
+    """Sort the entries of `spans`; without a delay view delayed entries are sent like others."""
     result = Sifted()
-    watched = _SKIPPED | (_DELAYED if offer is not None else 0)
+    watched = _SKIPPED | (_DELAYED if delay is not None else 0)
     for span in spans:
-        if judge is None and not span.slab.facts().any_flags & watched:
+        seen = 0 if judge is not None else span.slab.facts().any_flags & watched
+        if judge is None and (not seen or (seen == _DELAYED and delay is not None and _is_past(span, delay))):
             result.spans.append(span)
         else:
-            _sift_span(span, offer, judge, result)
+            _sift_span(span, delay, judge, result)
     return result
 
 
-def _sift_span(span: Span, offer: Callable[[int, Position], bool] | None, judge: Judge | None, result: Sifted) -> None:
+def _is_past(span: Span, delay: DelayView) -> bool:
+    """Whether nothing of the span is held back, asked at once: most of what is read again was due before."""
+    slab, start, end = span
+    deliver_at = slab.facts().deliver_at
+    if deliver_at is None:
+        return False
+    first = slab.first_entry_id
+    return delay.holds_none(
+        max(memoryview(deliver_at).cast("q")[start:end]), slab.ledger_id, first + start, first + end - 1
+    )
+
+
+def _sift_span(span: Span, delay: DelayView | None, judge: Judge | None, result: Sifted) -> None:
     slab, start = span.slab, span.start
     facts = slab.facts()
     flags = memoryview(facts.flags).cast("I")
-    deliver_at = None if facts.deliver_at is None or offer is None else memoryview(facts.deliver_at).cast("q")
+    deliver_at = None if facts.deliver_at is None or delay is None else memoryview(facts.deliver_at).cast("q")
     for i in range(span.start, span.end):
         position = slab.position(i)
         target = None if judge is None else judge.target(slab, i, result)
@@ -74,7 +87,10 @@ def _sift_span(span: Span, offer: Callable[[int, Position], bool] | None, judge:
             if flags[i] & _SKIPPED:
                 target = result.skipped
             elif (
-                deliver_at is not None and flags[i] & _DELAYED and offer is not None and offer(deliver_at[i], position)
+                deliver_at is not None
+                and delay is not None
+                and flags[i] & _DELAYED
+                and delay.offer(deliver_at[i], position)
             ):
                 target = result.held
             else:

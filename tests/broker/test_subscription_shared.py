@@ -342,6 +342,9 @@ class Delay:
         self.waiting[position] = deliver_at_ms
         return True
 
+    def holds_none(self, latest_ms, _ledger_id, _first, _last):
+        return latest_ms <= self.now
+
     def take_due(self, max_entries):
         due = sorted((at, p) for p, at in self.waiting.items() if at <= self.now)[:max_entries]
         for _, p in due:

@@ -91,3 +91,16 @@ def test_every_entry_is_given_once_and_not_before_its_time(ready_limit):
             assert all(times[p.entry_id] <= many.now for p in taken)
             got += taken
     assert sorted(got) == [(0, k) for k in range(2000)]
+
+
+def test_a_span_is_known_to_hold_nothing_back_once_all_of_it_has_fired():
+    many = Many([10, 20, 30])
+    assert not many.view.holds_none(10, 0, 0, 0)
+    many.now = 20
+    assert not many.view.holds_none(20, 0, 0, 1), "due, but it has not fired: it comes by the view"
+    many.fire_all()
+    assert many.view.holds_none(20, 0, 0, 1) and many.view.holds_none(20, 7, 0, 9)
+    assert not many.view.holds_none(20, 0, 1, 2), "one of them waits"
+    assert not many.view.holds_none(21, 0, 0, 1), "one of them is not due"
+    many.firing.cancelled.add(7, 7)
+    assert not many.view.holds_none(20, 0, 0, 1), "each must be looked at"

@@ -16,6 +16,7 @@ ANY = st.one_of(st.sampled_from(EVERY), st.builds(Position, st.integers(-1, 10),
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("ack"), ANY),
+        st.tuples(st.just("entries"), st.sampled_from([0, 2, 3, 4, 9]), st.lists(st.integers(0, 6), max_size=6)),
         st.tuples(st.just("up_to"), st.one_of(ANY, st.just(LATEST))),
         st.tuples(st.just("partly"), ANY, st.integers(0, 7)),
         st.tuples(st.just("save")),
@@ -40,6 +41,10 @@ def test_against_a_set(steps):
         if step[0] == "ack":
             changed = acks.ack(step[1])
             acked |= {step[1]} & set(EVERY)
+        elif step[0] == "entries":
+            fresh = {Position(step[1], entry_id) for entry_id in step[2]} & set(EVERY) - acked
+            assert acks.ack_entries(step[1], step[2]) == len(fresh)
+            acked |= fresh
         elif step[0] == "up_to":
             acks.ack_up_to(step[1])
             acked |= {position for position in EVERY if position <= step[1]}
