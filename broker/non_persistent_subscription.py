@@ -18,6 +18,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.rates import RateMeter
 from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import speed
+from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.position import EARLIEST, Position
 from magnetar.storage.slab import Slab, Span
 
@@ -132,7 +133,10 @@ class NonPersistentSubscription:
             self.dropped.add(messages_in(slab, 0, slab.count), slab.size_bytes)
             return
         start, previous = 0, None
-        for k, consumer in enumerate(self.dispatcher.choose(slab)):
+        facts = slab.facts()
+        unreadable = memoryview(facts.flags).cast("I") if facts.any_flags & EntryFlag.UNREADABLE else None
+        for k, chosen in enumerate(self.dispatcher.choose(slab)):
+            consumer = None if unreadable is not None and unreadable[k] & EntryFlag.UNREADABLE else chosen
             if consumer is not previous:
                 self._push(previous, slab, start, k)
                 start, previous = k, consumer

@@ -145,6 +145,8 @@ class Producer:
         if size > self.topic.max_message_bytes:
             return pb.NotAllowedError, f"Exceed maximum message size: {size} > {self.topic.max_message_bytes} bytes"
         if flags & EntryFlag.TXN:
+            if not self.topic.persistent:
+                raise ConnectionFatalError("SEND of a transaction to a non-persistent topic")
             return pb.NotAllowedError, "Transactions are not enabled"
         if flags & EntryFlag.SHADOW:
             return pb.NotAllowedError, "Only shadow topics take messages with ids of their own"

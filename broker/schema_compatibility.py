@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import enum
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -24,6 +24,9 @@ from magnetar.broker.errors import (
     InvalidSchemaError,
 )
 from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _STRING_OF_CPP = (pb.Schema.String, b"null")
 """How the C++ and Python clients describe a string; Java sends no bytes."""
@@ -46,9 +49,29 @@ _PRIMITIVE_TYPES = frozenset(
         pb.Schema.LocalDateTime,
     }
 )
+_BYTES = -1  # a type of Java's alone
+_JAVA_NAMES = {
+    "Bool": "BOOLEAN",
+    "KeyValue": "KEY_VALUE",
+    "LocalDate": "LOCAL_DATE",
+    "LocalTime": "LOCAL_TIME",
+    "LocalDateTime": "LOCAL_DATE_TIME",
+    "ProtobufNative": "PROTOBUF_NATIVE",
+    "AutoConsume": "AUTO_CONSUME",
+}
+_JAVA_TYPES = {_JAVA_NAMES.get(name, name.upper()): number for name, number in pb.Schema.Type.items()}
+_JAVA_TYPES["BYTES"] = _BYTES
 _AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
 _OLD_JSON = object()
 _JSON_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null", "any"})
+
+
+class Definition(NamedTuple):
+    """A schema as far as it is compared."""
+
+    type: int
+    data: bytes
+    properties: Mapping[str, str] = {}
 
 
 class Strategy(enum.StrEnum):
@@ -84,30 +107,33 @@ class Strategy(enum.StrEnum):
         return Strategy.BACKWARD if self in latest else self
 
 
-def check_compatible(schema_type: int, data: bytes, existing: list[tuple[int, bytes]], strategy: Strategy) -> None:
+def check_compatible(new: Definition, existing: list[Definition], strategy: Strategy) -> None:
     """Return when the schema fits, raise IncompatibleSchemaError with the reason when it does not.
 
-    `existing` is (type, data) of the topic's versions, oldest first; the latest alone counts unless transitive.
+    `existing`: the topic's versions, oldest first; the latest alone counts unless transitive.
     Raises: InvalidSchemaError when the definition itself does not parse.
     """
-    for part_type, part in _parts(schema_type, data):
+    check_definition(new)
+    check_with_existing(new, existing, strategy)
+
+
+def check_definition(new: Definition) -> None:
+    """Raise InvalidSchemaError when the definition itself does not parse."""
+    for part_type, part in _parts(new):
         _validate(part_type, part)
-    check_with_existing(schema_type, data, existing, strategy)
 
 
-def check_with_existing(schema_type: int, data: bytes, existing: list[tuple[int, bytes]], strategy: Strategy) -> None:
+def check_with_existing(new: Definition, existing: list[Definition], strategy: Strategy) -> None:
     """As `check_compatible`, of a schema whose own text has been looked at or does not matter."""
     if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
         return
     if strategy is Strategy.ALWAYS_INCOMPATIBLE:
         raise IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
-    for old_type, old_data in existing if strategy.transitive else existing[-1:]:
-        _check_type(schema_type, old_type)
-        for (new_part_type, new_part), (old_part_type, old_part) in zip(
-            _parts(schema_type, data), _parts(old_type, old_data), strict=True
-        ):
-            _check_type(new_part_type, old_part_type)
-            _check_part(new_part_type, new_part, old_part, strategy)
+    for old in existing if strategy.transitive else existing[-1:]:
+        _check_type(new.type, old.type)
+        for (new_type, new_data), (old_type, old_data) in zip(_parts(new), _parts(old), strict=True):
+            _check_type(new_type, old_type)
+            _check_part(new_type, new_data, old_data, strategy)
 
 
 def _check_type(new: int, old: int) -> None:
@@ -141,23 +167,25 @@ def same_definition(schema_type: int, one: bytes, other: bytes) -> bool:
         return False
 
 
-def _parts(schema_type: int, data: bytes) -> list[tuple[int, bytes]]:
-    """The schemas a schema is made of: key and value of a KeyValue, itself otherwise.
+def _parts(schema: Definition) -> list[tuple[int, bytes]]:
+    """The schemas a schema is made of, type and data: key and value of a KeyValue, itself otherwise.
 
     A KeyValue's data is ``u32 size | key schema | u32 size | value schema`` (size -1: empty). The types of the parts
-    stand in properties; a part that is a JSON record is compared as one.
+    stand in its properties; a part without is plain bytes.
     """
-    if schema_type != pb.Schema.KeyValue:
-        return [(schema_type, data)]
+    if schema.type != pb.Schema.KeyValue:
+        return [(schema.type, schema.data)]
     parts: list[tuple[int, bytes]] = []
-    at = 0
-    for _ in range(2):
+    at, data = 0, schema.data
+    for name in ("key", "value"):
         size = int.from_bytes(data[at : at + 4], "big", signed=True)
         end = at + 4 + max(size, 0)
         if len(data) < at + 4 or len(data) < end:
             raise BrokenKeyValueError("Invalid schema definition data for KEY_VALUE schema")
-        part = data[at + 4 : end]
-        parts.append((pb.Schema.Avro if part[:1] in (b"{", b"[") else pb.Schema.KeyValue, part))
+        type_name = schema.properties.get(f"{name}.schema.type", "BYTES")
+        if type_name not in _JAVA_TYPES:
+            raise BrokenKeyValueError(f"There is no schema type {type_name}")
+        parts.append((_JAVA_TYPES[type_name], data[at + 4 : end]))
         at = end
     return parts
 
@@ -215,4 +243,4 @@ def protobuf_root(data: bytes) -> str:
 
 
 def _type_name(schema_type: int) -> str:
-    return pb.Schema.Type.Name(schema_type)
+    return "BYTES" if schema_type == _BYTES else pb.Schema.Type.Name(schema_type)

@@ -16,8 +16,20 @@ from urllib.parse import quote
 
 import msgspec
 
-from magnetar.broker.errors import BrokerError, ImpossibleSchemaError, IncompatibleSchemaError, InvalidSchemaError
-from magnetar.broker.schema_compatibility import Strategy, check_compatible, check_with_existing, same_definition
+from magnetar.broker.errors import (
+    BrokerError,
+    ConnectionFatalError,
+    ImpossibleSchemaError,
+    IncompatibleSchemaError,
+    InvalidSchemaError,
+)
+from magnetar.broker.schema_compatibility import (
+    Definition,
+    Strategy,
+    check_definition,
+    check_with_existing,
+    same_definition,
+)
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
@@ -44,6 +56,10 @@ class StoredSchema(msgspec.Struct, frozen=True):
     @property
     def version_bytes(self) -> bytes:
         return self.version.to_bytes(8, "big")
+
+    @property
+    def definition(self) -> Definition:
+        return Definition(self.type, self.data, self.properties)
 
     def same_as(self, schema_type: int, data: bytes) -> bool:
         """Whether it is this very schema: texts are compared by meaning, name and properties do not matter."""
@@ -111,11 +127,12 @@ class SchemaRegistry:
         self, name: TopicName, schema_type: int, data: bytes, properties: dict[str, str], strategy: Strategy
     ) -> StoredSchema:
         """Add a schema, or find it; raises IncompatibleSchemaError when the strategy forbids it."""
+        new = Definition(schema_type, data, properties)
+        check_definition(new)
         known = await self.find(name, schema_type, data)
         if known is not None:
             return known
-        live = await self.live(name)
-        check_compatible(schema_type, data, [(s.type, s.data) for s in live], strategy)
+        check_with_existing(new, [s.definition for s in await self.live(name)], strategy)
         schemas, expected = await self._record(name)
         added = StoredSchema(
             version=schemas[-1].version + 1 if schemas else 0,
@@ -155,7 +172,7 @@ class SchemaRegistry:
         """The version a producer publishes with: found, or added when the topic allows; raises
         IncompatibleSchemaError.
         """
-        properties = {p.key: p.value for p in schema.properties}
+        properties = properties_of(schema)
         if not topic.config.is_allow_auto_update_schema:
             known = await self.find(topic.name, schema.type, schema.schema_data)
             if known is None:
@@ -172,6 +189,7 @@ class SchemaRegistry:
 
     async def for_consumer(self, topic: AnyTopic, schema: pb.Schema) -> None:
         """Whether a consumer may read with its schema; an idle topic without schema takes it as its first."""
+        new = Definition(schema.type, schema.schema_data, properties_of(schema))
         if schema.type == AUTO_CONSUME:
             return
         live = await self.live(topic.name)
@@ -183,9 +201,17 @@ class SchemaRegistry:
             raise IncompatibleSchemaError("Topic does not have schema to check")
         strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()
         try:
-            check_with_existing(schema.type, schema.schema_data, [(s.type, s.data) for s in live], strategy)
+            check_with_existing(new, [s.definition for s in live], strategy)
         except ImpossibleSchemaError as e:
             raise BrokerError(str(e)) from e
+
+
+def properties_of(schema: pb.Schema) -> dict[str, str]:
+    """The properties a client gives; the same key twice breaks the connection, as in Apache Pulsar 4.2."""
+    found = {p.key: p.value for p in schema.properties}
+    if len(found) != len(schema.properties):
+        raise ConnectionFatalError("schema with a property twice")
+    return found
 
 
 def java_order(keys: Iterable[str]) -> list[str]:

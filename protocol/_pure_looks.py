@@ -47,7 +47,7 @@ def _send_flags(send: pb.CommandSend) -> int:
         flags |= EntryFlag.CHUNK
     if send.marker:
         flags |= EntryFlag.MARKER
-    if send.HasField("txnid_least_bits") or send.HasField("txnid_most_bits"):
+    if send.HasField("txnid_least_bits") and send.HasField("txnid_most_bits"):
         flags |= EntryFlag.TXN
     if send.HasField("highest_sequence_id"):
         flags |= EntryFlag.HAS_HIGHEST
@@ -83,7 +83,7 @@ def look_at(send: pb.CommandSend, entry: bytes | memoryview) -> tuple[int, int]:
         at = 6
         if crc32c(memoryview(entry)[6:]) != _U32.unpack_from(entry, 2)[0]:
             return flags | _BAD_CHECKSUM, 0
-    elif not entry:
+    elif len(entry) < 2:  # not even room for a magic number
         return flags | EntryFlag.NO_ENTRY, 0
     metadata = metadata_of(entry, at)
     if metadata is None:

@@ -137,7 +137,7 @@ static look parse_send(const uint8_t *p, size_t n, send_command *out) {
         case 1: out->producer_id = v; break;
         case 2: out->sequence_id = v; break;
         case 3: out->num_messages = (int32_t)v; break;
-        case 4: case 5: out->flags |= TXN; break;
+        case 4: case 5: if ((seen & 0x30) == 0x30) out->flags |= TXN; break;
         case 6: out->highest = v; out->flags |= HAS_HIGHEST; break;
         case 7: if (v) out->flags |= CHUNK; break;
         default: if (v) out->flags |= MARKER;
@@ -242,7 +242,7 @@ static int look_at_entry(uint32_t *flags, int64_t *deliver_at, const uint8_t *p,
         }
         p += 6;
         n -= 6;
-    } else if (!n) {
+    } else if (n < 2) { /* not even room for a magic number */
         *flags |= NO_ENTRY;
         return 0;
     }

@@ -9,7 +9,7 @@ from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.schema_texts import name_of, shown_definition, stored_definition, type_named
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
-from magnetar.broker.schema_compatibility import Strategy, check_compatible
+from magnetar.broker.schema_compatibility import Definition, Strategy, check_compatible
 from magnetar.broker.schemas import StoredSchema
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
@@ -94,7 +94,8 @@ async def compatibility(call: Call) -> Response:
     strategy = _strategy(call, name)
     live = await call.api.schemas.live(name)
     try:
-        check_compatible(_type_of(body), _definition_of(body), [(each.type, each.data) for each in live], strategy)
+        new = Definition(_type_of(body), _definition_of(body), body.properties or {})
+        check_compatible(new, [each.definition for each in live], strategy)
     except (InvalidSchemaError, IncompatibleSchemaError) as e:
         raise RestError(500, str(e)) from e
     return json_response({"schemaCompatibilityStrategy": strategy.value, "compatibility": True}, 202)

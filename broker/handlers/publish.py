@@ -135,7 +135,7 @@ async def _schema_version(conn: Connection, command: pb.CommandProducer, topic: 
     schemas = conn.broker.schemas
     if command.HasField("schema"):
         return await schemas.for_producer(topic, command.schema)
-    if topic.config.schema_validation_enforced and await schemas.get(topic.name) is not None:
+    if topic.config.schema_validation_enforced and await schemas.live(topic.name):
         raise IncompatibleSchemaError(
             "Producers cannot connect or send message without a schema to topics with a schema"
         )

@@ -29,9 +29,9 @@ async def on_get_schema(conn: Connection, command: pb.CommandGetSchema) -> None:
     if command.HasField("schema_version"):
         if not command.schema_version:
             raise IncompatibleSchemaError("Empty schema version")
-        if len(command.schema_version) != VERSION_BYTES:
+        if len(command.schema_version) < VERSION_BYTES:
             raise ConnectionFatalError(f"schema version of {len(command.schema_version)} bytes")
-        version = int.from_bytes(command.schema_version, "big", signed=True)
+        version = int.from_bytes(command.schema_version[:VERSION_BYTES], "big", signed=True)
     found = await conn.broker.schemas.get(name, version)
     if found is None:
         raise TopicNotFoundError("Topic not found or no-schema")

@@ -46,6 +46,15 @@ def payloads(consumer) -> list[bytes]:
     return [m.payload[-1:] for m in messages]
 
 
+async def test_entries_that_cannot_be_read_are_dropped():
+    bench = NonPersistentBench()
+    c = await bench.join(EXCLUSIVE)
+    bench.flow(c, 5)
+    bench.send(entry(b"1"), b"garbage", entry(b"2"))
+    assert payloads(c) == [b"1", b"2"]
+    assert bench.subscription.stats().msg_drop_counter == 1
+
+
 async def test_without_permits_messages_are_dropped_and_counted():
     bench = NonPersistentBench()
     bench.send(entry(b"0"))

@@ -5,7 +5,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from magnetar.broker.errors import BrokenKeyValueError, IncompatibleSchemaError, InvalidSchemaError
-from magnetar.broker.schema_compatibility import Strategy, check_compatible, same_definition
+from magnetar.broker.schema_compatibility import Definition, Strategy, check_compatible, same_definition
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 AVRO, JSON, STRING = pb.Schema.Avro, pb.Schema.Json, pb.Schema.String
@@ -22,7 +22,9 @@ B_DEFAULT = {"name": "b", "type": ["null", "string"], "default": None}
 
 def fits(old, new, strategy):
     try:
-        check_compatible(AVRO, json.dumps(new).encode(), [(AVRO, json.dumps(old).encode())], strategy)
+        check_compatible(
+            Definition(AVRO, json.dumps(new).encode()), [Definition(AVRO, json.dumps(old).encode())], strategy
+        )
     except InvalidSchemaError:
         raise
     except IncompatibleSchemaError:
@@ -92,34 +94,43 @@ def test_a_pair_that_failed_once_fails_again():
 
 def test_transitive_asks_all_versions():
     history = [
-        (AVRO, json.dumps(record(A, {"name": "c", "type": "int"})).encode()),
-        (AVRO, json.dumps(record(A)).encode()),
+        Definition(AVRO, json.dumps(record(A, {"name": "c", "type": "int"})).encode()),
+        Definition(AVRO, json.dumps(record(A)).encode()),
     ]
     new = json.dumps(record(A, {"name": "c", "type": "string", "default": ""})).encode()
-    check_compatible(AVRO, new, history, Strategy.BACKWARD)
+    check_compatible(Definition(AVRO, new), history, Strategy.BACKWARD)
     with pytest.raises(IncompatibleSchemaError):
-        check_compatible(AVRO, new, history, Strategy.BACKWARD_TRANSITIVE)
+        check_compatible(Definition(AVRO, new), history, Strategy.BACKWARD_TRANSITIVE)
 
 
 def test_types_do_not_mix_and_texts_have_to_parse():
     with pytest.raises(IncompatibleSchemaError):
-        check_compatible(STRING, b"", [(AVRO, json.dumps(record(A)).encode())], Strategy.FULL)
+        check_compatible(Definition(STRING, b""), [Definition(AVRO, json.dumps(record(A)).encode())], Strategy.FULL)
     for text in (b"{", b"{}", b'{"type":"nope"}', b"\xff", b'{"type":"record","name":"R"}'):
         with pytest.raises(InvalidSchemaError):
-            check_compatible(JSON, text, [], Strategy.FULL)
+            check_compatible(Definition(JSON, text), [], Strategy.FULL)
 
 
 def test_key_and_value_are_compared_part_by_part():
-    def both(key, value):
+    def both(key, value, /, **types):
         parts = (json.dumps(key).encode(), json.dumps(value).encode())
-        return b"".join(len(p).to_bytes(4, "big") + p for p in parts)
+        properties = {f"{name}.schema.type": kind for name, kind in types.items()}
+        return Definition(pb.Schema.KeyValue, b"".join(len(p).to_bytes(4, "big") + p for p in parts), properties)
 
-    old = [(pb.Schema.KeyValue, both(record(A), record(A)))]
-    check_compatible(pb.Schema.KeyValue, both(record(A), record(A, B_DEFAULT)), old, Strategy.FULL)
-    with pytest.raises(IncompatibleSchemaError):
-        check_compatible(pb.Schema.KeyValue, both(record(A), record(A, B)), old, Strategy.FULL)
-    with pytest.raises(BrokenKeyValueError):
-        check_compatible(pb.Schema.KeyValue, b"\x00\x00\x00\x09x", old, Strategy.FULL)
+    avro = {"key": "AVRO", "value": "AVRO"}
+    old = [both(record(A), record(A), **avro)]
+    check_compatible(both(record(A), record(A, B_DEFAULT), **avro), old, Strategy.FULL)
+    for other in (
+        both(record(A), record(A, B), **avro),
+        both(record(A), record(A)),
+        both(record(A), record(A), key="AVRO"),
+    ):
+        with pytest.raises(IncompatibleSchemaError):
+            check_compatible(other, old, Strategy.FULL)
+    check_compatible(both(record(A), record(A, B)), [both(record(B), record(A))], Strategy.FULL)  # plain bytes
+    for broken in (Definition(pb.Schema.KeyValue, b"\x00\x00\x00\x09x"), both(record(A), record(A), key="NOTHING")):
+        with pytest.raises(BrokenKeyValueError):
+            check_compatible(broken, old, Strategy.FULL)
 
 
 def test_definitions_are_the_same_by_meaning():
@@ -156,26 +167,26 @@ def test_definitions_are_the_same_by_meaning():
 )  # fmt: skip
 def test_texts_that_are_no_avro_schema(text):
     with pytest.raises(InvalidSchemaError):
-        check_compatible(AVRO, text, [], Strategy.FULL)
+        check_compatible(Definition(AVRO, text), [], Strategy.FULL)
 
 
 def test_texts_that_are_one():
     recursive = record({"name": "next", "type": ["null", "R"], "default": "not looked at"})
     for schema in (recursive, "int", {"type": "map", "values": "int"}, {"type": "fixed", "name": "F", "size": 4}):
-        check_compatible(AVRO, json.dumps(schema).encode(), [], Strategy.FULL)
+        check_compatible(Definition(AVRO, json.dumps(schema).encode()), [], Strategy.FULL)
     with pytest.raises(InvalidSchemaError):
-        check_compatible(AVRO, b'["null","int"]', [], Strategy.FULL)
-    check_compatible(JSON, b'["null","int"]', [], Strategy.FULL)
+        check_compatible(Definition(AVRO, b'["null","int"]'), [], Strategy.FULL)
+    check_compatible(Definition(JSON, b'["null","int"]'), [], Strategy.FULL)
     old_style = b'{"type":"object","properties":{}}'
-    check_compatible(JSON, old_style, [(JSON, json.dumps(record(A)).encode())], Strategy.FULL)
+    check_compatible(Definition(JSON, old_style), [Definition(JSON, json.dumps(record(A)).encode())], Strategy.FULL)
 
 
 def test_primitive_schemas_carry_no_text():
-    check_compatible(STRING, b"", [], Strategy.FULL)
+    check_compatible(Definition(STRING, b""), [], Strategy.FULL)
     with pytest.raises(InvalidSchemaError):
-        check_compatible(STRING, b"x", [], Strategy.FULL)
+        check_compatible(Definition(STRING, b"x"), [], Strategy.FULL)
     with pytest.raises(InvalidSchemaError):
-        check_compatible(pb.Schema.AutoConsume, b"", [], Strategy.FULL)
+        check_compatible(Definition(pb.Schema.AutoConsume, b""), [], Strategy.FULL)
 
 
 def native(root):
@@ -187,9 +198,9 @@ def native(root):
 
 def test_protobuf_native_keeps_its_root_message():
     kind = pb.Schema.ProtobufNative
-    check_compatible(kind, native("A"), [(kind, native("A"))], Strategy.FULL)
+    check_compatible(Definition(kind, native("A")), [Definition(kind, native("A"))], Strategy.FULL)
     with pytest.raises(IncompatibleSchemaError):
-        check_compatible(kind, native("B"), [(kind, native("A"))], Strategy.FULL)
+        check_compatible(Definition(kind, native("B")), [Definition(kind, native("A"))], Strategy.FULL)
     for text in (b"", b"{}", native("A").replace(b"f.proto", b"g.proto")):
         with pytest.raises(InvalidSchemaError):
-            check_compatible(kind, text, [], Strategy.FULL)
+            check_compatible(Definition(kind, text), [], Strategy.FULL)
