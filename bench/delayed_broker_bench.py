@@ -168,7 +168,8 @@ def restart(options: argparse.Namespace) -> None:
     rate = options.messages / (time.perf_counter() - began)
     time.sleep(3)
     print(
-        f"{options.messages:,} pending, {rate:,.0f} msg/s; broker {server.rss_mb():.0f} MB, before {empty:.0f} MB",
+        f"{options.messages:,} pending, {rate:,.0f} msg/s; broker {server.rss_mb():.0f} MB, "
+        f"at most {server.peak_mb():.0f} MB, before {empty:.0f} MB",
         flush=True,
     )
     for kill in (False, True):

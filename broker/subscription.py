@@ -109,6 +109,7 @@ class Subscription:
             tasks=self._tasks,
             delay=delay,
             transform=transform,
+            transform_flags=0 if transform is None else transform.flags,
             entry_filter=entry_filter,
             skipped=self._skip,
             ended=self._ended,

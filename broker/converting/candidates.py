@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from magnetar.converters.chain import ConverterChain, LoadedConverter
     from magnetar.storage.slab import Slab, Span
 
-KNOWN: Final = "_candidates"
+_KNOWN: Final = "_candidates"
 """Where a slab's candidates are kept, in its `__dict__`."""
 _NAMES_FORMAT = int(EntryFlag.NAMES_FORMAT)
 
@@ -27,15 +27,10 @@ class Candidates:
 
     def __init__(self, chain: ConverterChain) -> None:
         self._chain = chain
-        self.nothing: tuple[Candidates, dict[int, LoadedConverter | None]] = (self, {})
-        """What is kept under KNOWN with a slab that holds nothing for us: it need not be asked about."""
-
-    def may_hold(self, slab: Slab) -> bool:
-        """Whether some entry of the slab may be for us: one look for nearly all slabs."""
-        if not self._chain.by_format_only or slab.facts().any_flags & _NAMES_FORMAT:
-            return True
-        slab.__dict__[KNOWN] = self.nothing
-        return False
+        self._nothing: tuple[Candidates, dict[int, LoadedConverter | None]] = (self, {})
+        """What is kept with a slab that holds nothing for us."""
+        self.flags = _NAMES_FORMAT if chain.by_format_only else 0
+        """Entries without any of these are for none of the chain; 0: it is asked about all."""
 
     def of(self, span: Span) -> list[tuple[int, LoadedConverter]]:
         """(index in the slab, converter) of each entry that a converter takes, in order."""
@@ -58,11 +53,11 @@ class Candidates:
         self._known(slab)[index] = None
 
     def _known(self, slab: Slab) -> dict[int, LoadedConverter | None]:
-        owner, known = slab.__dict__.get(KNOWN, (None, None))
+        owner, known = slab.__dict__.get(_KNOWN, (None, None))
         if owner is not self:
             by_format = self._chain.by_format_only
             known = self._formatted(slab) if by_format else {}
-            slab.__dict__[KNOWN] = self.nothing if by_format and not known else (self, known)
+            slab.__dict__[_KNOWN] = self._nothing if by_format and not known else (self, known)
         return known  # type: ignore[no-any-return]
 
     def _formatted(self, slab: Slab) -> dict[int, LoadedConverter | None]:

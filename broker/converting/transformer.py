@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from magnetar.broker.converting.batch import STORED, TAKEN_OUT, Batch, Item
-from magnetar.broker.converting.candidates import KNOWN, stored_entry
+from magnetar.broker.converting.candidates import stored_entry
 from magnetar.broker.converting.dead_letters import Letter
 from magnetar.broker.converting.failures import Failed
 from magnetar.broker.converting.flights import Flight
@@ -60,18 +60,12 @@ class SubscriptionTransformer:
         self._letters: dict[Position, asyncio.Future[bool] | None] = {}
         """Dead letters on their way; None: it arrived."""
         self._closed = asyncio.Event()
+        self.flags = self._service.candidates.flags
 
     def __call__(
         self, spans: list[Span], order: Order
     ) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
-        candidates = self._service.candidates
-        nothing = candidates.nothing
-        for slab, _, _ in spans:
-            if slab.__dict__.get(KNOWN) is not nothing and candidates.may_hold(slab):
-                break
-        else:
-            return spans
-        find = candidates.of
+        find = self._service.candidates.of
         items = [Item(s, k, chosen) for s, span in enumerate(spans) for k, chosen in find(span)]
         if not items:
             return spans

@@ -232,9 +232,15 @@ class Dispatcher(ABC):
 
     def _converted(self, spans: list[Span]) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
         """What the converters make of a read; as it is stored when everybody here asked for that."""
-        transform = self.context.transform
+        transform, flags = self.context.transform, self.context.transform_flags
         if transform is None or not spans:
             return spans
+        if flags:
+            for span in spans:
+                if span.slab.facts().any_flags & flags:
+                    break
+            else:
+                return spans
         for consumer in self._receivers():
             if not consumer.wants_raw:
                 return transform(spans, self.order)

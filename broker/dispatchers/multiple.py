@@ -169,8 +169,6 @@ class MultipleConsumersDispatcher(Dispatcher):
                 if other.pending_acks and (held := other.pending_acks.remove(ledger_id, entry_id)) is not None:
                     owner = other
                     break
-            else:
-                self.replay.discard(ledger_id, entry_id)
         if self.tracker:
             self.tracker.remove(ledger_id, entry_id)
         if held is None:

@@ -139,6 +139,11 @@ class Transformed:
 class EntryTransformer(Protocol):
     """Converts what was read, before it is planned and sent."""
 
+    @property
+    def flags(self) -> int:
+        """Entries with none of these `EntryFlag`s are nothing to it; 0: it wants to see all."""
+        ...
+
     def __call__(
         self, spans: list[Span], order: Order
     ) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
@@ -182,6 +187,8 @@ class DispatchContext:
     tasks: TaskSet
     delay: DelayView | None = None
     transform: EntryTransformer | None = None
+    transform_flags: int = 0
+    """`EntryTransformer.flags`, where every read can look."""
     entry_filter: EntryFilter | None = None
     filtered: dict[FilterResult, int] = field(default_factory=lambda: dict.fromkeys(FilterResult, 0))
     skipped: Callable[[list[Position]], None] = field(default=lambda _positions: None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from magnetar.broker import ack_sets
 from magnetar.broker.consumer import SHARED
 from magnetar.broker.dispatchers.base import Read
+from magnetar.broker.dispatchers.chunks import ChunkOwners, chunk_in
 from magnetar.broker.dispatchers.deliver import partial_acks
 from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
 from magnetar.broker.dispatchers.sift import batch_sizes
@@ -15,6 +17,14 @@ from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.pending_acks import PendingAck
+    from magnetar.storage.position import Position
+
+_MAX_WAITING = 1000
+"""While chunks wait for the permits of their consumer, new entries are read for the others up to so many waiting."""
 
 
 class _Walk:
@@ -40,13 +50,50 @@ class SharedDispatcher(MultipleConsumersDispatcher):
 
     sub_type = SHARED
 
+    def __init__(self, context: DispatchContext) -> None:
+        super().__init__(context)
+        self._chunks = ChunkOwners()
+        self._chunks_wait = False
+        """The head of the replay queue are chunks that their consumers cannot take before something changes."""
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        super().add_consumer(consumer)
+        self._chunks_wait = False
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        self._chunks.forget(consumer)
+        self._chunks_wait = False
+        super().remove_consumer(consumer)
+
+    def reset(self) -> None:
+        self._chunks.clear()
+        self._chunks_wait = False
+        super().reset()
+
+    def flow(self, consumer: Consumer) -> None:
+        self._chunks_wait = False
+        super().flow(consumer)
+
+    def _give_back(self, consumer: Consumer, held: list[PendingAck]) -> None:
+        self._chunks_wait = False
+        super()._give_back(consumer, held)
+
+    def _again(self, position: Position) -> None:
+        self._chunks_wait = False
+        super()._again(position)
+
     def _next_read(self) -> Read | None:
         permits = self._usable_permits()
         if permits <= 0 or self.unacked.blocked:
             return None
         limit = min(permits, self.context.settings.max_read_entries)
+        waiting = len(self.replay)
         self._take_due(limit)
-        if self.replay:
+        if len(self.replay) > waiting:
+            self._chunks_wait = False
+        if self._chunks_wait and len(self.replay) > _MAX_WAITING:
+            return None
+        if self.replay and not self._chunks_wait:
             return Read(limit, self.replay.head(limit))
         return Read(limit) if self._may_read() else None
 
@@ -55,6 +102,8 @@ class SharedDispatcher(MultipleConsumersDispatcher):
         entries = sum(span.end - span.start for span in spans)
         if not entries:
             return 0
+        if self._chunks.concern(spans):
+            return self._dispatch_chunks(spans, read)
         shares, given = plan_round_robin(
             self.members, entries, self._sizes(spans), self.context.settings.max_round_robin_entries
         )
@@ -66,6 +115,25 @@ class SharedDispatcher(MultipleConsumersDispatcher):
         if read.positions is None:
             for span in walk.take(entries - given):
                 self._wait_in_replay(span)
+        return queued
+
+    def _dispatch_chunks(self, spans: list[Span], read: Read) -> int:
+        """Chunks of one message go to one consumer; those that it cannot take now wait."""
+        chunks = [chunk_in(span.slab.body(k)) for span in spans for k in range(span.start, span.end)]
+        given = self._chunks.plan(self.members, chunks, self._sizes(spans))
+        self._chunks_wait = read.positions is not None and all(consumer is None for consumer in given)
+        queued, at = 0, 0
+        for span in spans:
+            parts = groupby(given[at : at + span.end - span.start])
+            at += span.end - span.start
+            start = span.start
+            for consumer, part in parts:
+                end = start + sum(1 for _ in part)
+                piece, start = Span(span.slab, start, end), end
+                if consumer is not None:
+                    queued += self._send(consumer, piece, read)
+                elif read.positions is None:
+                    self._wait_in_replay(piece)
         return queued
 
     def _sizes(self, spans: list[Span]) -> list[int] | None:

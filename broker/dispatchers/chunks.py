@@ -1,0 +1,106 @@
+"""Which consumer of a Shared subscription gets the chunks of a message: all of them one, or nobody could join them.
+
+What Apache Pulsar 4.2.4 does with a read that holds chunks: its entries go in turns to consumers that can take
+messages, each turn until the consumer's permits are used up. The first chunk of a message goes to whose turn it is,
+the others to the same consumer; while that one has no permits they wait, and those behind them too.
+
+Where this differs: a chunk whose message is not known (its first chunk is gone, or so many messages are unfinished
+that it was forgotten) goes to whose turn it is, where the client discards it; there it waits for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.broker.round_robin_plan import Book
+from magnetar.protocol.metadata import parse_metadata
+from magnetar.protocol.runs import EntryFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.consumer_selection import RoundRobin
+    from magnetar.storage.slab import Span
+
+NOT_LAST_CHUNK = int(EntryFlag.NOT_LAST_CHUNK)
+MAX_UNFINISHED = 1000
+"""Messages whose consumer is remembered; the oldest is forgotten first."""
+
+
+class Chunk(NamedTuple):
+    """One chunk of the message `uuid`."""
+
+    uuid: str
+    chunk_id: int
+    chunks: int
+
+
+def chunk_in(body: memoryview) -> Chunk | None:
+    """The chunk that an entry is, None for a whole message."""
+    metadata = parse_metadata(body)
+    if metadata is None or not (
+        metadata.HasField("uuid") and metadata.HasField("chunk_id") and metadata.HasField("num_chunks_from_msg")
+    ):
+        return None
+    return Chunk(metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg)
+
+
+class ChunkOwners:
+    """Consumers of messages of which a chunk was sent and the last was not."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, Consumer] = {}
+
+    def concern(self, spans: Sequence[Span]) -> bool:
+        """Whether a read must be planned here: it holds chunks, or may hold the last of a message."""
+        return bool(self._owners) or any(span.slab.facts().any_flags & NOT_LAST_CHUNK for span in spans)
+
+    def forget(self, consumer: Consumer) -> None:
+        """The consumer left; its chunks are sent again from the first that it had."""
+        self._owners = {uuid: owner for uuid, owner in self._owners.items() if owner is not consumer}
+
+    def clear(self) -> None:
+        self._owners.clear()
+
+    def plan(
+        self, members: RoundRobin[Consumer], chunks: Sequence[Chunk | None], sizes: Sequence[int] | None
+    ) -> list[Consumer | None]:
+        """For each entry of a read who gets it now, None when nobody may. Advances the round robin.
+
+        `sizes` are the messages that each entry still holds (None: one each).
+        """
+        books: dict[Consumer, Book] = {}
+
+        def usable(consumer: Consumer) -> bool:
+            if consumer not in books:
+                books[consumer] = Book(consumer)
+            return books[consumer].usable
+
+        given: list[Consumer | None] = []
+        turn: Consumer | None = None
+        for k, chunk in enumerate(chunks):
+            if turn is None or not usable(turn):
+                turn = members.next(usable)
+            if turn is None:
+                break
+            consumer = turn if chunk is None else self._owner(chunk, turn)
+            if not usable(consumer):
+                given.append(None)
+                continue
+            books[consumer].take(1 if sizes is None else sizes[k])
+            if chunk is not None:
+                self._sent(chunk, consumer)
+            given.append(consumer)
+        return given + [None] * (len(chunks) - len(given))
+
+    def _owner(self, chunk: Chunk, turn: Consumer) -> Consumer:
+        return self._owners.get(chunk.uuid, turn)
+
+    def _sent(self, chunk: Chunk, consumer: Consumer) -> None:
+        if chunk.chunk_id == chunk.chunks - 1:
+            self._owners.pop(chunk.uuid, None)
+            return
+        if chunk.uuid not in self._owners and len(self._owners) >= MAX_UNFINISHED:
+            del self._owners[next(iter(self._owners))]
+        self._owners[chunk.uuid] = consumer
