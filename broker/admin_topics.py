@@ -107,7 +107,6 @@ class AdminTopics:
         known = self._catalog.partitioned(name)
         if known is None:
             raise TopicNotFoundError(f"Topic {name} is not partitioned")
-        self._topics.check_limit(name, partitions - known.partitions)
         subscriptions: dict[str, Subscription] = {}
         for index in range(known.partitions):
             if name.persistent and self.exists(name.partition_name(index)):

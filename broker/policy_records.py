@@ -172,9 +172,14 @@ def even_bundles(count: int) -> BundlesData:
     return BundlesData(boundaries=[f"0x{cut:08x}" for cut in cuts], num_bundles=count)
 
 
+def hash_of(topic: str) -> int:
+    """Where a topic's full name lies in the range that bundles share: its CRC-32."""
+    return zlib.crc32(topic.encode())
+
+
 def bundle_of(topic: str, bundles: BundlesData) -> str:
-    """The bundle of a topic's full name: the range its CRC-32 falls into."""
-    point = zlib.crc32(topic.encode())
+    """The bundle of a topic's full name: the range its hash falls into."""
+    point = hash_of(topic)
     found = [each for each in bundle_ranges(bundles) if int(each.partition("_")[0], 16) <= point]
     return found[-1] if found else "0x00000000_0xffffffff"
 

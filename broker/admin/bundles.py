@@ -6,11 +6,12 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.namespaces import clear_subscriptions, unload_topics, unsubscribe_everywhere
-from magnetar.broker.admin.responses import conflict, done, precondition
-from magnetar.broker.admin.routes import NAMESPACE, RouteTable
+from magnetar.broker.admin.namespaces import BOUNDARY, clear_subscriptions, unload_topics, unsubscribe_everywhere
+from magnetar.broker.admin.responses import RestError, conflict, done, json_response, precondition
+from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
-from magnetar.broker.policy_records import Policies, bundle_of, bundle_ranges
+from magnetar.broker.policy_records import Policies, bundle_of, bundle_ranges, hash_of
+from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 _EQUAL_PARTS: Final = "range_equally_divide"
@@ -24,9 +25,11 @@ _ALGORITHMS: Final = (
 
 @routes.put(NAMESPACE + "/{bundle}/unload", SUPER)
 async def unload_bundle(call: Call) -> Response:
-    """One broker owns every bundle: unloading one unloads the namespace."""
-    _check_bundle(call)
-    await unload_topics(call, call.namespace)
+    """Close the topics of the bundle; the next request loads them again."""
+    call.policies()
+    if not _is_range(call.param("bundle")):
+        raise RestError(500, f"Invalid bundle range: {call.param('bundle')}")
+    await unload_topics(call, call.namespace, "_".join(_check_bundle(call)))
     return done()
 
 
@@ -37,9 +40,11 @@ async def split_bundle(call: Call) -> Response:
     algorithm = call.query("splitAlgorithmName") or _EQUAL_PARTS
     if algorithm not in _ALGORITHMS:
         raise precondition(f"Unsupported namespace bundle split algorithm, supported: {', '.join(_ALGORITHMS)}")
+    if algorithm == "specified_positions_divide" and not await call.body(list[int]):
+        raise precondition(f"With {algorithm} split algorithm, splitBoundaries must not be empty")
     if algorithm != _EQUAL_PARTS:
         return done()
-    middle = f"0x{(int(low, 16) + int(high, 16) + 1) // 2:08x}"
+    middle = f"0x{(int(low, 16) + int(high, 16)) // 2:08x}"
 
     def cut(old: Policies) -> Policies:
         cuts = sorted({*(old.bundles.boundaries or []), middle})
@@ -63,22 +68,49 @@ async def delete_bundle(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/{bundle}/clearBacklog", NAMESPACE_CONSUME)
 async def clear_bundle_backlog(call: Call) -> Response:
-    _check_bundle(call)
-    await clear_subscriptions(call, None)
+    await clear_subscriptions(call, None, "_".join(_check_bundle(call)))
     return done()
 
 
 @routes.post(NAMESPACE + "/{bundle}/clearBacklog/{subscription}", NAMESPACE_CONSUME)
 async def clear_bundle_backlog_of_subscription(call: Call) -> Response:
-    _check_bundle(call)
-    await clear_subscriptions(call, call.param("subscription"))
+    await clear_subscriptions(call, call.param("subscription"), "_".join(_check_bundle(call)))
     return done()
+
+
+def _is_range(bundle: str) -> bool:
+    low, _, high = bundle.lower().partition("_")
+    return bool(BOUNDARY.fullmatch(low) and BOUNDARY.fullmatch(high)) and int(low, 16) < int(high, 16)
+
+
+@routes.get(ADMIN + "/non-persistent/{tenant}/{namespace}/{bundle}", NAMESPACE_ADMIN)
+async def topics_of_bundle(call: Call) -> Response:
+    """The non-persistent topics of the bundle that are loaded."""
+    low, high = _check_bundle(call)
+    names = call.topics.names(call.namespace, "non-persistent")
+    return json_response([name for name in names if bundle_of(name, call.policies().bundles) == f"{low}_{high}"])
+
+
+@routes.get(NAMESPACE + "/{bundle}/topicHashPositions", NAMESPACE_ADMIN)
+async def hash_positions(call: Call) -> Response:
+    """Where the persistent topics of the bundle lie in the range of hashes; ?topics= asks for these alone, of a
+    partitioned topic for its partitions.
+    """
+    low, high = _check_bundle(call)
+    names = call.topics.names(call.namespace, "persistent")
+    wanted = [text for each in call.request.query_params.getlist("topics") for text in each.split(",") if text]
+    if wanted:
+        asked = {str(TopicName.parse(text)) for text in wanted}
+        names = [name for name in names if name in asked or str(TopicName.parse(name).base) in asked]
+    bundles = call.policies().bundles
+    found = {name: hash_of(name) for name in names if bundle_of(name, bundles) == f"{low}_{high}"}
+    return json_response({"namespace": call.namespace, "bundle": f"{low}_{high}", "topicHashPositions": found})
 
 
 def _check_bundle(call: Call) -> tuple[str, str]:
     """The two boundaries of the bundle in the path; raises 412 when the namespace has none like it."""
     policies = call.policies()
-    bundle = call.param("bundle")
+    bundle = call.param("bundle").lower()
     if bundle not in bundle_ranges(policies.bundles):
         raise precondition(f"Invalid bundle range: {bundle}")
     low, _, high = bundle.partition("_")
@@ -87,5 +119,4 @@ def _check_bundle(call: Call) -> tuple[str, str]:
 
 @routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_CONSUME)
 async def unsubscribe_bundle(call: Call) -> Response:
-    _check_bundle(call)
-    return await unsubscribe_everywhere(call)
+    return await unsubscribe_everywhere(call, "_".join(_check_bundle(call)))

@@ -84,7 +84,7 @@ class Call:
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """A query parameter that is true or false."""
-        return self.query(name, str(default)).lower() == "true"
+        return (self.query(name) or str(default)).lower() == "true"
 
     def query_number(self, name: str, *, bits: int = 64) -> int | None:
         value = self.query(name)

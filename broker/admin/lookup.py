@@ -5,7 +5,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.responses import RestError, json_response, precondition, text
 from magnetar.broker.admin.routes import RouteTable
-from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
+from magnetar.broker.auth.table import NAMESPACE_USE, OPEN, TOPIC_USE
 from magnetar.broker.policy_records import bundle_of
 from magnetar.broker.policy_values import BundlesData
 
@@ -22,7 +22,7 @@ async def lookup(call: Call) -> Response:
     if listener:
         named = call.api.listener_urls(listener)
         if named is None:
-            raise RestError(412, f"the broker does not have a listener {listener}")
+            raise RestError(500, f"the broker does not have a listener {listener}")
         urls = named
     answer = {
         "brokerUrl": urls.service_url,
@@ -35,6 +35,11 @@ async def lookup(call: Call) -> Response:
     if urls.service_url_tls:
         answer["brokerUrlTls"] = urls.service_url_tls
     return json_response(answer)
+
+
+@routes.get("/lookup/v2/topic/{kind}/{tenant}/{namespace}/{topic}", OPEN)
+async def lookup_of_another_kind(call: Call) -> Response:
+    raise RestError(500, f"there are no {call.param('kind')} topics")
 
 
 @routes.get(LOOKUP + "/bundle", NAMESPACE_USE)

@@ -280,7 +280,7 @@ async def replication(call: Call) -> Response:
 @routes.post(NAMESPACE + "/replication", NAMESPACE_ADMIN)
 async def set_replication(call: Call) -> Response:
     call.policies()
-    clusters = list(dict.fromkeys(await call.body(list[str]) or []))
+    clusters = _clusters(await call.body(list[str | None]) or [])
     if not clusters:
         raise precondition("ClusterIds should not be null or empty")
     for cluster in clusters:
@@ -292,6 +292,15 @@ async def set_replication(call: Call) -> Response:
     return done(200)
 
 
+def _clusters(names: list[str | None] | None) -> list[str]:
+    """Each once; raises 500 for no list at all and 403 for one that holds a null."""
+    if names is None:
+        raise RestError(500, "a list of clusters is required")
+    if None in names:
+        raise RestError(403, "Invalid cluster id: null")
+    return [name for name in dict.fromkeys(names) if name is not None]
+
+
 @routes.get(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
 async def allowed_clusters(call: Call) -> Response:
     return json_response(call.policies().allowed_clusters)
@@ -300,7 +309,7 @@ async def allowed_clusters(call: Call) -> Response:
 @routes.post(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
 async def set_allowed_clusters(call: Call) -> Response:
     policies = call.policies()
-    clusters = list(dict.fromkeys(await call.required_body(list[str])))
+    clusters = _clusters(await call.body(list[str | None]))
     tenant = call.namespaces.tenants.get(call.param("tenant"))
     for cluster in clusters:
         if tenant is None or cluster not in tenant.allowed_clusters:

@@ -1,6 +1,7 @@
 """Namespaces themselves: created, listed, unloaded, emptied, deleted; their bundles and properties."""
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,7 +15,7 @@ from magnetar.broker.admin.responses import RestError, conflict, done, json_resp
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.errors import SubscriptionNotFoundError
-from magnetar.broker.policy_records import KEPT_APART, Policies, even_bundles, shown
+from magnetar.broker.policy_records import KEPT_APART, Policies, bundle_of, even_bundles, shown
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 routes = RouteTable()
 COMPACTION: Final = "__compaction"  # a subscription that compaction alone moves
+BOUNDARY: Final = re.compile("0x[0-9a-f]{1,8}")
 _MOST_BUNDLES: Final = 2**20
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
     "PERSISTENT": ("persistent",),
@@ -60,6 +62,8 @@ async def get_namespace(call: Call) -> Response:
 async def create_namespace(call: Call) -> Response:
     """The body is nothing or Policies; bundles are cut anew from `numBundles`."""
     body = await call.body(dict[str, object])
+    if body is not None and body.get("replication_clusters", ()) is None:
+        raise RestError(500, "replication_clusters is no list")
     name = call.namespace
     if not valid_name(call.param("namespace")):
         raise precondition("Namespace name is not valid")
@@ -99,7 +103,9 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
     if count > _MOST_BUNDLES:
         raise precondition("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^20].")
     boundaries = sorted(set(given.bundles.boundaries or ()))
-    if len(boundaries) - 1 == count:
+    if count > 0 and not all(map(BOUNDARY.fullmatch, boundaries)):
+        raise RestError(500, "a boundary of a bundle is a hexadecimal number")
+    if count > 0 and len(boundaries) - 1 == count:
         bundles = msgspec.structs.replace(given.bundles, boundaries=boundaries)
     else:
         bundles = even_bundles(count) if count > 0 else fresh.bundles
@@ -178,8 +184,10 @@ async def unload_namespace(call: Call) -> Response:
     return done()
 
 
-async def unload_topics(call: Call, namespace: str) -> None:
-    loaded = [stats.name for stats in call.topics.loaded_stats() if stats.name.namespace == namespace]
+async def unload_topics(call: Call, namespace: str, bundle: str = "") -> None:
+    bundles = call.policies().bundles
+    names = [stats.name for stats in call.topics.loaded_stats() if stats.name.namespace == namespace]
+    loaded = [name for name in names if bundle in ("", bundle_of(str(name), bundles))]
     await asyncio.gather(*(call.topics.unload(name) for name in loaded))
 
 
@@ -206,13 +214,24 @@ async def clear_backlog_of_subscription(call: Call) -> Response:
     return done()
 
 
-async def clear_subscriptions(call: Call, subscription: str | None) -> None:
-    call.policies()
-    for text in call.topics.names(call.namespace, "persistent"):
+def _persistent(call: Call, bundle: str) -> list[str]:
+    """Persistent topics of the namespace or, when one is named, of its bundle."""
+    names, bundles = call.topics.names(call.namespace, "persistent"), call.policies().bundles
+    return [name for name in names if bundle in ("", bundle_of(name, bundles))]
+
+
+async def clear_subscriptions(call: Call, subscription: str | None, bundle: str = "") -> None:
+    """Of all topics; raises 500, after all was done, when one of them does not have it."""
+    missing = False
+    for text in _persistent(call, bundle):
         name = TopicName.parse(text)
-        for each in await call.topics.subscriptions(name):
+        known = await call.topics.subscriptions(name)
+        missing = missing or subscription not in (None, *known)
+        for each in known:
             if subscription in (None, each) and each != COMPACTION:
                 await call.topics.skip(name, each, None)
+    if missing:
+        raise RestError(500, f"Subscription {subscription} not found on every topic")
 
 
 @routes.post(NAMESPACE + "/unsubscribe/{subscription}", NAMESPACE_CONSUME)
@@ -220,9 +239,8 @@ async def unsubscribe(call: Call) -> Response:
     return await unsubscribe_everywhere(call)
 
 
-async def unsubscribe_everywhere(call: Call) -> Response:
-    call.policies()
-    for text in call.topics.names(call.namespace, "persistent"):
+async def unsubscribe_everywhere(call: Call, bundle: str = "") -> Response:
+    for text in _persistent(call, bundle):
         try:
             await call.topics.delete_subscription(TopicName.parse(text), call.param("subscription"), force=False)
         except SubscriptionNotFoundError:

@@ -26,8 +26,8 @@ routes = RouteTable()
 async def terminate(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise RestError(406, "Termination of a non-persistent topic is not allowed")
-    name = single_topic(call)
-    return json_response(shown_position(await call.topics.terminate(name)))
+    last = await call.topics.terminate(single_topic(call))
+    return json_response(shown_position(dataclasses.replace(last, partition=-1)))
 
 
 @routes.post(TOPIC + "/terminate/partitions", TOPIC_ADMIN)

@@ -14,6 +14,8 @@ from magnetar.broker.admin.stats_json import partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import load_partition, topic_missing, topic_parts
 from magnetar.broker.admin.topics import NOTHING_STORED, as_asked
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
+from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.policy_records import bundle_of
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -30,7 +32,11 @@ class PartitionedBody(msgspec.Struct):
 @routes.get(LIST, NAMESPACE_USE)
 async def list_topics(call: Call) -> Response:
     call.policies()
+    """?bundle= asks for those of one bundle."""
     names = call.topics.names(call.namespace, call.request.path_params["domain"])
+    bundle = call.query("bundle")
+    if bundle:
+        names = [name for name in names if bundle_of(name, call.policies().bundles) == bundle]
     return json_response(sorted(names if call.flag("includeSystemTopic") else without_system_topics(names)))
 
 
@@ -72,7 +78,10 @@ async def create_partitioned(call: Call) -> Response:
         raise RestError(406, f"Number of partitions should be less than or equal to {most}")
     if call.topics.partition_count(name) is not None or call.topics.exists(name):
         raise conflict("This topic already exists")
-    await call.topics.create_partitioned(name, body.partitions, body.properties or {})
+    try:
+        await call.topics.create_partitioned(name, body.partitions, body.properties or {})
+    except NotAllowedError as e:
+        raise precondition(str(e)) from e
     return done()
 
 
@@ -163,7 +172,10 @@ async def _parts(call: Call) -> list[TopicName]:
 async def _partitions_of_body(call: Call) -> PartitionedBody:
     """A number, or with a content type of its own an object with partitions and properties."""
     if "partitioned-topic-metadata" in call.request.headers.get("content-type", ""):
-        return await call.required_body(PartitionedBody)
+        given = await call.body(PartitionedBody | int)  # type: ignore[arg-type]
+        if given is None:
+            raise RestError(500, "a number of partitions is required")
+        return PartitionedBody(given) if isinstance(given, int) else given
     if not (await call.raw_body()).strip():
         raise RestError(400, EMPTY_BODY)
     return PartitionedBody(await call.body(int) or 0)

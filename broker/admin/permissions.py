@@ -94,7 +94,8 @@ async def grant_on_subscription(call: Call) -> Response:
 @routes.delete(NAMESPACE + "/permissions/{subscription}/{role}", NAMESPACE_ADMIN)
 async def revoke_on_subscription(call: Call) -> Response:
     subscription, role = call.param("subscription"), call.param("role")
-    call.policies()
+    if subscription not in _auth(call).subscription_auth_roles:
+        raise RestError(500, f"nobody was granted anything on {subscription}")  # as Apache Pulsar has it
 
     def change(old: AuthPolicies) -> AuthPolicies:
         grants = dict(old.subscription_auth_roles)

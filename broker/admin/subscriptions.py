@@ -10,7 +10,7 @@ from magnetar.broker.admin.responses import RestError, conflict, done, json_resp
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import MessageIdBody, existing_parts, load_partition, single_topic, topic_parts
 from magnetar.broker.auth.table import TOPIC_CONSUME
-from magnetar.broker.errors import BrokerError, SubscriptionNotFoundError
+from magnetar.broker.errors import BrokerError, NotAllowedError, SubscriptionNotFoundError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -38,8 +38,12 @@ async def create(call: Call) -> Response:
         raise conflict(f"Partition metadata not found for the partitioned topic: {name.base}")
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         await _create_topic(call, name)
-    for part in topic_parts(call):
-        await call.topics.create_subscription(part, subscription, start, properties, replicated=call.flag("replicated"))
+    replicated = call.flag("replicated")
+    try:
+        for part in topic_parts(call):
+            await call.topics.create_subscription(part, subscription, start, properties, replicated=replicated)
+    except NotAllowedError as e:  # the limit of subscriptions
+        raise conflict(str(e)) from e
     return done()
 
 
@@ -48,6 +52,8 @@ async def _create_topic(call: Call, name: TopicName) -> None:
     try:
         if await call.topics.partitions_for_clients(name, auto_create=True) == 0:
             await call.topics.create(name, {})
+    except NotAllowedError as e:  # the limit of topics
+        raise conflict(str(e)) from e
     except BrokerError as e:
         raise precondition("Topic does not exist") from e
 
@@ -79,7 +85,7 @@ async def delete(call: Call) -> Response:
 async def skip_all(call: Call) -> Response:
     subscription = call.param("subscription")
     _refuse_skipping(call)
-    await _each(call, lambda part: call.topics.skip(part, subscription, None))
+    await _each(call, lambda part: call.topics.skip(part, subscription, None), everywhere=True)
     return done()
 
 
@@ -169,15 +175,12 @@ async def expire_all_older(call: Call) -> Response:
 @routes.get(SUBSCRIPTION + "/properties", TOPIC_CONSUME)
 async def get_properties(call: Call) -> Response:
     found: dict[str, str] = {}
-    missing = True
-    for part in existing_parts(call):
-        try:
-            found |= await call.topics.subscription_properties(part, call.param("subscription"))
-            missing = False
-        except SubscriptionNotFoundError:
-            continue  # the other partitions may have it
-    if missing:
-        raise not_found(f"Subscription {call.param('subscription')} not found")
+    subscription = call.param("subscription")
+
+    async def look(part: TopicName) -> None:
+        found.update(await call.topics.subscription_properties(part, subscription))
+
+    await _each(call, look, everywhere=True)
     return json_response(found)
 
 

@@ -11,6 +11,7 @@ from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, topic_stats
 from magnetar.broker.admin.topic_calls import existing_parts, load_partition, single_topic, topic_missing, topic_parts
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLICY, TOPIC_USE
+from magnetar.broker.errors import NotAllowedError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -73,7 +74,7 @@ async def remove_property(call: Call) -> Response:
     name = _any_topic(call)
     key = call.query("key")
     properties = await call.topics.properties(name) or {}
-    if not key:
+    if "key" not in call.request.query_params:
         raise RestError(500, "key is required")
     if key in properties:
         await call.topics.set_properties(name, {k: v for k, v in properties.items() if k != key})
@@ -105,7 +106,10 @@ async def create(call: Call) -> Response:
         raise precondition("A topic that is no partition must not be named like one")
     if call.topics.exists(name) or call.topics.partition_count(name) is not None:
         raise conflict("This topic already exists")
-    await call.topics.create(name, properties)
+    try:
+        await call.topics.create(name, properties)
+    except NotAllowedError as e:  # the limit of topics
+        raise conflict(str(e)) from e
     return done()
 
 

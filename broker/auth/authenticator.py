@@ -87,7 +87,7 @@ class Authenticator:
 def _http_credentials(authorization: str | None, certificate: PeerCertificate | None) -> list[tuple[str, bytes]]:
     found = []
     scheme, _, value = (authorization or "").partition(" ")
-    if scheme.lower() == "bearer":
+    if scheme == "Bearer":  # Apache Pulsar knows it in these letters alone
         found.append(("token", value.encode()))
     elif scheme.lower() == "basic":
         try:

@@ -209,7 +209,7 @@ async def test_lookup():
         "brokerUrlSsl": "",
     }
     assert (await call("GET", path + "?listenerName=known")).status == 200
-    assert (await call("GET", path + "?listenerName=unknown")).status == 412
+    assert (await call("GET", path + "?listenerName=unknown")).status == 500
     assert (await call("GET", "/lookup/v2/topic/persistent/public/none/t")).status == 404
     await call("PUT", "namespaces/public/apz")
     bundle = (await call("GET", "/lookup/v2/topic/persistent/public/apz/t/bundle")).raw

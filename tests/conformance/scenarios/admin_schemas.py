@@ -61,7 +61,7 @@ def schemas_by_version(s):
     s.call("POST", path + "/version", record("c"), keep=True)
     s.call("POST", path + "/version", TEXT, keep=True)
     s.call("POST", path + "/version", keep=True)
-    s.call("GET", path + "/metadata", keep=lambda x: sorted(x))
+    s.call("GET", path + "/metadata", keep=sorted)
 
 
 @scenario
@@ -70,7 +70,17 @@ def schemas_compared(s):
     for body in (record("a"), TEXT, None):
         s.call("POST", path + "/compatibility", body, keep=True)
     s.call("POST", path + "/schema", record("a"))
-    for body in (record("a"), record("a", OPTIONAL), record("a", "c"), record("c"), record("a", name="Q"), TEXT, {"type": "JSON", "schema": record("a")["schema"], "properties": {}}, {"type": "AVRO", "schema": "x", "properties": {}}, {}):
+    for body in (
+        record("a"),
+        record("a", OPTIONAL),
+        record("a", "c"),
+        record("c"),
+        record("a", name="Q"),
+        TEXT,
+        {"type": "JSON", "schema": record("a")["schema"], "properties": {}},
+        {"type": "AVRO", "schema": "x", "properties": {}},
+        {},
+    ):
         s.call("POST", path + "/compatibility", body, keep=True)
 
 
@@ -78,7 +88,13 @@ def schemas_compared(s):
 def schemas_refused_by_what_is_there(s):
     _, path = new(s)
     s.call("POST", path + "/schema", record("a"))
-    for body in (record("a", "c"), record("c"), TEXT, {"type": "JSON", "schema": record("a")["schema"], "properties": {}}, {"type": "BYTES", "schema": "", "properties": {}}):
+    for body in (
+        record("a", "c"),
+        record("c"),
+        TEXT,
+        {"type": "JSON", "schema": record("a")["schema"], "properties": {}},
+        {"type": "BYTES", "schema": "", "properties": {}},
+    ):
         s.call("POST", path + "/schema", body, keep=True)
     s.call("GET", path + "/schema", keep=without_time)
 
@@ -130,7 +146,15 @@ def schemas_and_the_end_of_their_topic(s):
 @scenario
 def schemas_of_topics_that_are_not_there(s):
     path = f"/admin/v2/schemas/public/default/{s.tag}-gone"
-    for method, more, body in (("POST", "/schema", record("a")), ("GET", "/schema", None), ("GET", "/schemas", None), ("DELETE", "/schema", None), ("POST", "/compatibility", record("a")), ("POST", "/version", record("a")), ("GET", "/metadata", None)):
+    for method, more, body in (
+        ("POST", "/schema", record("a")),
+        ("GET", "/schema", None),
+        ("GET", "/schemas", None),
+        ("DELETE", "/schema", None),
+        ("POST", "/compatibility", record("a")),
+        ("POST", "/version", record("a")),
+        ("GET", "/metadata", None),
+    ):
         s.call(method, path + more, body, keep=without_time)
     s.call("GET", f"/admin/v2/persistent/public/default/{s.tag}-gone/partitions")
 
@@ -138,11 +162,31 @@ def schemas_of_topics_that_are_not_there(s):
 @scenario
 def schemas_of_key_and_value(s):
     _, path = new(s)
-    body = {"type": "KEY_VALUE", "schema": json.dumps({"key": json.loads(record("a")["schema"]), "value": json.loads(record("b")["schema"])}),
-            "properties": {"key.schema.type": "AVRO", "value.schema.type": "AVRO", "key.schema.name": "k", "value.schema.name": "v", "key.schema.properties": "{}", "value.schema.properties": "{}", "kv.encoding.type": "INLINE"}}
+    body = {
+        "type": "KEY_VALUE",
+        "schema": json.dumps({"key": json.loads(record("a")["schema"]), "value": json.loads(record("b")["schema"])}),
+        "properties": {
+            "key.schema.type": "AVRO",
+            "value.schema.type": "AVRO",
+            "key.schema.name": "k",
+            "value.schema.name": "v",
+            "key.schema.properties": "{}",
+            "value.schema.properties": "{}",
+            "kv.encoding.type": "INLINE",
+        },
+    }
     s.call("POST", path + "/schema", body, keep=True)
     s.call("GET", path + "/schema", keep=without_time)
-    s.call("POST", path + "/schema", {"type": "KEY_VALUE", "schema": '{"key":"","value":""}', "properties": {"key.schema.type": "STRING", "value.schema.type": "INT32"}}, keep=True)
+    s.call(
+        "POST",
+        path + "/schema",
+        {
+            "type": "KEY_VALUE",
+            "schema": '{"key":"","value":""}',
+            "properties": {"key.schema.type": "STRING", "value.schema.type": "INT32"},
+        },
+        keep=True,
+    )
 
 
 @scenario
@@ -171,7 +215,15 @@ def schema_auto_update_of_a_namespace(s):
     s.call("POST", n + "/isAllowAutoUpdateSchema", False)
     s.call("GET", n + "/isAllowAutoUpdateSchema", keep=True)
     s.call("GET", n + "/schemaAutoUpdateCompatibilityStrategy", keep=True)
-    for strategy in ("AutoUpdateDisabled", "Backward", "Forward", "Full", "AlwaysCompatible", "BackwardTransitive", "x"):
+    for strategy in (
+        "AutoUpdateDisabled",
+        "Backward",
+        "Forward",
+        "Full",
+        "AlwaysCompatible",
+        "BackwardTransitive",
+        "x",
+    ):
         s.call("PUT", n + "/schemaAutoUpdateCompatibilityStrategy", strategy)
         s.call("GET", n + "/schemaAutoUpdateCompatibilityStrategy", keep=True)
         s.call("GET", n + "/schemaCompatibilityStrategy", keep=True)

@@ -40,7 +40,12 @@ def dynamic_setting_refused(s):
     ):
         s.call("POST", BASE + path)
     values(s, "maxNamespacesPerTenant", "maxTenants", "loadBalancerSheddingExcludedNamespaces")
-    for key in ("maxNamespacesPerTenant", "maxTenants", "allowAutoTopicCreationType", "loadBalancerSheddingExcludedNamespaces"):
+    for key in (
+        "maxNamespacesPerTenant",
+        "maxTenants",
+        "allowAutoTopicCreationType",
+        "loadBalancerSheddingExcludedNamespaces",
+    ):
         s.call("DELETE", f"{BASE}/{key}")
     for path in ("/brokerServicePort", "/unknown", ""):
         s.call("DELETE", BASE + path)
