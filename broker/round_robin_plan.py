@@ -39,18 +39,25 @@ class Share(NamedTuple, Generic[S]):
     end: int
 
 
-class _Book:
-    """Permits of one consumer as they will be."""
+class Book:
+    """Permits of one consumer as they will be; none of one that cannot be written to now."""
 
     __slots__ = ("permits", "room")
 
-    def __init__(self, permits: Permits) -> None:
-        self.permits = permits.usable
-        self.room = permits.unacked_room
+    def __init__(self, consumer: Seat) -> None:
+        self.permits = consumer.permits.usable
+        self.room = consumer.permits.unacked_room
+        if self.usable and not consumer.is_writable():
+            self.permits = 0
 
     @property
     def usable(self) -> bool:
         return self.permits > 0 and self.room > 0
+
+    def take(self, messages: int) -> None:
+        """An entry of so many messages is given."""
+        self.permits -= messages
+        self.room -= messages
 
 
 def plan_round_robin(
@@ -61,14 +68,12 @@ def plan_round_robin(
     ``sizes`` are the messages that each entry still holds (None: one each). Advances the round robin; consumers are not
     changed. Neighbouring shares of one consumer are one.
     """
-    books: dict[S, _Book] = {}
+    books: dict[S, Book] = {}
 
     def usable(consumer: S) -> bool:
         book = books.get(consumer)
         if book is None:
-            book = books[consumer] = _Book(consumer.permits)
-            if book.usable and not consumer.is_writable():
-                book.permits = 0
+            book = books[consumer] = Book(consumer)
         return book.usable
 
     remaining = entries if sizes is None else sum(sizes)
@@ -83,8 +88,7 @@ def plan_round_robin(
         most = min(remaining, book.permits, book.room)
         end = min(start + max(min(max_entries_per_turn, -(-most // average)), 1), entries)
         messages = end - start if sizes is None else sum(sizes[start:end])
-        book.permits -= messages
-        book.room -= messages
+        book.take(messages)
         remaining -= messages
         if shares and shares[-1].consumer is consumer:
             shares[-1] = Share(consumer, shares[-1].start, end)

@@ -4,8 +4,9 @@ What Apache Pulsar 4.2.4 does with a read that holds chunks: its entries go in t
 messages, each turn until the consumer's permits are used up. The first chunk of a message goes to whose turn it is,
 the others to the same consumer; while that one has no permits they wait, and those behind them too.
 
-Where this differs: a chunk whose message is not known (its first chunk is gone, or so many messages are unfinished
-that it was forgotten) goes to whose turn it is, where the client discards it; there it waits for ever.
+Where this differs: entries behind waiting chunks are still read for the other consumers. And a chunk whose message is
+not known (its first chunk is gone, or so many messages are unfinished that it was forgotten) goes to whose turn it is,
+where the client discards it; there it waits for ever.
 """
 
 from __future__ import annotations

@@ -20,3 +20,24 @@ def subscribing_waits_for_a_seek(s):
     c.subscribe(topic, "s", 200)
     c.send("FLOW", consumer_id=200, messagePermits=1)
     c.recv()
+
+
+@scenario
+def chunks_of_a_message_go_to_one_of_shared_consumers(s):
+    """Chunks whose consumer has no permits wait for it, also while another consumer has some."""
+    a, b, topic = s.connect("a"), s.connect("b"), s.topic()
+    a.subscribe(topic, "s", 1, subType="Shared")
+    b.subscribe(topic, "s", 1, subType="Shared")
+    for chunk_id in range(3):
+        for n, uuid in enumerate(("m1", "m2")):
+            ids = {"uuid": uuid, "chunk_id": chunk_id, "num_chunks_from_msg": 3, "total_chunk_msg_size": 3}
+            published(s, topic, 1, first=10 * chunk_id + n, **ids)
+    a.send("FLOW", consumer_id=1, messagePermits=3)
+    for _ in range(3):
+        a.recv()
+    b.send("FLOW", consumer_id=1, messagePermits=9)
+    b.none()
+    a.send("FLOW", consumer_id=1, messagePermits=3)
+    for _ in range(3):
+        a.recv()
+    b.none()
