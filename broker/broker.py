@@ -237,8 +237,8 @@ class Broker:
                 continue
             if change.namespace is not None:
                 self.tasks.spawn(topic.config_changed(), "topic.config_changed")
-            if change.namespace is not None and change.topic is None:
-                topic.recheck_rights()
+            if change.namespace is not None and (change.topic is None or topic.persistent):
+                topic.recheck_rights()  # for policies of its own a non-persistent topic does not, as Apache Pulsar 4.2
 
     # --- facts and doors for handlers ----------------------------------------------------------------------------
 

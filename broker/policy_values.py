@@ -34,6 +34,8 @@ AutoUpdateStrategy = Literal[
     "FullTransitive",
 ]
 AuthAction = Literal["produce", "consume", "functions", "sources", "sinks", "packages"]
+Granted = AuthAction | None
+"""An action, or None: one that was asked for and is none."""
 
 
 class ClusterData(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
@@ -194,6 +196,6 @@ class EntryFilters(msgspec.Struct, rename="camel", kw_only=True):
 class AuthPolicies(msgspec.Struct, kw_only=True):
     """Grants: role -> actions on the namespace, topic -> role -> actions, subscription -> roles."""
 
-    namespace_auth: dict[str, list[AuthAction]] = {}
-    destination_auth: dict[str, dict[str, list[AuthAction]]] = {}
+    namespace_auth: dict[str, list[Granted]] = {}
+    destination_auth: dict[str, dict[str, list[Granted]]] = {}
     subscription_auth_roles: dict[str, list[str]] = {}

@@ -421,14 +421,14 @@ class Topic:
         return await self.ledger.ensure_ledger()
 
     def recheck_rights(self) -> None:
-        """The namespace changed: close producers and consumers whose role lost its right (reference J.4)."""
-        for producer in self.producers:
-            if not producer.connection.may(pb.BaseCommand.PRODUCER, self.name):
-                producer.close_from_broker()
+        """Policies changed: close consumers and producers whose role lost its right (reference J.4)."""
         for subscription in list(self.subscriptions.by_name.values()):  # a reader's goes with its last consumer
             for consumer in list(subscription.consumers):
                 if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, self.name, subscription.name):
                     subscription.disconnect_all([consumer])
+        for producer in self.producers:
+            if not producer.connection.may(pb.BaseCommand.PRODUCER, self.name):
+                producer.close_from_broker()
 
     def roll_rates(self, seconds: float) -> None:
         """End a stats period."""

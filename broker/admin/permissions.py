@@ -12,7 +12,7 @@ from magnetar.broker.admin.routes import ADMIN, NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, OPEN, TOPIC_ADMIN
 from magnetar.broker.policy_records import Policies
-from magnetar.broker.policy_values import AuthAction, AuthPolicies
+from magnetar.broker.policy_values import AuthAction, AuthPolicies, Granted
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 
@@ -32,10 +32,15 @@ async def _change(call: Call, namespace: str, change: Change) -> Response:
     return done()
 
 
-async def _actions(call: Call) -> list[AuthAction]:
-    """The actions of the body; texts that are none are left out, as Apache Pulsar does."""
-    actions = await call.required_body(list[str])
-    return [action for action in get_args(AuthAction) if action in actions]
+async def _actions(call: Call) -> list[Granted]:
+    """The actions of the body, each once; for texts that are none there is a null, as in Apache Pulsar."""
+    return _known(await call.required_body(list[str]))
+
+
+def _known(asked: list[str]) -> list[Granted]:
+    known = get_args(AuthAction)
+    none: list[Granted] = [None] if any(action not in known for action in asked) else []
+    return none + [action for action in known if action in asked]
 
 
 def _auth(call: Call) -> AuthPolicies:
@@ -127,8 +132,7 @@ class TopicGrant(msgspec.Struct):
 @routes.post(ADMIN + "/namespaces/grantPermissionsOnTopics", OPEN)
 async def grant_on_topics(call: Call) -> Response:
     for each in await _grants(call):
-        actions = [action for action in get_args(AuthAction) if action in each.actions]
-        await _change_topic(call, TopicName.parse(each.topic), each.role, actions)
+        await _change_topic(call, TopicName.parse(each.topic), each.role, _known(each.actions))
     return done()
 
 
@@ -153,7 +157,7 @@ async def _grants(call: Call) -> list[TopicGrant]:
     return grants
 
 
-async def _change_topic(call: Call, name: TopicName, role: str, actions: list[AuthAction] | None) -> None:
+async def _change_topic(call: Call, name: TopicName, role: str, actions: list[Granted] | None) -> None:
     """Give the role these actions on the topic; None takes what it had."""
     topic = str(name)
 
@@ -173,10 +177,10 @@ async def topic_grants(call: Call) -> Response:
     """Grants of the topic and those of its namespace, together."""
     name = _topic(call)
     auth = _auth(call)
-    merged: dict[str, set[str]] = {role: set(actions) for role, actions in auth.namespace_auth.items()}
+    merged: dict[str, set[Granted]] = {role: set(actions) for role, actions in auth.namespace_auth.items()}
     for role, actions in auth.destination_auth.get(str(name), {}).items():
         merged.setdefault(role, set()).update(actions)
-    order = get_args(AuthAction)
+    order = (None, *get_args(AuthAction))
     return json_response({role: [each for each in order if each in actions] for role, actions in merged.items()})
 
 

@@ -91,7 +91,7 @@ async def _info(call: Call) -> TenantInfo:
         raise precondition("Clusters cannot be null")
     if not all(name in call.namespaces.clusters for name in body.allowed_clusters):
         raise precondition("Clusters do not exist")
-    if any(not role or role != role.strip() for role in body.admin_roles or []):
-        raise precondition("Admin roles must not be empty or begin or end with white space")
+    if any(role != role.strip() for role in body.admin_roles or []):
+        raise precondition("Admin roles must not begin or end with white space")
     roles = None if body.admin_roles is None else sorted(set(body.admin_roles))
     return TenantInfo(admin_roles=roles, allowed_clusters=body.allowed_clusters)

@@ -105,7 +105,7 @@ class Authorizer:
             need.action is not Action.CONSUME or _may_use_subscription(role, target.subscription, policies)
         )
 
-    def _actions(self, role: str, grants: Mapping[str, Sequence[str]]) -> set[str]:
+    def _actions(self, role: str, grants: Mapping[str, Sequence[str | None]]) -> set[str | None]:
         """What the grants give the role; with wildcards also grants to `prefix*` and `*suffix`."""
         actions = set(grants.get(role, ()))
         if self._wildcards:
