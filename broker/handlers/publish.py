@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
-    IncompatibleSchemaError,
     NotAllowedError,
     ServiceNotReadyError,
 )
 from magnetar.broker.handlers.lookup import parse_topic
+from magnetar.broker.handlers.schema import version_without_schema
 from magnetar.broker.producer import Producer, ProducerRequest
 from magnetar.broker.topic_subscriptions import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -132,14 +132,9 @@ async def _create(
 
 
 async def _schema_version(conn: Connection, command: pb.CommandProducer, topic: AnyTopic) -> bytes:
-    schemas = conn.broker.schemas
     if command.HasField("schema"):
-        return await schemas.for_producer(topic, command.schema)
-    if topic.config.schema_validation_enforced and await schemas.live(topic.name):
-        raise IncompatibleSchemaError(
-            "Producers cannot connect or send message without a schema to topics with a schema"
-        )
-    return b""
+        return await conn.broker.schemas.for_producer(topic, command.schema)
+    return await version_without_schema(conn, topic)
 
 
 async def _initial_subscription(topic: AnyTopic, name: str) -> None:

@@ -17,6 +17,7 @@ from magnetar.protocol import replies
 
 if TYPE_CHECKING:
     from magnetar.broker.connection import Connection
+    from magnetar.broker.topics import AnyTopic
 
 VERSION_BYTES = 8
 
@@ -56,6 +57,20 @@ async def on_get_or_create_schema(conn: Connection, command: pb.CommandGetOrCrea
         if not conn.broker.topics.known(name):
             raise TopicNotFoundError(f"Topic {name} does not exist")
         topic = await conn.broker.topics.get(name, create=False)
-    none = command.schema.type == NO_SCHEMA
-    version = b"" if none else await conn.broker.schemas.for_producer(topic, command.schema)
+    if command.schema.type == NO_SCHEMA:
+        version = await version_without_schema(conn, topic)
+    else:
+        version = await conn.broker.schemas.for_producer(topic, command.schema)
     conn.write(replies.get_or_create_schema_response(command.request_id, version))
+
+
+async def version_without_schema(conn: Connection, topic: AnyTopic) -> bytes:
+    """What a producer, or a message, that names no schema gets.
+
+    Raises IncompatibleSchemaError where schemas are enforced and the topic has one.
+    """
+    if topic.config.schema_validation_enforced and await conn.broker.schemas.live(topic.name):
+        raise IncompatibleSchemaError(
+            "Producers cannot connect or send message without a schema to topics with a schema"
+        )
+    return b""
