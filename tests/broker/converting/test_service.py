@@ -1,5 +1,4 @@
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.broker.converting.converting_for_tests import TOPIC, World, foreign
 
 def workers():
     """Worker processes of this one."""
-    pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    pids = [pid for each in Path("/proc/self/task").glob("*/children") for pid in each.read_text().split()]
     return [pid for pid in pids if "converting.worker" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 

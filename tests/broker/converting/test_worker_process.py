@@ -1,5 +1,6 @@
 """Real processes: started, killed, never left behind."""
 
+import asyncio
 import os
 import sys
 
@@ -83,3 +84,27 @@ async def test_close_and_kill_of_what_was_never_started():
     process = worker("bytes")
     await process.close()
     assert await process.kill() is None
+    await process.close()
+
+
+async def test_a_process_that_is_just_being_started_is_ended_too():
+    process = worker("bytes")
+    starting = asyncio.ensure_future(process.convert(foreign(b"a"), TIMEOUT_S))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert process.pid is None
+    assert Entry((await process.convert(foreign(b"b"), TIMEOUT_S)).entry).payload == b"b", "and may start again"
+    await process.close()
+
+
+async def test_the_loop_goes_on_while_a_megabyte_is_converted():
+    process, payload, rounds = worker("bytes"), os.urandom(4 << 20), 0
+    await process.start()
+    converting = asyncio.ensure_future(process.convert(foreign(payload), TIMEOUT_S))
+    while not converting.done():
+        rounds += 1
+        await asyncio.sleep(0)
+    assert Entry(converting.result().entry).payload == payload and rounds > 1
+    await process.close()
