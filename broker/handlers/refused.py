@@ -28,14 +28,17 @@ def _topic(text: str) -> TopicName:
         raise ConnectionFatalError(str(e)) from e
 
 
-def _refusal(conn: Connection) -> int:
+def _refusal(conn: Connection, name: TopicName) -> int:
     """What is told of something that is here: to those who are no broker not even that transactions are off."""
-    return pb.NotAllowedError if conn.is_super_user else pb.TransactionNotFound
+    if not conn.is_super_user:
+        return pb.TransactionNotFound
+    return pb.NotAllowedError if name.persistent else pb.UnknownError
 
 
 def on_end_txn_on_partition(conn: Connection, command: Any) -> None:
     """Between brokers only: an error for a topic that is here, no news for any other."""
-    code = _refusal(conn) if conn.broker.topics.known(_topic(command.topic)) else None
+    name = _topic(command.topic)
+    code = _refusal(conn, name) if conn.broker.topics.known(name) else None
     conn.write(
         replies.end_txn_on_partition_response(
             command.request_id, command.txnid_least_bits, command.txnid_most_bits, code
@@ -45,9 +48,10 @@ def on_end_txn_on_partition(conn: Connection, command: Any) -> None:
 
 def on_end_txn_on_subscription(conn: Connection, command: Any) -> None:
     """Between brokers only: an error for a subscription that is here, no news for any other."""
-    topic = conn.broker.topics.loaded.get(str(_topic(command.subscription.topic)))
+    name = _topic(command.subscription.topic)
+    topic = conn.broker.topics.loaded.get(str(name))
     known = topic is not None and command.subscription.subscription in topic.subscriptions.by_name
-    code = _refusal(conn) if known else None
+    code = _refusal(conn, name) if known else None
     conn.write(
         replies.end_txn_on_subscription_response(
             command.request_id, command.txnid_least_bits, command.txnid_most_bits, code
