@@ -39,9 +39,12 @@ async def entry_of_index(ledger: ManagedLedger, index: int) -> Position | None:
     return ledger.position_at(low) if low < ledger.entries else None
 
 
-async def analyze_backlog(topic: Topic, found: Subscription) -> dict[str, object]:
-    """AnalyzeSubscriptionBacklogResult: the backlog counted entry by entry, as far as the limit of a scan."""
-    cursor = topic.ledger.new_non_durable_cursor(f"__analyze-{found.name}", found.cursor.mark_delete.next())
+async def analyze_backlog(topic: Topic, found: Subscription, start: Position | None = None) -> dict[str, object]:
+    """AnalyzeSubscriptionBacklogResult: the backlog counted entry by entry, as far as the limit of a scan; with `start`
+    everything from there on, acknowledged or not.
+    """
+    begin = found.cursor.mark_delete.next() if start is None else start
+    cursor = topic.ledger.new_non_durable_cursor(f"__analyze-{found.name}", begin)
     entries = messages = markers = 0
     first = last = None
     try:
@@ -49,7 +52,7 @@ async def analyze_backlog(topic: Topic, found: Subscription) -> dict[str, object
             result = cursor.read(_SCAN_ENTRIES, _SCAN_BYTES)
             for span in await result if inspect.isawaitable(result) else result:
                 for i in range(span.start, span.end):
-                    if found.cursor.is_deleted(span.slab.position(i)):
+                    if start is None and found.cursor.is_deleted(span.slab.position(i)):
                         continue
                     entries += 1
                     first, last = first or span.slab.position(i), span.slab.position(i)

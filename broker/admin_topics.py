@@ -13,7 +13,13 @@ from magnetar.broker.admin.api import (
 )
 from magnetar.broker.admin_scan import analyze_backlog, entry_of_index
 from magnetar.broker.admin_stats import broker_properties, bytes_after, internal_info, internal_stats, topic_stats
-from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, SubscriptionNotFoundError, TopicNotFoundError
+from magnetar.broker.errors import (
+    BrokerError,
+    ConsumerBusyError,
+    NotAllowedError,
+    SubscriptionNotFoundError,
+    TopicNotFoundError,
+)
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_catalog import PartitionedTopic
@@ -247,9 +253,11 @@ class AdminTopics:
     async def examine_message(self, name: TopicName, start: Start, number: int) -> StoredMessage | None:
         topic = await self._topic(name)
         total = topic.ledger.entries
-        ordinal = number - 1 if start == "earliest" else total - number
-        if not 0 <= ordinal < total:
+        if total == 0:
             return None
+        ordinal = min(number, total) - 1 if start == "earliest" else total - number
+        if ordinal < 0:
+            raise BrokerError(f"there are no {number} messages")
         return await _stored(topic, topic.ledger.position_at(ordinal))
 
     # --- subscriptions -------------------------------------------------------------------------------------------
@@ -363,9 +371,14 @@ class AdminTopics:
     async def cancel_delayed(self, name: TopicName, position: Position) -> bool:
         return await (await self._delay_index(name)).cancel(position)
 
-    async def analyze_backlog(self, name: TopicName, subscription: str) -> dict[str, object]:
+    async def analyze_backlog(
+        self, name: TopicName, subscription: str, start: MessagePosition | None
+    ) -> dict[str, object]:
         topic, found = await self._subscription(name, subscription)
-        return await analyze_backlog(topic, found)
+        position = None if start is None else Position(start.ledger_id, start.entry_id)
+        return await analyze_backlog(
+            topic, found, EARLIEST if position is not None and position < EARLIEST else position
+        )
 
     async def subscription_properties(self, name: TopicName, subscription: str) -> dict[str, str]:
         _, found = await self._subscription(name, subscription)

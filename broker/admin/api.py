@@ -263,7 +263,9 @@ class TopicsApi(Protocol):
     async def has_ledger(self, name: "TopicName", ledger_id: int) -> bool: ...
 
     async def examine_message(self, name: "TopicName", start: Start, number: int) -> StoredMessage | None:
-        """The `number`th entry (1 is the first) counted from one end; None beyond the other."""
+        """The `number`th entry (1 is the first) counted from one end, from the earliest at most the last; None when
+        there is no entry at all. Raises BrokerError beyond the first.
+        """
         ...
 
     # --- subscriptions ------------------------------------------------------------------------------------------
@@ -328,8 +330,10 @@ class TopicsApi(Protocol):
         """Have nobody get this delayed message, durable on return; False when it does not wait (any more)."""
         ...
 
-    async def analyze_backlog(self, name: "TopicName", subscription: str) -> dict[str, object]:
-        """JSON of AnalyzeSubscriptionBacklogResult."""
+    async def analyze_backlog(
+        self, name: "TopicName", subscription: str, start: MessagePosition | None
+    ) -> dict[str, object]:
+        """JSON of AnalyzeSubscriptionBacklogResult: of the backlog, or of all from that message on."""
         ...
 
     async def subscription_properties(self, name: "TopicName", subscription: str) -> dict[str, str]: ...

@@ -39,7 +39,7 @@ from magnetar.broker.admin import (
 )
 from magnetar.broker.admin.call import Call, target_of
 from magnetar.broker.admin.http_rules import accepts_json, allowed, media_type, page, plain_path
-from magnetar.broker.admin.responses import RestError, error_response, failure
+from magnetar.broker.admin.responses import NoSuchPathError, RestError, error_response, failure
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
 from magnetar.broker.auth.table import Action, Resource
@@ -201,6 +201,8 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
             if uses and api.namespaces.exists(call.namespace):
                 api.namespaces.in_use.add(call.namespace)
             return await row.handler(call)
+        except NoSuchPathError:
+            return page(404, request.method)
         except Exception as e:  # the one door of HTTP: whatever a handler raises becomes an answer
             answer = error_response(e)
             if answer is None:

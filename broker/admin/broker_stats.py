@@ -72,6 +72,26 @@ async def mbeans(_call: Call) -> Response:
     return json_response([])
 
 
+@routes.get(STATS + "/allocator-stats/{allocator}", SUPER)
+async def allocator(call: Call) -> Response:
+    """There are no arenas here; the allocators that Apache Pulsar has are known by name."""
+    if call.param("allocator") not in ("default", "ml-cache"):
+        raise RestError(406, "there is no such allocator")
+    return json_response(
+        {
+            **dict.fromkeys(("numDirectArenas", "numHeapArenas", "numThreadLocalCaches"), 0),
+            **dict.fromkeys(("smallCacheSize", "normalCacheSize"), 0),
+            "directArenas": [],
+            "heapArenas": [],
+        }
+    )
+
+
+@routes.get(STATS + "/broker-resource-availability/{tenant}/{namespace}", SUPER)
+async def availability(_call: Call) -> Response:
+    raise RestError(409, "this load manager does not tell what is available")
+
+
 @routes.get(STATS + "/load-report", SUPER)
 async def load_report(call: Call) -> Response:
     urls, topics = call.api.urls, call.topics.loaded_stats()

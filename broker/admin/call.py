@@ -8,7 +8,7 @@ import msgspec
 
 from magnetar.broker.admin.http_rules import is_json, media_type
 from magnetar.broker.admin.json_body import decode_body
-from magnetar.broker.admin.responses import RestError, not_found, precondition
+from magnetar.broker.admin.responses import NoSuchPathError, RestError, not_found, precondition
 from magnetar.broker.auth.authorizer import Target
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
@@ -135,7 +135,7 @@ class Call:
 
 def _integer(name: str, text: str, bits: int) -> int:
     if _INTEGER.fullmatch(text) is None or not -(1 << (bits - 1)) <= int(text) < 1 << (bits - 1):
-        raise not_found(f"{name} is not a number")
+        raise NoSuchPathError(f"{name} is not a number")
     return int(text)
 
 

@@ -50,9 +50,11 @@ async def create_cluster(call: Call) -> Response:
 
 @routes.post(CLUSTER, SUPER)
 async def update_cluster(call: Call) -> Response:
-    data = await call.required_body(ClusterData)
-    _cluster(call)
+    data = await call.body(ClusterData)
+    if data is None:
+        raise RestError(500, "the data of a cluster are required")
     _check_urls(data)
+    _cluster(call)
     await call.namespaces.clusters.update(call.param("cluster"), lambda _: data)
     return done(200)
 

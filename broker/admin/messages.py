@@ -12,10 +12,11 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, json_response, not_found, precondition
+from magnetar.broker.admin.responses import JSON, RestError, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import shown_position, single_topic, topic_missing
 from magnetar.broker.auth.table import TOPIC_CONSUME
+from magnetar.broker.errors import BrokerError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.metadata import parse_entry_metadata, split_entry
 
@@ -58,7 +59,10 @@ async def examine(call: Call) -> Response:
     _require_persistent(name)
     start, number = call.query("initialPosition") or "latest", call.query_number("messagePosition") or 1
     end: Start = "earliest" if start == "earliest" else "latest"
-    message = await call.topics.examine_message(name, end, max(1, number))
+    try:
+        message = await call.topics.examine_message(name, end, max(1, number))
+    except BrokerError as e:
+        raise RestError(500, str(e)) from e
     if message is None:
         raise precondition("Could not examine messages due to the total message is zero")
     return await _shown(call, name, message)
@@ -107,7 +111,7 @@ def _message_response(message: "StoredMessage") -> Response:
         headers["X-Pulsar-Broker-Entry-METADATA-timestamp"] = _iso(stored.broker_timestamp)
     if stored is not None and stored.HasField("index"):
         headers["X-Pulsar-Broker-Entry-METADATA-index"] = str(stored.index)
-    answer = Response(bytes(payload), media_type="application/octet-stream")
+    answer = Response(bytes(payload), media_type=JSON)
     for name, value in headers.items():
         # Header names keep their letters' case, values may hold any text: written as UTF-8 like Apache Pulsar's.
         answer.raw_headers.append((name.encode("latin-1"), _one_line(value).encode()))

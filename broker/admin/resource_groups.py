@@ -43,7 +43,9 @@ async def get_group(call: Call) -> Response:
 @routes.put(GROUP, SUPER)
 async def put_group(call: Call) -> Response:
     """Create the group, or change what the body names of it."""
-    body = await call.required_body(ResourceGroup)
+    body = await call.body(ResourceGroup)
+    if body is None:
+        raise RestError(500, "the rates of a group are required")
     groups, name = call.namespaces.resource_groups, call.param("group")
     given = {field: value for field, value in msgspec.structs.asdict(body).items() if value is not None}
     if name in groups:

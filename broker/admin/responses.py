@@ -40,6 +40,13 @@ class RestError(Exception):
         self.reason = reason
 
 
+class NoSuchPathError(RestError):
+    """What the path names cannot be: as if there were no such path."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(404, reason)
+
+
 def not_found(reason: str) -> RestError:
     return RestError(404, reason)
 

@@ -112,6 +112,17 @@ async def reset_to_time(call: Call) -> Response:
     return done()
 
 
+async def _message_of(call: Call) -> MessageIdBody | None:
+    """The body as a message id; "earliest" and "latest" are such too."""
+    body: str | MessageIdBody | None = await call.body(str | MessageIdBody)  # type: ignore[arg-type]
+    if not isinstance(body, str):
+        return body
+    if body not in ("earliest", "latest"):
+        raise RestError(400, f"{body!r} is no message id")
+    number = _EARLIEST_ID if body == "earliest" else _LATEST_ID
+    return MessageIdBody(ledger_id=number, entry_id=number)
+
+
 async def _reset_nothing(call: Call, subscription: str) -> Response:
     """A subscription of a non-persistent topic has no place to go back to: well if it exists."""
     for part in topic_parts(call):
@@ -127,7 +138,7 @@ async def reset_to_message(call: Call) -> Response:
     name = single_topic(call)
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no positions to reset to")
-    body = await call.body(MessageIdBody)
+    body = await _message_of(call)
     if body is None:
         raise RestError(500, "a message id is required")
     position = body.position()
@@ -194,7 +205,10 @@ async def set_properties(call: Call) -> Response:
 
 @routes.post(SUBSCRIPTION + "/analyzeBacklog", TOPIC_CONSUME)
 async def analyze_backlog(call: Call) -> Response:
-    return json_response(await call.topics.analyze_backlog(single_topic(call), call.param("subscription")))
+    """The backlog or, with a message id in the body, everything from that message on."""
+    name, body = single_topic(call), await _message_of(call)
+    start = None if body is None else body.position()
+    return json_response(await call.topics.analyze_backlog(name, call.param("subscription"), start))
 
 
 @routes.get(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)

@@ -185,7 +185,7 @@ class FakeTopics:
         self.calls.append(("cancel", str(name), position))
         return position == (3, 4)
 
-    async def analyze_backlog(self, name, subscription):
+    async def analyze_backlog(self, name, subscription, start):
         return {"entries": 0}
 
     async def subscription_properties(self, name, subscription):
