@@ -201,9 +201,12 @@ def _has_consumers(topic: Topic, name: str) -> bool:
 
 
 def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bool:
-    """Whether the cursor's position was stored since the topic was loaded; Apache Pulsar has a ledger for it then."""
+    """Whether the cursor's position was stored since the topic was loaded; Apache Pulsar has a ledger for it then.
+
+    That of a reader, which is never stored, is shown as if.
+    """
     if subscription is None or not cursor.durable:
-        return cursor.durable
+        return True
     now = cursor.mark_delete, cursor.individually_deleted_entries
     return now != subscription.opened_at or subscription.was_reset
 

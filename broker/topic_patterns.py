@@ -1,6 +1,6 @@
 """Patterns over topic names as clients send them: a regular expression over "tenant/namespace/topic" (reference B.15).
 
-The scheme in a pattern is dropped and does not filter, the whole name must match, and names are compared without scheme
+The scheme in a pattern is dropped and does not filter, what is before it stays (`^persistent://...`), the whole name must match, and names are compared without scheme
 and without partition suffix. Clients write RE2 or Java expressions, whose classes of word characters and the like know
 ASCII only; Python's `re` reads what they commonly use.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-_SCHEMES = frozenset({"persistent", "non-persistent"})
+_SCHEME = re.compile(r"(?:non-)?persistent\Z")
 _NAMED_GROUP = re.compile(r"(?<!\\)\(\?<(?![=!])")
 _NAMED_CLASS = re.compile(r"\[:(?P<posix>\w+):\]|\\(?P<not>[pP])\{(?:Is|java)?(?P<name>\w+)\}")
 _FLAGS = re.compile(r"\(\?([ims]+)\)")
@@ -44,10 +44,11 @@ class TopicPattern:
 
     def __init__(self, text: str) -> None:
         scheme, separator, rest = text.partition("://")
-        if separator and scheme not in _SCHEMES:
+        before = _SCHEME.sub("", scheme)
+        if separator and before == scheme:
             raise InvalidPatternError(f"Invalid topics pattern {text!r}: unknown scheme {scheme!r}")
         try:
-            self._regex = re.compile(_java_to_python(rest if separator else text), re.ASCII)
+            self._regex = re.compile(_java_to_python(before + rest if separator else text), re.ASCII)
         except re.error as e:
             raise InvalidPatternError(f"Invalid topics pattern {text!r}: {e}") from e
 

@@ -27,13 +27,15 @@ NAMES = [
         (r".*/(?<first>a)b?", NAMES[:2]),
         (r".*/(?i)AB(?s)C", NAMES[2:3]),
         (r"(?i).*/AB", NAMES[1:2]),
+        ("^persistent://public/default/a$", NAMES[:1]),
+        ("(?i)non-persistent://.*/AB.*", NAMES[1:3]),
     ],
 )
 def test_the_whole_name_without_scheme_and_partition_has_to_match(pattern, expected):
     assert TopicPattern(pattern).filter(NAMES) == expected
 
 
-@pytest.mark.parametrize("pattern", ["(", "x://a", "[a", r"\p{Nothing}"])
+@pytest.mark.parametrize("pattern", ["(", "x://a", "persistent.*://a", "[a", r"\p{Nothing}"])
 def test_what_is_no_pattern_is_refused(pattern):
     with pytest.raises(InvalidPatternError):
         TopicPattern(pattern)

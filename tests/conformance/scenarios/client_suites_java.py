@@ -1,6 +1,6 @@
 """What the Java client's own tests rest on and no other scenario shows."""
 
-from harness.steps import avro, namespace
+from harness.steps import avro, namespace, rest
 from transcript import scenario
 
 
@@ -20,3 +20,30 @@ def messages_without_a_schema_where_schemas_are_enforced(s):
         c.ask("GET_OR_CREATE_SCHEMA", topic=topic, schema=schema)
         c.ask("GET_OR_CREATE_SCHEMA", topic=topic, schema=none)
     c.producer(with_one, 3, producer_name="c")
+
+
+@scenario
+def patterns_with_something_before_the_scheme(s):
+    """The Java client asks for the partitions of a topic by `^persistent://.../topic$`."""
+    ns, c = namespace(s), s.connect()
+    for n, name in enumerate(("a", "ab", "b")):
+        s.lookup(f"persistent://{ns}/{name}")
+        c.producer(f"persistent://{ns}/{name}", n, producer_name=name, quietly=True)
+    for pattern in (
+        "^persistent://.*/a$",
+        "^persistent://.*/a",
+        "(?i)persistent://.*/AB?",
+        "^non-persistent://.*/a.*$",
+    ):
+        found = c.ask("GET_TOPICS_OF_NAMESPACE", quietly=True, namespace=ns, mode="PERSISTENT", topics_pattern=pattern)
+        s.note(pattern, sorted(name.rpartition("/")[2] for name in found.command.topics))
+
+
+@scenario
+def cursor_of_a_reader_is_open(s):
+    """Internal statistics tell no state but this of a cursor that is not stored."""
+    c, topic = s.connect(), s.topic()
+    c.producer(topic, 1, producer_name="p")
+    c.subscribe(topic, "reader", 1, durable=False)
+    _, shown = s.http("GET", rest(topic, "/internalStats"), quietly=True)
+    s.note("state", shown["cursors"]["reader"]["state"])
