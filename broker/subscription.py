@@ -364,8 +364,6 @@ class Subscription:
             self.dispatcher.dropped_up_to(position)
         self.acknowledger.mark_delete_moved()
         self.entries_available()  # what was held back may be gone
-        if self.terminated:
-            self._tell_end_of_topic()
 
     def set_settings(self, settings: SubscriptionSettings) -> None:
         """Policies changed."""

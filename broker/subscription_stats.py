@@ -61,7 +61,7 @@ def subscription_stats(subscription: Subscription) -> SubscriptionStats:
         blocked_on_unacked=multiple is not None and multiple.unacked.blocked,
         unacked_messages=0 if multiple is None else multiple.unacked.total,
         type_name=subscription.type_name,
-        active_consumer_name=None if single is None or single.active is None else single.active.name,
+        active_consumer_name=None if single is None else single.active_name,
         msg_rate_expired=subscription.expired.rates().messages_per_second,
         total_msg_expired=subscription.expired.total_messages,
         last_expire_ms=subscription.last_expire_ms,

@@ -341,6 +341,12 @@ class Dispatcher(ABC):
         self._end_timer = None
         self.wake()
 
+    def _forget_end(self) -> None:
+        """Whoever reads next is told again if this is the end."""
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
+
     def _ended_read(self) -> None:
         if self._rewind_after_read:
             self._rewind_after_read = False
@@ -432,9 +438,7 @@ class Dispatcher(ABC):
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
             self._backoff_timer = None
-        if self._end_timer is not None:
-            self._end_timer.cancel()
-            self._end_timer = None
+        self._forget_end()
 
 
 __all__ = ["TURN_BYTES", "Dispatcher", "FilterResult", "Read"]

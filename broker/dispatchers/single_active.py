@@ -58,6 +58,8 @@ class SingleActiveDispatcher(Dispatcher):
         super().__init__(context)
         self.sub_type = sub_type
         self.active: Consumer | None = None
+        self.expected: Consumer | None = None
+        """Closed by SEEK and not yet followed by another: the standbys wait for its return."""
         self._consumers: list[Consumer] = []
         self._failover_timer: Any = None
         self._ranges: StickySelector | None = None
@@ -70,6 +72,12 @@ class SingleActiveDispatcher(Dispatcher):
     @property
     def consumers(self) -> Sequence[Consumer]:
         return self._consumers
+
+    @property
+    def active_name(self) -> str | None:
+        """Who is served, or is expected back while others stand by."""
+        active = self.active or (self.expected if self._consumers else None)
+        return None if active is None else active.name
 
     # --- members -------------------------------------------------------------------------------------------------
 
@@ -106,6 +114,7 @@ class SingleActiveDispatcher(Dispatcher):
         if consumer not in self._consumers:
             return
         self._consumers.remove(consumer)
+        self.expected = consumer
         self.active = None
         self._stop_failover_timer()
         self.forget_read()
@@ -134,9 +143,10 @@ class SingleActiveDispatcher(Dispatcher):
             return False
         if self.active is None:
             self._stop_failover_timer()  # of a consumer that left for a SEEK
-        self.active = chosen
+        self.active, self.expected = chosen, None
         self._generation += 1
         if self.sub_type == FAILOVER and context.settings.failover_delay_ms > 0:
+            self._forget_end()
             if self._failover_timer is None:
                 delay_s = context.settings.failover_delay_ms / 1000
                 self._failover_timer = context.call_later(delay_s, self._take_over)

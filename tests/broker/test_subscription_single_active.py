@@ -327,6 +327,19 @@ async def test_a_terminated_topic_is_at_its_end_for_the_first_who_reads_there():
     assert second.outbox.names()[2:] == []
 
 
+async def test_a_backlog_that_is_dropped_at_the_end_is_told_to_who_reads_there():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE)
+    positions = bench.publish(entry(), entry())
+    bench.subscription.on_terminated()
+    bench.cursor.ack_cumulative(positions[1])
+    bench.subscription.backlog_dropped(positions[1])
+    bench.clock.run()
+    assert consumer.outbox.names() == []
+    bench.flow(consumer, 1)
+    assert consumer.outbox.names() == ["REACHED_END_OF_TOPIC"]
+
+
 # --- Failover ----------------------------------------------------------------------------------------------------
 
 
@@ -339,6 +352,32 @@ async def test_the_first_failover_consumer_is_told_and_served_after_the_delay():
     assert consumer.outbox.frames == []
     bench.clock.advance(0.001)
     assert consumer.outbox.names() == ["ACTIVE_CONSUMER_CHANGE", "MESSAGE"]
+
+
+async def test_a_new_active_consumer_is_told_again_of_the_end():
+    bench = Bench()
+    first = await bench.join(FAILOVER, "first", priority=1, permits=5)
+    bench.clock.advance(1)
+    bench.subscription.on_terminated()
+    assert first.outbox.names() == ["ACTIVE_CONSUMER_CHANGE", "REACHED_END_OF_TOPIC"]
+    second = await bench.join(FAILOVER, "second", priority=0, permits=5)
+    bench.clock.advance(1)
+    assert second.outbox.names() == ["ACTIVE_CONSUMER_CHANGE", "REACHED_END_OF_TOPIC"]
+    assert first.outbox.names()[2:] == ["ACTIVE_CONSUMER_CHANGE", "REACHED_END_OF_TOPIC"]
+
+
+async def test_the_stats_name_the_active_consumer_while_its_return_is_awaited():
+    bench = Bench()
+    await bench.join(FAILOVER, "first", priority=0)
+    assert bench.subscription.stats().active_consumer_name == "first"
+    await bench.subscription.seek(EARLIEST)
+    assert bench.subscription.stats().active_consumer_name is None
+    await bench.join(FAILOVER, "first", priority=0)
+    await bench.join(FAILOVER, "second", priority=1)
+    await bench.subscription.seek(EARLIEST)
+    assert bench.subscription.stats().active_consumer_name == "first"
+    bench.clock.advance(10)
+    assert bench.subscription.stats().active_consumer_name == "second"
 
 
 async def test_a_joiner_that_is_not_chosen_is_told_at_once_and_others_nothing():
