@@ -1,8 +1,8 @@
 """Patterns over topic names as clients send them: a regular expression over "tenant/namespace/topic" (reference B.15).
 
-The scheme in a pattern is dropped and does not filter, what is before it stays (`^persistent://...`), the whole name must match, and names are compared without scheme
-and without partition suffix. Clients write RE2 or Java expressions, whose classes of word characters and the like know
-ASCII only; Python's `re` reads what they commonly use.
+The scheme in a pattern is dropped and does not filter, what is before it stays (`^persistent://...`). The whole name
+must match, and names are compared without scheme and without partition suffix. Clients write RE2 or Java expressions,
+whose classes of word characters and the like know ASCII only; Python's `re` reads what they commonly use.
 """
 
 from __future__ import annotations
