@@ -119,7 +119,7 @@ def schemas_deleted(s):
 
 
 @scenario
-def schemas_of_partitions(s):
+def schemas_of_partitions_over_rest(s):
     topic = s.topic("p")
     path = "/admin/v2/schemas/" + topic.partition("://")[2]
     s.call("PUT", rest(topic) + "/partitions", 2)
