@@ -5,7 +5,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.responses import RestError, json_response, precondition, text
 from magnetar.broker.admin.routes import RouteTable
-from magnetar.broker.auth.table import NAMESPACE_USE, OPEN, TOPIC_USE
+from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
 from magnetar.broker.policy_records import bundle_of
 from magnetar.broker.policy_values import BundlesData
 
@@ -37,7 +37,7 @@ async def lookup(call: Call) -> Response:
     return json_response(answer)
 
 
-@routes.get("/lookup/v2/topic/{kind}/{tenant}/{namespace}/{topic}", OPEN)
+@routes.get("/lookup/v2/topic/{kind}/{tenant}/{namespace}/{topic}", TOPIC_USE)
 async def lookup_of_another_kind(call: Call) -> Response:
     raise RestError(500, f"there are no {call.param('kind')} topics")
 
