@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["BucketDelayView"]
 
 _AFTER_LAST_ENTRY = 1 << 32
-_WHILE_BEHIND = 256
-"""Entries given per slice that fires while many are due: as the slices go on, those that wait become neighbours."""
 
 
 class _Ready:
@@ -155,7 +153,7 @@ class BucketDelayView:
         """These entries are due now; returns whether they were kept as bitmaps only, because there are too many."""
         if not self._awake:
             return False
-        self._allowance = _WHILE_BEHIND
+        self._allowance = self._index.given_while_behind
         below = self.cursor.read_position
         if self.keeps_order:
             self._ready.append(_Ready(batch, below))

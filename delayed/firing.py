@@ -54,6 +54,9 @@ class Firing:
         """More is due than has fired: the next slice follows at once, or when its segment has been read."""
         self._now_ms = now_ms
         self._slice_indexes = slice_indexes
+        self.given_while_behind = max(slice_indexes // 8, 1)
+        """Entries a view gives per slice while more is due than has fired: as the slices go on, those that wait become
+        neighbours."""
         self._judged_until = -AFTER_ALL
 
     # --- time ----------------------------------------------------------------------------------------------------
@@ -125,7 +128,7 @@ class Firing:
         batches = self._take(cutoff)
         for bucket in self.buckets:
             bucket.advance()
-        self.behind = self.next_time() <= cutoff or any(b.is_late(cutoff) for b in self.buckets)
+        self.behind = AFTER_ALL > self.next_time() <= cutoff or any(b.is_late(cutoff) for b in self.buckets)
         for due in batches:
             batch = self.pending.take(due)
             self.pending.keep_within()

@@ -104,3 +104,11 @@ def test_a_span_is_known_to_hold_nothing_back_once_all_of_it_has_fired():
     assert not many.view.holds_none(21, 0, 0, 1), "one of them is not due"
     many.firing.cancelled.add(7, 7)
     assert not many.view.holds_none(20, 0, 0, 1), "each must be looked at"
+
+
+def test_delays_switched_off_make_everything_due_and_nothing_is_kept_back():
+    many = Many(range(1000, 3000), slice_indexes=64)
+    many.firing.policy = DelayPolicy(tick_ms=1000, strict=True, active=False)
+    many.fire_all()
+    assert not many.firing.behind
+    assert len(many.view.take_due(5000)) == 2000
