@@ -24,19 +24,35 @@ def tls_context(settings: "Settings") -> ssl.SSLContext:
     one.
 
     With tlsAllowInsecureConnection no certificate is asked for, so none can be wrong and none is an identity.
-    Raises: OSError (ssl.SSLError is one) when a file cannot be read or used.
+    Raises: OSError (ssl.SSLError is one) when a file cannot be read or used, with the file's name in its text.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in settings.tls_protocols] or list(_VERSIONS.values())
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     if settings.tls_ciphers:
         context.set_ciphers(":".join(settings.tls_ciphers))
-    context.load_cert_chain(settings.tls_certificate_file_path, settings.tls_key_file_path)
+    _read_files(context, settings)
     if settings.tls_trust_certs_file_path and not settings.tls_allow_insecure_connection:
-        context.load_verify_locations(settings.tls_trust_certs_file_path)
         required = settings.tls_require_trusted_client_cert_on_connect
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context
+
+
+def _read_files(context: ssl.SSLContext, settings: "Settings") -> None:
+    """The pair, and the trust store where one counts; what OpenSSL says alone does not tell which file it is about."""
+    certificate, key = settings.tls_certificate_file_path, settings.tls_key_file_path
+    trusted = "" if settings.tls_allow_insecure_connection else settings.tls_trust_certs_file_path
+    for path in filter(None, (certificate, key, trusted)):
+        Path(path).open("rb").close()
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as e:
+        raise ssl.SSLError(e.errno, f"{certificate}, {key}: {e.strerror}") from e
+    if trusted:
+        try:
+            context.load_verify_locations(trusted)
+        except ssl.SSLError as e:
+            raise ssl.SSLError(e.errno, f"{trusted}: {e.strerror}") from e
 
 
 class CertificateWatch:
@@ -72,9 +88,7 @@ class CertificateWatch:
         try:
             # Tried on a context of its own first: a half-written pair must not replace the one in use.
             tls_context(settings)
-            self._context.load_cert_chain(settings.tls_certificate_file_path, settings.tls_key_file_path)
-            if settings.tls_trust_certs_file_path and not settings.tls_allow_insecure_connection:
-                self._context.load_verify_locations(settings.tls_trust_certs_file_path)
+            _read_files(self._context, settings)
         except OSError as e:
             log.warning("certificate.refused", reason=str(e))
             return False

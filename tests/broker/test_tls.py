@@ -49,9 +49,14 @@ def test_versions_and_ciphers(settings):
         tls_context(dataclasses.replace(settings, tls_ciphers=("NONSENSE",)))
 
 
-def test_missing_files_are_os_errors(settings):
-    with pytest.raises(OSError, match="No such file"):
-        tls_context(dataclasses.replace(settings, tls_certificate_file_path="/nowhere.pem"))
+@pytest.mark.parametrize("attribute", ["tls_certificate_file_path", "tls_key_file_path", "tls_trust_certs_file_path"])
+def test_an_error_names_the_file(settings, tmp_path, attribute):
+    missing, empty = "/nowhere.pem", tmp_path / "empty.pem"
+    empty.write_text("")
+    with pytest.raises(FileNotFoundError, match=missing):
+        tls_context(dataclasses.replace(settings, **{attribute: missing}))
+    with pytest.raises(ssl.SSLError, match=str(empty)):
+        tls_context(dataclasses.replace(settings, **{attribute: str(empty)}))
 
 
 def touch_later(path):
