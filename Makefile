@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox conformance oracle-record oracle-record-auth fuzz crash-long soak bench docs help clean
+.PHONY: setup run test lint format types unit blackbox conformance oracle-record oracle-record-auth oracle-walks fuzz crash-long soak bench docs help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -66,6 +66,9 @@ oracle-record: setup  ## record new scenarios against an Apache Pulsar on ORACLE
 
 oracle-record-auth: setup  ## those of security, against one with auth.conf on ORACLE_AUTH_URL and ORACLE_AUTH_HTTP
 	$(RECORD) --url $(ORACLE_AUTH_URL) --http $(ORACLE_AUTH_HTTP) $(SECURITY)
+
+oracle-walks: setup  ## random walks against that Apache Pulsar and a broker of ours; ARGS="--first SEED --walks N"
+	$(BIN)/python tests/conformance/walks.py --oracle $(ORACLE_URL) $(ORACLE_HTTP) $(ARGS)
 
 blackbox: setup  ## the official client against our process
 	$(BIN)/python -m pytest -q tests/blackbox
