@@ -1,8 +1,7 @@
 """Message converters at work: what they cost those whose entries need none.
 
-    python bench/converting_bench.py [look reject stretch neighbour] [--rounds 9] [--seconds 6] [--entries 20000]
+    python bench/converting_bench.py [reject stretch neighbour] [--rounds 9] [--seconds 6] [--entries 20000]
 
-look       what is asked of a slab of entries that need no conversion, when it is met first and again
 reject     CPU of dispatch (see dispatch_bench.py) with converters that take nothing beside CPU without converters, on the
            same entries, one after the other in turns
 stretch    CPU of a broker's event loop between two of its rounds, in the situations of `neighbour`: what a neighbour has to
@@ -35,7 +34,6 @@ from magnetar.broker.consumer import EXCLUSIVE, SHARED, TYPE_NAMES
 from magnetar.broker.converting.candidates import Candidates
 from magnetar.broker.converting.config import ConvertingConfig
 from magnetar.broker.converting.service import Converting
-from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.settings import Settings
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
 from magnetar.converters.kafka.codecs import Codec
@@ -80,33 +78,6 @@ async def reject(options):
                 row += f"; {name} {more * 1e9:+.0f} ns ({more / base:+.1%})"
             print(row, flush=True)
         await factory.close()
-
-
-# --- look ---------------------------------------------------------------------------------------------------------------
-
-
-async def look(options):
-    """What the transformer itself takes, without the rest of dispatch: the best of many."""
-    loop = asyncio.get_running_loop()
-    for size, properties in SHAPES:
-        factory, ledger = await dispatch_bench.backlog(options.reads, size, dispatch_bench.Clock(), loop, properties)
-        cursor = await ledger.open_cursor("look", "earliest")
-        [span] = cursor.read(options.reads, 1 << 40)
-        span.slab.facts()  # dispatch needs them in any case
-        row = f"{size:>6} bytes, {len(properties)} properties:"
-        for name, specs in CHAINS.items():
-            transforms = [transform_of(specs) for _ in range(100)]
-            first = min(timed(transform, [span]) for transform in transforms) / span.entries
-            again = min(timed(transforms[-1], [span]) for _ in range(1000))
-            row += f"  {name}: first {first * 1e9:.0f} ns an entry, again {again * 1e9:.0f} ns a read"
-        print(row, flush=True)
-        await factory.close()
-
-
-def timed(transform, spans):
-    started = time.perf_counter()
-    transform(spans, Order.TOTAL)
-    return time.perf_counter() - started
 
 
 # --- neighbour --------------------------------------------------------------------------------------------------------
@@ -275,14 +246,11 @@ async def stretch(options):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", nargs="*", default=["look", "reject", "stretch", "neighbour"])
+    parser.add_argument("what", nargs="*", default=["reject", "stretch", "neighbour"])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--reads", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--entries", type=int, default=20_000)
     options = parser.parse_args()
-    if "look" in options.what:
-        asyncio.run(look(options))
     if "reject" in options.what:
         asyncio.run(reject(options))
     if "stretch" in options.what:
