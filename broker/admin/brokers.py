@@ -10,6 +10,7 @@ from magnetar.broker.admin.responses import RestError, done, json_response, not_
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, SUPER
 from magnetar.broker.errors import BrokerError
+from magnetar.broker.setting_areas.dynamic import LOAD_MANAGERS
 from magnetar.broker.settings import SETTINGS
 from magnetar.storage.errors import StorageError
 
@@ -92,12 +93,14 @@ def _as_text(value: Any) -> str:
 
 @routes.post(BROKERS + "/configuration/{key}/{value}", SUPER)
 async def change_setting(call: Call) -> Response:
-    """Any text is taken; one that is no value of the setting has no effect."""
+    """Any text but that of a load manager is taken; one that is no value of the setting has no effect."""
     key = call.param("key")
     if key not in call.api.dynamic_settings.names:
         raise precondition("Can't update non-dynamic configuration")
+    if key == "loadManagerClassName" and call.param("value") not in LOAD_MANAGERS:
+        raise precondition(" Invalid dynamic-config value")
     await call.api.dynamic_settings.change(key, call.param("value"))
-    return done()
+    return done(200)
 
 
 @routes.delete(BROKERS + "/configuration/{key}", SUPER)
@@ -106,7 +109,7 @@ async def reset_setting(call: Call) -> Response:
     if key not in call.api.dynamic_settings.names:
         raise precondition("Can't delete non-dynamic configuration")
     await call.api.dynamic_settings.remove(key)
-    return done()
+    return done(200)
 
 
 @routes.get(BROKERS + "/internal-configuration", SUPER)

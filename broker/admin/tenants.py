@@ -13,6 +13,7 @@ from magnetar.broker.policy_values import TenantInfo
 
 routes = RouteTable()
 TENANT = ADMIN + "/tenants/{tenant}"
+_WHITESPACE = "".join(map(chr, range(0x21)))  # what Java's trim takes away: not the wide spaces of Unicode
 
 
 class TenantBody(msgspec.Struct, rename="camel"):
@@ -91,7 +92,7 @@ async def _info(call: Call) -> TenantInfo:
         raise precondition("Clusters cannot be null")
     if not all(name in call.namespaces.clusters for name in body.allowed_clusters):
         raise precondition("Clusters do not exist")
-    if any(role != role.strip() for role in body.admin_roles or []):
-        raise precondition("Admin roles must not begin or end with white space")
+    if any(role != role.strip(_WHITESPACE) for role in body.admin_roles or []):
+        raise precondition("AdminRoles contains whitespace in the beginning or end.")
     roles = None if body.admin_roles is None else sorted(set(body.admin_roles))
     return TenantInfo(admin_roles=roles, allowed_clusters=body.allowed_clusters)

@@ -71,3 +71,15 @@ topicPoliciesCacheInitTimeoutSeconds topicPublisherThrottlingTickTimeMillis tran
 transactionPendingAckBatchedWriteEnabled unblockStuckSubscriptionEnabled
 """.split()  # noqa: SIM905 - one name per line would be 159 lines
 )
+
+_LOADBALANCE: Final = "org.apache.pulsar.broker.loadbalance."
+LOAD_MANAGERS: Final = frozenset(
+    _LOADBALANCE + name
+    for name in """
+LoadManager ModularLoadManager NoopLoadManager extensions.ExtensibleLoadManager
+extensions.ExtensibleLoadManagerImpl extensions.ExtensibleLoadManagerWrapper impl.ModularLoadManagerImpl
+impl.ModularLoadManagerWrapper impl.SimpleLoadManagerImpl
+""".split()  # noqa: SIM905 - as above
+)
+"""Classes loadManagerClassName may name, the one dynamic key whose text Apache Pulsar 4.2.4 looks at before taking it.
+It has no effect here, since there is one broker."""

@@ -189,6 +189,9 @@ async def test_facts_about_the_broker():
     assert "very-secret" not in json.dumps(runtime)
     assert (await call("POST", "brokers/configuration/maxMessageSize/5")).status == 412
     assert (await call("DELETE", "brokers/configuration/maxMessageSize")).status == 412
+    managers = "brokers/configuration/loadManagerClassName/org.apache.pulsar.broker.loadbalance."
+    assert (await call("POST", managers + "NoSuchManager")).status == 412
+    assert (await call("POST", managers + "impl.ModularLoadManagerImpl")).status == 200
     await call("PUT", "persistent/public/default/t")
     assert (
         "public/default/0x00000000_0xffffffff"

@@ -58,6 +58,9 @@ async def test_tenant_life():
     ("name", "body", "status"),
     [
         ("t", {"adminRoles": []}, 412),
+        ("t", INFO | {"adminRoles": ["a", " b"]}, 412),
+        ("t", INFO | {"adminRoles": ["b\x01"]}, 412),
+        ("t", INFO | {"adminRoles": ["", "\u2003b\u00a0"]}, 204),
         ("t", {"allowedClusters": ["nowhere"]}, 412),
         ("t", {"allowedClusters": 5}, 400),
         ("t", None, 412),

@@ -47,3 +47,24 @@ def cursor_of_a_reader_is_open(s):
     c.subscribe(topic, "reader", 1, durable=False)
     _, shown = s.http("GET", rest(topic, "/internalStats"), quietly=True)
     s.note("state", shown["cursors"]["reader"]["state"])
+
+
+@scenario
+def administrators_with_white_space(s):
+    """What TenantTest asks for, and what else counts as white space."""
+    path = f"/admin/v2/tenants/{s.tag}"
+    for roles in ([" a"], ["a", "b "], ["\t"], ["\x01a"], [""], ["\u00a0a"], ["a\u2003"]):
+        s.call("PUT", path, {"adminRoles": roles, "allowedClusters": ["standalone"]})
+        s.call("POST", path, {"adminRoles": roles, "allowedClusters": ["standalone"]})
+        s.call("GET", path, keep=True)
+        s.http("DELETE", path, quietly=True)
+
+
+@scenario
+def load_manager_that_is_none(s):
+    """The one setting whose text is looked at before it is taken."""
+    path = "/admin/v2/brokers/configuration/loadManagerClassName"
+    s.call("POST", path + "/org.apache.pulsar.invalid.loadmanager")
+    s.call("POST", path + "/org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl")
+    s.call("DELETE", path)
+    s.call("DELETE", path)
