@@ -66,7 +66,7 @@ def plan_round_robin(
     """Shares of a read of ``entries`` entries in order, and how many entries are given out.
 
     ``sizes`` are the messages that each entry still holds (None: one each). Advances the round robin; consumers are not
-    changed. Neighbouring shares of one consumer are one.
+    changed. Neighbouring shares of one consumer are one, but for batches: each turn counts in their average.
     """
     books: dict[S, Book] = {}
 
@@ -90,7 +90,7 @@ def plan_round_robin(
         messages = end - start if sizes is None else sum(sizes[start:end])
         book.take(messages)
         remaining -= messages
-        if shares and shares[-1].consumer is consumer:
+        if sizes is None and shares and shares[-1].consumer is consumer:
             shares[-1] = Share(consumer, shares[-1].start, end)
         else:
             shares.append(Share(consumer, start, end))

@@ -112,6 +112,7 @@ class SharedDispatcher(MultipleConsumersDispatcher):
         for consumer, start, end in shares:
             for span in walk.take(end - start):
                 queued += self._send(consumer, span, read)
+            consumer.learn_average()
         if read.positions is None:
             for span in walk.take(entries - given):
                 self._wait_in_replay(span)

@@ -292,6 +292,16 @@ async def test_a_dispatch_counts_once_in_the_average_batch():
     assert consumer.average_messages_per_entry == pytest.approx(3.25)
 
 
+async def test_each_turn_of_one_read_counts_in_the_average_batch():
+    """Verified against Apache Pulsar 4.2.4: of 1, 1, 1 and 5 messages for 5 permits three entries go first, the fourth after."""
+    bench = Bench()
+    bench.publish(entry(), entry(), entry(), entry(batch=5))
+    consumer = await bench.join(permits=5)
+    assert got(consumer) == [0, 1, 2, 3]
+    assert consumer.average_messages_per_entry == pytest.approx(1.4)
+    assert consumer.stats().avg_messages_per_entry == 1
+
+
 async def test_markers_in_the_middle_are_skipped():
     bench = Bench()
     c = await bench.join(permits=10)
