@@ -13,6 +13,7 @@ if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
 import transcript  # noqa: E402
+import walks  # noqa: E402
 from harness import runner  # noqa: E402
 from harness.session import Session  # noqa: E402
 from harness.wire import Frame, framed, plain  # noqa: E402
@@ -129,3 +130,28 @@ def test_two_scenarios_may_not_share_a_name():
             runner.scenario(twice)
     finally:
         del runner.SCENARIOS["twice"]
+
+
+@pytest.mark.parametrize("kind", walks.TYPES)
+def test_a_seed_is_one_walk_of_known_steps(kind):
+    plans = [walks.Plan(seed, 18, [kind]) for seed in range(50)]
+    assert [p.steps for p in plans] == [walks.Plan(seed, 18, [kind]).steps for seed in range(50)]
+    assert len({repr(p.steps) for p in plans}) == 50
+    assert all(callable(getattr(walks.Player, name)) for p in plans for name, *_ in p.steps)
+
+
+def test_a_walk_differs_when_none_of_its_logs_is_the_oracles():
+    class Broker:
+        def __init__(self, *logs):
+            self.logs = iter(logs)
+
+        def run_one(self, _name):
+            return next(self.logs)
+
+    def verdict(oracle, ours):
+        return walks.walk("walk", Broker(*oracle), Broker(*ours))[0]
+
+    assert verdict([["a"]], [["a"]]) == "equal"
+    assert verdict([["a"], ["b"]], [["b"], ["c"]]) == "equal"
+    assert verdict([["a"]] * 3, [["b"]] * 3) == "differs"
+    assert verdict([["a"], ["b"], ["a"]], [["c"]] * 3) == "unsteady"
