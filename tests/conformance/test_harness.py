@@ -155,3 +155,5 @@ def test_a_walk_differs_when_none_of_its_logs_is_the_oracles():
     assert verdict([["a"], ["b"]], [["b"], ["c"]]) == "equal"
     assert verdict([["a"]] * 3, [["b"]] * 3) == "differs"
     assert verdict([["a"], ["b"], ["a"]], [["c"]] * 3) == "unsteady"
+    assert verdict([["a"], ["! TimeoutError"], ["a"]], [["c"]] * 3) == "broken"
+    assert verdict([["a"]] * 3, [["! TimeoutError"]] * 3) == "differs"
