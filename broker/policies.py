@@ -5,6 +5,7 @@ from typing import Final, TypedDict, TypeVar
 
 from magnetar.broker.policy_records import Policies, TopicPolicies
 from magnetar.broker.policy_values import (
+    OLDER_SCHEMA_STRATEGIES,
     AutoTopicCreation,
     BacklogQuota,
     DelayedDeliveryPolicies,
@@ -279,8 +280,9 @@ def inactive_topic(settings: Settings, namespace: Policies, topic: TopicPolicies
 
 
 def schema_strategy(settings: Settings, namespace: Policies, topic: TopicPolicies) -> str:
-    """UNDEFINED counts as not set."""
+    """UNDEFINED counts as not set; a namespace's older auto update strategy comes after its own."""
     for strategy in (topic.schema_compatibility_strategy, namespace.schema_compatibility_strategy):
         if strategy is not None and strategy != "UNDEFINED":
             return strategy
-    return settings.schema_compatibility_strategy
+    older = namespace.schema_auto_update_compatibility_strategy
+    return settings.schema_compatibility_strategy if older is None else OLDER_SCHEMA_STRATEGIES[older]

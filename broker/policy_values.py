@@ -3,7 +3,7 @@
 Decoding checks types and enumerations; what else a value has to obey is checked in `admin/policy_rules.py`.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -33,6 +33,17 @@ AutoUpdateStrategy = Literal[
     "ForwardTransitive",
     "FullTransitive",
 ]
+OLDER_SCHEMA_STRATEGIES: Final[dict[str, str]] = {
+    "AutoUpdateDisabled": "ALWAYS_INCOMPATIBLE",
+    "Backward": "BACKWARD",
+    "Forward": "FORWARD",
+    "Full": "FULL",
+    "AlwaysCompatible": "ALWAYS_COMPATIBLE",
+    "BackwardTransitive": "BACKWARD_TRANSITIVE",
+    "ForwardTransitive": "FORWARD_TRANSITIVE",
+    "FullTransitive": "FULL_TRANSITIVE",
+}
+"""What an AutoUpdateStrategy is as a SchemaStrategy."""
 AuthAction = Literal["produce", "consume", "functions", "sources", "sinks", "packages"]
 Granted = AuthAction | None
 """An action, or None: one that was asked for and is none."""

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 AUTO_CONSUME = pb.Schema.AutoConsume
 NO_SCHEMA: int = getattr(pb.Schema, "None")
+_REFUSED = "org.apache.pulsar.broker.service.schema.exceptions.IncompatibleSchemaException: "
+"""What a producer's refusal begins with: applications tell it from others by the name in its text."""
 
 
 class StoredSchema(msgspec.Struct, frozen=True):
@@ -176,15 +178,15 @@ class SchemaRegistry:
         if not topic.config.is_allow_auto_update_schema:
             known = await self.find(topic.name, schema.type, schema.schema_data)
             if known is None:
-                raise IncompatibleSchemaError("Schema not found and schema auto updating is disabled.")
+                raise IncompatibleSchemaError(_REFUSED + "Schema not found and schema auto updating is disabled.")
             return known.version_bytes
-        stored = await self.put(
-            topic.name,
-            schema.type,
-            schema.schema_data,
-            properties,
-            Strategy(topic.config.schema_compatibility_strategy),
-        )
+        strategy = Strategy(topic.config.schema_compatibility_strategy)
+        try:
+            stored = await self.put(topic.name, schema.type, schema.schema_data, properties, strategy)
+        except InvalidSchemaError:
+            raise
+        except IncompatibleSchemaError as e:
+            raise IncompatibleSchemaError(_REFUSED + str(e)) from e
         return stored.version_bytes
 
     async def for_consumer(self, topic: AnyTopic, schema: pb.Schema) -> None:

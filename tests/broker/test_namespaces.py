@@ -182,6 +182,26 @@ async def test_topic_beats_namespace_beats_broker(store):
     assert store.effective(T).message_ttl_seconds == 0, "zero is a value"
 
 
+@pytest.mark.parametrize(
+    ("older", "means"),
+    [
+        (None, "FULL"),
+        ("AutoUpdateDisabled", "ALWAYS_INCOMPATIBLE"),
+        ("AlwaysCompatible", "ALWAYS_COMPATIBLE"),
+        ("Backward", "BACKWARD"),
+        ("ForwardTransitive", "FORWARD_TRANSITIVE"),
+    ],
+)
+async def test_the_older_schema_policy_counts_where_the_newer_is_not_set(store, older, means):
+    def change(**values):
+        return lambda policies: msgspec.structs.replace(policies, **values)
+
+    await store.update_namespace("public/default", change(schema_auto_update_compatibility_strategy=older))
+    assert store.effective(T).schema_compatibility_strategy == means
+    await store.update_namespace("public/default", change(schema_compatibility_strategy="BACKWARD_TRANSITIVE"))
+    assert store.effective(T).schema_compatibility_strategy == "BACKWARD_TRANSITIVE"
+
+
 async def test_defaults_come_from_the_settings():
     settings = dataclasses.replace(
         Settings(),

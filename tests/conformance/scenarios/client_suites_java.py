@@ -68,3 +68,38 @@ def load_manager_that_is_none(s):
     s.call("POST", path + "/org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl")
     s.call("DELETE", path)
     s.call("DELETE", path)
+
+
+@scenario
+def compatibility_by_the_older_policy(s):
+    """schemaAutoUpdateCompatibilityStrategy counts where the namespace has no schemaCompatibilityStrategy."""
+    ns, c = namespace(s), s.connect()
+    path = f"/admin/v2/namespaces/{ns}"
+    schemas = [avro(*fields) for fields in ([("a", "int")], [("a", "int"), ("b", "int")], [], [("a", "string")])]
+    for number, policy in enumerate(("Backward", "Forward", "Full", "AlwaysCompatible", "AutoUpdateDisabled")):
+        s.call("PUT", path + "/schemaAutoUpdateCompatibilityStrategy", policy)
+        s.call("GET", path + "/schemaCompatibilityStrategy", keep=True)
+        topic = f"persistent://{ns}/{policy}"
+        s.lookup(topic)
+        for n, definition in enumerate(schemas):
+            schema = {"name": "s", "type": "Avro", "schema_data": definition}
+            c.producer(topic, 10 * number + n, producer_name=f"p{n}", schema=schema)
+    s.call("GET", rest(topic, "/schemaCompatibilityStrategy?applied=true"), keep=True)
+    s.call("PUT", path + "/schemaCompatibilityStrategy", "FORWARD")
+    s.call("GET", path + "/schemaCompatibilityStrategy", keep=True)
+    s.call("GET", rest(topic, "/schemaCompatibilityStrategy?applied=true"), keep=True)
+
+
+@scenario
+def text_of_a_refused_schema(s):
+    """A producer's refusal names the exception, a consumer's does not."""
+    c, topic, name = s.connect(), s.topic(), "IncompatibleSchemaException"
+    c.producer(topic, 1, schema={"name": "s", "type": "Avro", "schema_data": avro(("a", "int"))}, quietly=True)
+    wrong = {"name": "s", "type": "String", "schema_data": b""}
+    for kind, frame in (
+        ("producer", c.producer(topic, 2, producer_name="b", schema=wrong)),
+        ("consumer", c.subscribe(topic, "sub", 3, schema=wrong)),
+        ("schema", c.ask("GET_OR_CREATE_SCHEMA", topic=topic, schema=wrong)),
+    ):
+        command = frame.command
+        s.note(kind, name in (command.error_message if kind == "schema" else command.message))
