@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.broker.errors import NotAllowedError, PersistenceError, TopicTerminatedError
 from magnetar.broker.topic import Topic
 from magnetar.converters.entry import ENTRY_FORMAT, Entry, build_entry, entry_format
+from magnetar.protocol.message_id import signed
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 from magnetar.protocol.runs import EntryFlag, EntryRun
 from magnetar.storage.position import Position
@@ -142,6 +143,6 @@ def _run(entry: bytes, metadata: MessageMetadata) -> EntryRun:
     if metadata.HasField("deliver_at_time"):
         flags |= EntryFlag.HAS_DELIVER_AT
         deliver_at = array("q", [metadata.deliver_at_time]).tobytes()
-    run = EntryRun.single(entry, sequence_id=metadata.sequence_id, num_messages=messages, flags=flags)
+    run = EntryRun.single(entry, sequence_id=signed(metadata.sequence_id), num_messages=messages, flags=flags)
     run.deliver_at = deliver_at
     return run

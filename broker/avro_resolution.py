@@ -23,10 +23,10 @@ _NAMED = {"record", "error", "enum", "fixed"}
 
 def can_read(*, reader: Any, writer: Any) -> str | None:
     """None when `reader` reads everything written with `writer`, else the reason why not, with the place."""
-    return _Resolution(_Names(reader), _Names(writer)).check(reader, writer, "", "", "/")
+    return _Resolution(NamedTypes(reader), NamedTypes(writer)).check(reader, writer, "", "", "/")
 
 
-class _Names:
+class NamedTypes:
     """The named types of a schema by full name."""
 
     def __init__(self, schema: Any) -> None:
@@ -79,7 +79,7 @@ def full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
 
 
 class _Resolution:
-    def __init__(self, reader_names: _Names, writer_names: _Names) -> None:
+    def __init__(self, reader_names: NamedTypes, writer_names: NamedTypes) -> None:
         self._reader_names = reader_names
         self._writer_names = writer_names
         self._open: set[tuple[int, int]] = set()

@@ -46,6 +46,7 @@ from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import BrokerUrls
+    from magnetar.broker.admin_publishing import AdminPublishing
     from magnetar.broker.admin_topics import AdminTopics
     from magnetar.broker.converting.service import Converting
     from magnetar.broker.maintenance import Maintenance
@@ -92,6 +93,7 @@ class Broker:
         self.authorizer: Authorizer
         self.maintenance: Maintenance
         self.admin_topics: AdminTopics
+        self.publishing: AdminPublishing
         self.converting: Converting | None = None
         self.http_port: int | None = None
         self.exit_code = EXIT_OK
@@ -161,6 +163,7 @@ class Broker:
             return
         try:
             self.admin_topics = (await _import_later("magnetar.broker.admin_topics")).AdminTopics(self)
+            self.publishing = (await _import_later("magnetar.broker.admin_publishing")).AdminPublishing(self)
             self._admin = admin = await (await _import_later("magnetar.broker.admin.server")).start_admin(self)
         except OSError as e:
             log.error("admin.failed", reason=str(e))  # noqa: TRY400 - an operator reads it, no traceback needed

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from magnetar.broker.auth.authorizer import Authorizer
     from magnetar.broker.consumer_stats import SubscriptionStats
     from magnetar.broker.dynamic_settings import DynamicSettings
+    from magnetar.broker.errors import BrokerError
     from magnetar.broker.metrics import BrokerMetrics
     from magnetar.broker.namespaces import NamespaceStore
     from magnetar.broker.producer import ProducerStats
-    from magnetar.broker.schemas import SchemaRegistry
+    from magnetar.broker.schemas import SchemaRegistry, StoredSchema
     from magnetar.broker.settings import Settings
     from magnetar.delayed.index_stats import DelayIndexStats
+    from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.position import Position
 
@@ -343,6 +345,20 @@ class TopicsApi(Protocol):
     ) -> None: ...
 
 
+class PublishApi(Protocol):
+    """Messages that come over REST."""
+
+    def now_ms(self) -> int: ...
+
+    async def schema(self, name: "TopicName", schema: "pb.Schema") -> "StoredSchema":
+        """The topic's schema that a producer with this one would use, added if need be; raises BrokerError."""
+        ...
+
+    async def publish(self, entries: "Sequence[tuple[TopicName, bytes]]") -> "list[Position | BrokerError]":
+        """Append entries (headers, payload) in their order; where each one is, once on the disk, or why it is not."""
+        ...
+
+
 class BrokerApi(Protocol):
     """The broker as the admin application sees it."""
 
@@ -360,6 +376,8 @@ class BrokerApi(Protocol):
     def authorizer(self) -> "Authorizer": ...
     @property
     def admin_topics(self) -> TopicsApi: ...
+    @property
+    def publishing(self) -> PublishApi: ...
     @property
     def urls(self) -> BrokerUrls:
         """What clients are told; complete once all listeners are bound."""

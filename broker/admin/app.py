@@ -29,6 +29,7 @@ from magnetar.broker.admin import (
     operations,
     partitioned_topics,
     permissions,
+    produce,
     resource_groups,
     schemas,
     subscriptions,
@@ -77,10 +78,11 @@ TABLES: Final = (
     topic_policy_specials,
     topics,
     bundles,
+    produce,
     not_here,
 )
-_JSON_ALONE: Final = ("/admin/", "/lookup/")
-_ABOUT_BUNDLES: Final = (lookup, schemas, subscriptions, messages, operations, topics, bundles)
+_JSON_ALONE: Final = ("/admin/", "/lookup/", "/topics/")
+_ABOUT_BUNDLES: Final = (lookup, schemas, subscriptions, messages, operations, topics, bundles, produce)
 _ABOUT_ALL_BUNDLES: Final = ("/unload", "/clearBacklog", "/unsubscribe/")
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
 

@@ -16,7 +16,7 @@ from magnetar.protocol.topic_name import TopicName
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from magnetar.broker.admin.api import BrokerApi, TopicsApi
+    from magnetar.broker.admin.api import BrokerApi, PublishApi, TopicsApi
     from magnetar.broker.auth.authorizer import Identity
     from magnetar.broker.namespaces import NamespaceStore
     from magnetar.broker.policy_records import Policies
@@ -39,6 +39,10 @@ class Call:
     @property
     def topics(self) -> "TopicsApi":
         return self.api.admin_topics
+
+    @property
+    def publishing(self) -> "PublishApi":
+        return self.api.publishing
 
     @property
     def namespaces(self) -> "NamespaceStore":

@@ -18,6 +18,7 @@ from magnetar.broker.admin.topic_calls import shown_position, single_topic, topi
 from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.errors import BrokerError
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.message_id import signed
 from magnetar.protocol.metadata import parse_entry_metadata, split_entry
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _metadata_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
     properties = {each.key: each.value for each in metadata.properties}
     headers["X-Pulsar-PROPERTY"] = json.dumps(properties, separators=(",", ":"), ensure_ascii=False)
     headers["X-Pulsar-producer-name"] = metadata.producer_name
-    headers["X-Pulsar-sequence-id"] = str(metadata.sequence_id)
+    headers["X-Pulsar-sequence-id"] = str(signed(metadata.sequence_id))
     for field, header in (
         ("partition_key", "X-Pulsar-partition-key"),
         ("replicated_from", "X-Pulsar-replicated-from"),

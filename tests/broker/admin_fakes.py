@@ -16,13 +16,20 @@ from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.consumer_stats import SubscriptionStats
 from magnetar.broker.dynamic_settings import DynamicSettings
-from magnetar.broker.errors import ConsumerBusyError, SubscriptionNotFoundError, TopicNotFoundError
+from magnetar.broker.errors import (
+    ConsumerBusyError,
+    SubscriptionNotFoundError,
+    TopicNotFoundError,
+    TopicTerminatedError,
+)
 from magnetar.broker.metrics import BrokerMetrics
 from magnetar.broker.namespaces import NamespaceStore
+from magnetar.broker.schema_compatibility import Strategy
 from magnetar.broker.schemas import SchemaRegistry
 from magnetar.broker.settings import Settings
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.memory_metadata import MemoryMetadataStore
+from magnetar.storage.position import Position
 
 
 class FakeTopics:
@@ -195,6 +202,32 @@ class FakeTopics:
         self._subscription(name, subscription)["properties"] = properties
 
 
+class FakePublishing:
+    """PublishApi over the real schemas; entries are kept, topics in `refused` take none."""
+
+    def __init__(self, schemas):
+        self._schemas = schemas
+        self.entries = []
+        self.refused = set()
+
+    def now_ms(self):
+        return 1_700_000_000_000
+
+    async def schema(self, name, schema):
+        properties = {each.key: each.value for each in schema.properties}
+        return await self._schemas.put(name, schema.type, schema.schema_data, properties, Strategy.FULL)
+
+    async def publish(self, entries):
+        outcomes = []
+        for name, entry in entries:
+            if str(name) in self.refused:
+                outcomes.append(TopicTerminatedError("the end"))
+            else:
+                self.entries.append((str(name), entry))
+                outcomes.append(Position(7, len(self.entries) - 1))
+        return outcomes
+
+
 class FakeBroker:
     """BrokerApi over the real store of namespaces, schemas, authenticator and authorizer."""
 
@@ -206,6 +239,7 @@ class FakeBroker:
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, namespaces)
         self.admin_topics = FakeTopics(namespaces)
+        self.publishing = FakePublishing(self.schemas)
         self.urls = BrokerUrls("localhost:8080", "pulsar://localhost:6650", "", "http://localhost:8080", "")
         self.ready = True
         self.health_error = None
@@ -251,7 +285,9 @@ class Client:
 
     async def __call__(self, method, path, body=None, *, raw=None, headers=None, content_type="application/json"):
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-        url = urlsplit(path if path.startswith(("/lookup", "/metrics", "/status", "/admin")) else "/admin/v2/" + path)
+        url = urlsplit(
+            path if path.startswith(("/lookup", "/metrics", "/status", "/admin", "/topics")) else "/admin/v2/" + path
+        )
         fields = {"content-length": str(len(data)), **(headers or {})}
         if data and content_type:
             fields["content-type"] = content_type

@@ -13,7 +13,7 @@ OF_NAMESPACE = {"writer": ["produce"], "reader": ["consume"], "functions": ["fun
 OF_TOPIC = {"topic-writer": ["produce"], "topic-reader": ["consume"]}
 ROLES = ("anonymous", "nobody", "boss", *OF_NAMESPACE, *OF_TOPIC)
 BUNDLE = "/0x00000000_0x40000000"
-# T: the topic, N: the namespace, S: the topic's schemas, L: lookup, A: /admin/v2, O: the tenant
+# T: the topic, N: the namespace, S: the topic's schemas, R: its messages, L: lookup, A: /admin/v2, O: the tenant
 FAMILIES = {
     "reading_a_topic": (
         *(
@@ -105,6 +105,10 @@ FAMILIES = {
         ("POST", "S/schema", SCHEMA),
         ("DELETE", "S/schema"),
     ),
+    "producing_over_rest": (
+        ("POST", "R", {"messages": [{"payload": "x"}]}),
+        ("POST", "R/partitions/-1", {"messages": [{"payload": "x"}]}),
+    ),
     "clusters_tenants_and_brokers": (
         ("GET", "A/clusters"),
         ("GET", "A/clusters/standalone"),
@@ -140,6 +144,7 @@ def rooms(s):
         "A": "/admin/v2",
         "N": "/admin/v2/namespaces/" + n,
         "P": "/admin/v2/persistent/" + n,
+        "R": f"/topics/persistent/{n}/t",
         "T": f"/admin/v2/persistent/{n}/t",
         "S": f"/admin/v2/schemas/{n}/t",
         "L": f"/lookup/v2/topic/persistent/{n}/t",

@@ -1,0 +1,291 @@
+r"""Produce over REST (PIP-64): POST /topics/{domain}/{tenant}/{namespace}/{topic}[/partitions/{partition}].
+
+The body is that of Apache Pulsar 4.2 (ProducerMessages); `schemaVersion` names a stored schema, else `valueSchema` (and
+`keySchema`: a KEY_VALUE schema with the key in the message's) is found or added; without either texts are STRING:
+
+    {"producerName": "me", "valueSchema": "{\"type\": \"INT32\"}", "messages": [{"payload": "5", "key": "k"}]}
+
+Each message is an entry of its own, on the disk when the answer comes. Messages of one request go round the partitions,
+the first to the first; their keys do not matter. The answer has one result per message, in order; errorCode 2 is a
+message that was not stored, 500 as a whole that none was. Nothing is asked of deduplication and publish rates.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.http_rules import media_type
+from magnetar.broker.admin.json_body import decode_body
+from magnetar.broker.admin.message_texts import PayloadTextError, compact, encoder, integer, parts_of
+from magnetar.broker.admin.responses import JSON, RestError, json_response, precondition
+from magnetar.broker.admin.routes import RouteTable
+from magnetar.broker.admin.schema_texts import type_named
+from magnetar.broker.auth.table import TOPIC_PRODUCE
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.schemas import StoredSchema
+from magnetar.converters.entry import build_entry
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.message_id import signed
+from magnetar.protocol.topic_name import TopicName
+
+routes = RouteTable()
+TOPIC: Final = "/topics/{domain:domain}/{tenant}/{namespace}/{topic}"
+_FAILED: Final = 2  # errorCode of a message that was not stored
+_UNSIGNED: Final = (1 << 64) - 1
+Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class ProducerMessage(msgspec.Struct, rename="camel"):
+    """One message; times in ms."""
+
+    payload: str | None = None
+    properties: dict[str, str | None] | None = None
+    key: str | None = None
+    replication_clusters: list[str] | None = None
+    event_time: str | None = None
+    sequence_id: Long = 0
+    disable_replication: bool = False
+    deliver_at: Long = 0
+    deliver_after_ms: Long = 0
+
+
+class ProducerMessages(msgspec.Struct, rename="camel"):
+    """The body. The schemas are JSON in a text: {"type", "schema" (base64), "name", "properties"}."""
+
+    key_schema: str | None = None
+    value_schema: str | None = None
+    producer_name: str | None = None
+    schema_version: Long = -1
+    messages: list[ProducerMessage | None] | None = None
+
+
+class SchemaText(msgspec.Struct):
+    """A schema as the body gives it."""
+
+    type: str | None = None
+    schema: str | None = None
+    name: str | None = None
+    properties: dict[str, str] | None = None
+
+    def definition(self) -> bytes:
+        try:
+            return base64.b64decode(self.schema or "", validate=True)
+        except binascii.Error as e:
+            raise RestError(500, f"the definition of a schema is base64: {e}") from e
+
+
+class Codec(NamedTuple):
+    """How texts of one request become bytes; `key` is None where a key stays a text."""
+
+    version: int
+    payload: Callable[[str], bytes]
+    key: Callable[[str], bytes] | None = None
+
+
+@routes.post(TOPIC, TOPIC_PRODUCE)
+async def produce(call: Call) -> Response:
+    body = await _body(call)
+    name = _topic(call)
+    count = call.topics.partition_count(name)
+    parts = [name] if count is None else [name.partition_name(i) for i in range(count)]
+    if not all(_is_there(call, part) for part in parts):
+        raise RestError(500, f"Topic {name} not found")
+    return await _published(call, body, parts)
+
+
+@routes.post(TOPIC + "/partitions/{partition}", TOPIC_PRODUCE)
+async def produce_to_partition(call: Call) -> Response:
+    """A partition that does not exist is an error of each message; -1 is a plain topic itself."""
+    partition = call.number("partition", bits=32)
+    body = await _body(call)
+    name = _topic(call)
+    if name.is_partition:
+        raise RestError(400, "Topic name can't contain '-partition-' suffix.")
+    if call.topics.partition_count(name) is None and not call.topics.exists(name):
+        raise RestError(500, f"Topic {name} not found")
+    part = name if partition == -1 else name.partition_name(partition) if partition >= 0 else None
+    if part is None or not _is_there(call, part):
+        known = name if call.topics.partition_count(name) is None else name.partition_name(0)
+        codec = await _codec(call, known, _required(body))
+        results = [_result(str(partition), f"{name}: there is no partition {partition}") for _ in _messages(body)]
+        return json_response({"messagePublishResults": results, "schemaVersion": codec.version})
+    return await _published(call, body, [part])
+
+
+def _topic(call: Call) -> TopicName:
+    name = topic_of(call.request.path_params)
+    if name is None:
+        raise precondition("Topic name is not valid")
+    if not call.namespaces.exists(name.namespace):
+        raise RestError(500, "Namespace not found")
+    return name
+
+
+def _is_there(call: Call, name: TopicName) -> bool:
+    """Partitions of a non-persistent topic come into being with their first message."""
+    count = call.topics.partition_count(name.base) if name.is_partition and not name.persistent else None
+    return call.topics.exists(name) or (count is not None and name.partition < count)
+
+
+async def _body(call: Call) -> ProducerMessages | None:
+    """Routes of administration about topics take other media types as well, these do not."""
+    if media_type(call.request.headers.get("content-type", "")) not in ("", JSON) and await call.raw_body():
+        raise RestError(415, f"the body must be {JSON}")
+    return await call.body(ProducerMessages)
+
+
+def _required(body: ProducerMessages | None) -> ProducerMessages:
+    if body is None:
+        raise RestError(500, "a body is required")
+    return body
+
+
+def _messages(body: ProducerMessages | None) -> list[ProducerMessage]:
+    """Complete ones; raises 500 when one has no payload."""
+    given = None if body is None else body.messages
+    if given is None or any(message is None or message.payload is None for message in given):
+        raise RestError(500, "messages and their payloads are required")
+    return [message for message in given if message is not None]
+
+
+async def _published(call: Call, body: ProducerMessages | None, parts: list[TopicName]) -> Response:
+    body = _required(body)
+    codec = await _codec(call, parts[0], body)
+    messages = _messages(body)
+    entries: list[tuple[TopicName, bytes]] = []
+    refused: dict[int, str] = {}
+    for index, message in enumerate(messages):
+        metadata = _metadata(message, body.producer_name or "RestProducer", call.publishing.now_ms())
+        metadata.schema_version = codec.version.to_bytes(8, "big", signed=True)
+        try:
+            entries.append((parts[index % len(parts)], _entry(metadata, message, codec)))
+        except PayloadTextError as e:
+            refused[index] = str(e)
+    outcomes = iter(await call.publishing.publish(entries))
+    results = []
+    for index in range(len(messages)):
+        partition = parts[index % len(parts)].partition
+        outcome = refused[index] if index in refused else next(outcomes)
+        if isinstance(outcome, (str, BrokerError)):
+            results.append(_result(str(partition), str(outcome)))
+        else:
+            results.append(_result(f"{outcome.ledger_id}:{outcome.entry_id}:{partition}"))
+    return json_response({"messagePublishResults": results, "schemaVersion": codec.version})
+
+
+def _result(message_id: str, error: str | None = None) -> dict[str, object]:
+    """ProducerAck: the id, of a message that was not stored its partition alone."""
+    told: dict[str, object] = {} if error is None else {"errorMsg": error}
+    return told | {"messageId": message_id, "errorCode": 0 if error is None else _FAILED, "schemaVersion": 0}
+
+
+def _metadata(message: ProducerMessage, producer: str, now_ms: int) -> pb.MessageMetadata:
+    """All but key and payload; raises 500 for an event time that is no number and a property without value."""
+    metadata = pb.MessageMetadata(
+        producer_name=producer, sequence_id=message.sequence_id & _UNSIGNED, publish_time=now_ms
+    )
+    metadata.replicate_to.extend(["__local__"] if message.disable_replication else message.replication_clusters or ())
+    for key, value in (message.properties or {}).items():
+        if value is None:
+            raise RestError(500, f"property {key} has no value")
+        metadata.properties.add(key=key, value=value)
+    event_time = _number(message.event_time) if message.event_time else None
+    if event_time is not None:
+        metadata.event_time = event_time & _UNSIGNED
+    # As in Apache Pulsar: deliverAt counts with an event time alone, deliverAfterMs from the event time on.
+    if message.deliver_at and event_time is not None:
+        metadata.deliver_at_time = message.deliver_at
+    elif message.deliver_after_ms:
+        metadata.deliver_at_time = signed(((event_time or 0) + message.deliver_after_ms) & _UNSIGNED)
+    return metadata
+
+
+def _number(text: str) -> int:
+    try:
+        value = integer(text)
+    except ValueError as e:
+        raise RestError(500, str(e)) from e
+    if not -(1 << 63) <= value < 1 << 63:
+        raise RestError(500, f"{text} is too large")
+    return value
+
+
+def _entry(metadata: pb.MessageMetadata, message: ProducerMessage, codec: Codec) -> bytes:
+    """Headers and payload; raises PayloadTextError."""
+    if message.key is not None:
+        key = message.key
+        metadata.partition_key = key if codec.key is None else base64.b64encode(codec.key(key)).decode()
+        metadata.partition_key_b64_encoded = codec.key is not None
+    payload = codec.payload(message.payload or "")
+    metadata.compression = pb.NONE
+    metadata.uncompressed_size = len(payload)
+    return build_entry(metadata.SerializeToString(), payload)
+
+
+async def _codec(call: Call, name: TopicName, body: ProducerMessages) -> Codec:
+    """By the schema of the request, which is looked up or added first; raises 500 when that cannot be."""
+    try:
+        if body.schema_version != -1:
+            stored = await call.api.schemas.get(name, body.schema_version)
+            if stored is None:
+                raise RestError(500, f"there is no schema version {body.schema_version}")
+        else:
+            stored = await call.publishing.schema(name, _schema(name, body.key_schema, body.value_schema))
+        return _codec_of(stored)
+    except (BrokerError, ValueError) as e:
+        raise RestError(500, f"Fail to publish message: {e}") from e
+
+
+def _codec_of(schema: StoredSchema) -> Codec:
+    if schema.type != pb.Schema.KeyValue:
+        return Codec(schema.version, encoder(schema.type, schema.data))
+    key, value = parts_of(schema.data)
+    kinds = [type_named(schema.properties.get(f"{part}.schema.type", "BYTES")) for part in ("key", "value")]
+    none = pb.Schema.Type.Value("None")
+    return Codec(schema.version, encoder(kinds[1] or none, value), encoder(kinds[0] or none, key))
+
+
+def _schema(name: TopicName, key_text: str | None, value_text: str | None) -> pb.Schema:
+    value = _parsed(value_text) if value_text else SchemaText("STRING", "", "String", {"__charset": "UTF-8"})
+    if not key_text:
+        return _proto(str(name.base), _type(value), value.definition(), value.properties or {})
+    key = _parsed(key_text)
+    properties = {"kv.encoding.type": "SEPARATED"}
+    data = b""
+    for part, schema in (("key", key), ("value", value)):
+        _type(schema)
+        properties[f"{part}.schema.name"] = schema.name or schema.type or ""
+        properties[f"{part}.schema.type"] = schema.type or ""
+        properties[f"{part}.schema.properties"] = compact(schema.properties or {})
+        data += len(schema.definition()).to_bytes(4, "big") + schema.definition()
+    return _proto(str(name.base), pb.Schema.KeyValue, data, properties)
+
+
+def _parsed(text: str) -> SchemaText:
+    try:
+        found = decode_body(text.encode(), SchemaText)
+    except msgspec.DecodeError as e:
+        raise RestError(500, f"a schema is a JSON object: {e}") from e
+    if found is None:
+        raise RestError(500, "a schema is a JSON object")
+    return found
+
+
+def _type(schema: SchemaText) -> int:
+    kind = schema.type or ""
+    found = pb.Schema.Type.Value("None") if kind == "BYTES" else type_named(kind)
+    if found is None or kind.startswith("AUTO"):
+        raise RestError(500, f"there is no schema type {kind}")
+    return found
+
+
+def _proto(name: str, schema_type: int, data: bytes, properties: dict[str, str]) -> pb.Schema:
+    schema = pb.Schema(name=name, type=schema_type, schema_data=data)  # type: ignore[arg-type]
+    for key, value in properties.items():
+        schema.properties.add(key=key, value=value)
+    return schema
