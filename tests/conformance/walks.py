@@ -142,9 +142,7 @@ class Plan:
             self.sizes.append(size)
 
     def _delayed(self, member):
-        if (
-            self.type == "Shared" and self.joined > 1
-        ):  # the turn that Apache Pulsar spends on reading it before it is due
+        if self.type == "Shared":  # Apache Pulsar spends a turn on reading it before it is due (docs/differences.md)
             self._publish(member)
             return
         size = self.r.choice([1, 1, 3])
