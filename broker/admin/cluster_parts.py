@@ -3,6 +3,8 @@
 One broker and no bookie: nothing here changes what the broker does.
 """
 
+import contextlib
+import re
 from typing import Any, Final
 
 import msgspec
@@ -86,12 +88,48 @@ async def isolation_policies(call: Call) -> Response:
     return json_response(found)
 
 
+@routes.get(POLICIES + "/brokers", SUPER)
+async def isolated_brokers(call: Call) -> Response:
+    return json_response([_isolation_of(call.api.urls.broker_id, _set_policies(call))])
+
+
+@routes.get(POLICIES + "/brokers/{broker}", SUPER)
+async def isolated_broker(call: Call) -> Response:
+    return json_response(_isolation_of(call.param("broker"), _set_policies(call)))
+
+
 @routes.get(POLICY, SUPER)
 async def isolation_policy(call: Call) -> Response:
-    found = (_cluster(call).isolation_policies or _NO_PARTS).get(call.param("policy"))
+    name, found = call.param("policy"), _set_policies(call)
+    if name not in found:
+        raise not_found(f"Cannot find NamespaceIsolationPolicy {name} for cluster {call.param('cluster')}")
+    return json_response(found[name])
+
+
+def _set_policies(call: Call) -> dict[str, Any]:
+    """Those of the cluster, once there was one."""
+    found = _cluster(call).isolation_policies
     if found is None:
         raise not_found(f"NamespaceIsolationPolicies for cluster {call.param('cluster')} does not exist")
-    return json_response(found)
+    return found
+
+
+def _isolation_of(broker: str, policies: dict[str, Any]) -> dict[str, Any]:
+    """The namespaces whose policies name the broker, by regular expressions of its address; the last policy wins."""
+    answer: dict[str, Any] = {"brokerName": broker, "namespaceRegex": [], "primary": False}
+    for name, policy in policies.items():
+        is_primary = _names(policy.get("primary"), broker)
+        if is_primary or _names(policy.get("secondary"), broker):
+            answer |= {"policyName": name, "namespaceRegex": policy.get("namespaces"), "primary": is_primary}
+    return answer
+
+
+def _names(patterns: Any, broker: str) -> bool:
+    for pattern in patterns if isinstance(patterns, list) else ():
+        with contextlib.suppress(re.error, TypeError):
+            if re.fullmatch(pattern, broker):
+                return True
+    return False
 
 
 @routes.post(POLICY, SUPER)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
 Rule = Callable[[Any], RestError | None]
+_LARGEST_QUORUM = 5
 UNLIMITED: Final = -1
 _MIB: Final = 1024 * 1024
 _MINUTE_S: Final = 60
@@ -48,9 +49,14 @@ def retention(value: RetentionPolicies) -> RestError | None:
 
 
 def persistence(value: PersistencePolicies) -> RestError | None:
-    if value.bookkeeper_ensemble >= value.bookkeeper_write_quorum >= value.bookkeeper_ack_quorum > 0:
+    """What Apache Pulsar takes with its defaults of `managedLedgerMaxEnsembleSize` and the like."""
+    ensemble, write, ack = value.bookkeeper_ensemble, value.bookkeeper_write_quorum, value.bookkeeper_ack_quorum
+    for name, number in (("Ensemble", ensemble), ("WriteQuorum", write), ("AckQuorum", ack)):
+        if not 0 < number <= _LARGEST_QUORUM:
+            return RestError(400, f"Bookkeeper-{name} must be <= {_LARGEST_QUORUM} and > 0.")
+    if ensemble >= write >= ack:
         return None
-    return RestError(400, "Bookkeeper Ensemble >= WriteQuorum >= AckQuorum does not hold")
+    return RestError(400, f"Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})")
 
 
 def auto_topic_creation(value: AutoTopicCreation) -> RestError | None:

@@ -77,6 +77,42 @@ def cluster_without_isolation_policies(s):
 
 
 @scenario
+def isolation_policies_of_a_cluster(s):
+    c = "/admin/v2/clusters/" + s.tag
+    s.call("PUT", c, {"serviceUrl": "http://h:1"})
+    p = c + "/namespaceIsolationPolicies"
+    policy = {
+        "namespaces": ["public/iso.*"],
+        "primary": ["b[12]"],
+        "secondary": ["b3"],
+        "auto_failover_policy": {
+            "policy_type": "min_available",
+            "parameters": {"min_limit": "1", "usage_threshold": "100"},
+        },
+    }
+    calls(
+        s,
+        ("GET", p + "/brokers/b1"),
+        ("GET", p + "/brokers"),
+        ("POST", p + "/q", policy),
+        ("GET", p),
+        ("GET", p + "/q"),
+        ("GET", p + "/none"),
+        ("GET", p + "/brokers/b1"),
+        ("GET", p + "/brokers/b3"),
+        ("GET", p + "/brokers/b12"),
+        ("GET", c + "none/namespaceIsolationPolicies/brokers/b1"),
+        ("GET", c + "none/namespaceIsolationPolicies/brokers"),
+        ("DELETE", p + "/q"),
+        ("DELETE", p + "/q"),
+        ("GET", p),
+        ("GET", p + "/q"),
+        ("GET", p + "/brokers/b1"),
+        ("DELETE", c),
+    )
+
+
+@scenario
 def cluster_that_moves(s):
     c = "/admin/v2/clusters/" + s.tag
     s.call("PUT", c, {"serviceUrl": "http://h:1"})
@@ -324,3 +360,26 @@ def broker_answers(s):
     s.call("POST", "/admin/v2/brokers/configuration/brokerServicePort/1")
     s.call("POST", "/admin/v2/brokers/configuration/unknown/1")
     s.call("GET", "/admin/v2/brokers/standalone/unknown/ownedNamespaces")
+
+
+@scenario
+def quorums_up_to_five(s):
+    n = "/admin/v2/namespaces/public/" + s.tag
+    topic = f"/admin/v2/persistent/public/{s.tag}/t"
+    s.call("PUT", n)
+    s.call("PUT", topic)
+    for quorums in (
+        (5, 5, 5),
+        (6, 2, 2),
+        (5, 6, 2),
+        (6, 6, 6),
+        (2, 2, 0),
+        (2, 0, 0),
+        (0, 0, 0),
+        (-1, -1, -1),
+        (3, 2, 1),
+    ):
+        names = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
+        body = dict(zip(names, quorums, strict=True)) | {"managedLedgerMaxMarkDeleteRate": -1}
+        calls(s, ("POST", n + "/persistence", body), ("POST", topic + "/persistence", body))
+    calls(s, ("GET", n + "/persistence"), ("DELETE", topic + "?force=true"))
