@@ -99,7 +99,7 @@ class ImmutableBucket:
 
     def is_late(self, cutoff_ms: int) -> bool:
         """What is due is being read."""
-        return self._current is None and not (self.exhausted or self.resting) and self.next_time <= cutoff_ms
+        return self.waits_for_load and not self.resting and self.next_time <= cutoff_ms
 
     @property
     def remaining(self) -> int:
