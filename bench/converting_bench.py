@@ -8,7 +8,9 @@ stretch    CPU of a broker's event loop between two of its rounds, in the situat
            wait for on a machine that is not busy
 neighbour  a broker process: latency of messages of 1 KiB on one topic, 250 a second, from before the publish to the
            receipt by the consumer, while on another topic entries of 1 MB (1000 Kafka records, zstd) are converted and
-           dispatched, 10 a second; and, to compare, while the same entries, converted beforehand, are just dispatched
+           dispatched, 10 a second; and, to compare, while the same entries, converted beforehand, are just dispatched.
+           Once on a persistent topic, where the disk has most of the say, and once on a non-persistent one, where
+           only broker and processors have
 """
 
 import argparse
@@ -45,6 +47,7 @@ from magnetar.protocol.frames import encode_command
 
 CHAINS = {"kafka": ["kafka"], "reject-all": ["reject-all"]}
 RATE = 250
+DOMAINS = ("persistent", "non-persistent")
 SHAPES = ((1024, ()), (1024, (("trace", "4bf92f3577b34da6"),)), (65536, (("trace", "4bf92f3577b34da6"),)))
 """Bytes of an entry and its properties."""
 
@@ -159,7 +162,7 @@ def large_entries():
 
 def neighbour(options):
     entries, messages = large_entries()
-    figures = {name: [] for name in entries}
+    figures = {(domain, name): ([], []) for domain in DOMAINS for name in entries}
     process = multiprocessing.get_context("spawn")
     with start_broker().wait_ready() as broker:
         for round_number in range(options.rounds):
@@ -176,20 +179,23 @@ def neighbour(options):
                     each.start()
                 while beside and sent.value < 5:
                     time.sleep(0.05)
-                before = sent.value
-                found = latencies(
-                    broker.port, f"persistent://public/default/small-{name}-{round_number}", options.seconds
-                )
-                rate = (sent.value - before) / options.seconds
+                for domain in DOMAINS:
+                    before = sent.value
+                    small = f"{domain}://public/default/small-{name}-{round_number}"
+                    found = latencies(broker.port, small, options.seconds)
+                    large = (sent.value - before) / options.seconds
+                    figures[domain, name][0].append(found)
+                    figures[domain, name][1].append(large)
                 stop.set()
                 for each in beside:
                     each.join(20)
-                figures[name].append((quantile(found, 0.5), quantile(found, 0.99), rate))
-    for name, rows in figures.items():
-        p50, p99, rate = (statistics.median(column) for column in zip(*rows, strict=True))
-        low, high = min(row[1] for row in rows), max(row[1] for row in rows)
+    for (domain, name), (rounds, rates) in figures.items():
+        all_of_them = [each for found in rounds for each in found]
+        p99s = [quantile(found, 0.99) for found in rounds]
         print(
-            f"beside {name:>10}: p50 {p50:.2f} ms, p99 {p99:.2f} ms ({low:.2f}-{high:.2f}), {rate:.1f} large a second"
+            f"{domain:>14} beside {name:>10}: p50 {quantile(all_of_them, 0.5):.2f} ms, p99 {quantile(all_of_them, 0.99):.2f} ms "
+            f"(rounds {min(p99s):.2f} - {statistics.median(p99s):.2f} - {max(p99s):.2f}), "
+            f"{statistics.mean(rates):.1f} large a second"
         )
 
 

@@ -6,7 +6,6 @@ than allowed. Whatever foreign code prints goes to standard error, which is the 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import signal
@@ -16,19 +15,19 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from magnetar.broker.converting import frames
+from magnetar.broker.converting.background import go_behind
 from magnetar.broker.converting.loading import load
 
 if TYPE_CHECKING:
     from magnetar.converters.chain import ConverterChain
 
-_NICENESS = 10
-"""Below the broker itself: dispatch of what needs no conversion comes first."""
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Entry point of `python -m magnetar.broker.converting.worker`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which closes us
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a terminal may stop background processes that print
     _die_with_parent()
     source, sink = _take_pipes()
     hello = msgspec.json.decode(_frame(source), type=frames.Hello)
@@ -72,12 +71,7 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 def _limit(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):
-        os.nice(_NICENESS)
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            # Waking up does not take the processor from whoever has it.
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    go_behind()
 
 
 def _frame(source: BinaryIO) -> bytes:

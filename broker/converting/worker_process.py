@@ -116,7 +116,7 @@ class WorkerProcess:
             [sys.executable, "-P", "-m", _MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,
+            process_group=0,
         )
         for pipe in (self._process.stdin, self._process.stdout):
             if sys.platform == "linux" and pipe is not None:

@@ -45,6 +45,16 @@ async def test_it_converts_one_entry_after_the_other_and_ends():
     assert not alive(pid)
 
 
+async def test_it_shares_the_session_of_its_broker_so_that_its_niceness_counts():
+    process = worker("bytes")
+    try:
+        await process.start()
+        assert os.getsid(process.pid) == os.getsid(0), "the scheduler shares out among sessions first"
+        assert os.getpgid(process.pid) == process.pid, "a Ctrl-C is for the broker, and killing takes what it started"
+    finally:
+        await process.close()
+
+
 async def test_foreign_code_harms_its_own_process_only():
     process = worker(*PATHS.split(","), worker_memory_bytes=512 << 20)
     try:
