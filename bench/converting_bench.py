@@ -37,6 +37,7 @@ from magnetar.broker.converting.candidates import Candidates
 from magnetar.broker.converting.config import ConvertingConfig
 from magnetar.broker.converting.service import Converting
 from magnetar.broker.settings import Settings
+from magnetar.converters.examples import RejectAllConverter
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.records import Record
@@ -45,11 +46,18 @@ from magnetar.converters.registry import load_chain
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.frames import encode_command
 
-CHAINS = {"kafka": ["kafka"], "reject-all": ["reject-all"]}
+CHAINS = {"kafka": ["kafka"], "reject-all": ["reject-all"], "asking": ["bench.converting_bench.AskedConverter"]}
 RATE = 250
 DOMAINS = ("persistent", "non-persistent")
 SHAPES = ((1024, ()), (1024, (("trace", "4bf92f3577b34da6"),)), (65536, (("trace", "4bf92f3577b34da6"),)))
 """Bytes of an entry and its properties."""
+
+
+class AskedConverter(RejectAllConverter):
+    """Has to be asked about every entry."""
+
+    name = "asked"
+    entry_formats = None
 
 
 # --- reject -----------------------------------------------------------------------------------------------------------

@@ -15,11 +15,11 @@ def refuse_settings(name: str, settings: ConverterSettings) -> None:
 
 
 class RejectAllConverter:
-    """Is asked about every entry and takes none: what the chain itself costs."""
+    """Takes nothing, and says so beforehand: what the chain itself costs."""
 
     name = "reject-all"
     version = "1"
-    entry_formats = None
+    entry_formats: frozenset[str] = frozenset()
 
     def init(self, settings: ConverterSettings) -> None:
         refuse_settings(self.name, settings)

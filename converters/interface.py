@@ -49,7 +49,7 @@ class MessageConverter(Protocol):
 
     name: lower-case, unique in the chain; label of metrics.   version: part of the cache key.
     entry_formats: values of the property `entry.format` (lower-case) this converter is asked about, found with one dict
-        lookup; None = asked about every entry, which costs every entry the parsing of its metadata.
+        lookup; None = asked about every entry, which costs every entry the parsing of its metadata; empty = about none.
     """
 
     @property

@@ -133,7 +133,7 @@ def _check(spec: str, converter: Any) -> None:
         raise _refusal(spec, f"version must be a non-empty string, is {version!r}")
     formats = getattr(converter, "entry_formats", ...)
     if formats is not None and not (
-        isinstance(formats, frozenset) and formats and all(isinstance(f, str) and f == f.lower() for f in formats)
+        isinstance(formats, frozenset) and all(isinstance(f, str) and f == f.lower() for f in formats)
     ):
         raise _refusal(spec, f"entry_formats must be None or a frozenset of lower-case strings, is {formats!r}")
 

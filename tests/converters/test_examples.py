@@ -32,10 +32,12 @@ def test_they_fit_the_interface_and_have_no_settings(converter):
     made.close()
 
 
-def test_reject_all_is_asked_and_never_converts():
+def test_reject_all_takes_nothing_costs_nothing_and_never_converts():
     chain = load_chain(["reject-all"]).chain
+    assert chain.by_format_only
     assert chain.select(entry(b"x")) is None
     assert chain.select(entry(b"x", None)) is None
+    assert not RejectAllConverter().accepts(MessageMetadata(), memoryview(b""))
     with pytest.raises(AssertionError):
         RejectAllConverter().convert(MessageMetadata(), memoryview(b""))
 
