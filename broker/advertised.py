@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
+_SCHEMES: Final = {
+    "pulsar": "service_url",
+    "pulsar+ssl": "service_url_tls",
+    "http": "http_url",
+    "https": "http_url_tls",
+}
 _WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 
 
@@ -15,19 +21,25 @@ _WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not
 class AdvertisedUrls:
     """Where a client reaches this broker; None where no such listener is open."""
 
-    service_url: str | None
-    service_url_tls: str | None
-    http_url: str | None
-    http_url_tls: str | None
+    service_url: str | None = None
+    service_url_tls: str | None = None
+    http_url: str | None = None
+    http_url_tls: str | None = None
 
 
 class AdvertisedAddresses:
-    """Known once the listeners are bound, since a port may be 0 until then."""
+    """Known once the listeners are bound, since a port may be 0 until then.
+
+    Raises: ValueError when advertisedListeners or internalListenerName cannot be used.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.own = AdvertisedUrls(None, None, None, None)
+        self.own = AdvertisedUrls()
         self._listeners = parse_listeners(settings.advertised_listeners)
+        internal = settings.internal_listener_name
+        if self._listeners and internal and internal not in self._listeners:
+            raise ValueError(f"internalListenerName: there is no {internal!r} in advertisedListeners")
 
     @property
     def host(self) -> str:
@@ -42,28 +54,58 @@ class AdvertisedAddresses:
         return bind
 
     def bound(self, port: int | None, port_tls: int | None, http: int | None, http_tls: int | None) -> None:
-        """The listeners' ports."""
+        """The listeners' ports. What the internal listener says of a protocol, else any listener, beats them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        self.own = AdvertisedUrls(
+        own = AdvertisedUrls(
             f"pulsar://{host}:{port}" if port is not None else None,
             f"pulsar+ssl://{host}:{port_tls}" if port_tls is not None else None,
             f"http://{host}:{http}" if http is not None else None,
             f"https://{host}:{http_tls}" if http_tls is not None else None,
         )
+        internal = self._listeners.get(self._settings.internal_listener_name)
+        listeners = list(self._listeners.values()) if internal is None else [internal, *self._listeners.values()]
+        for field in fields(AdvertisedUrls):
+            told = [url for each in listeners if (url := getattr(each, field.name)) is not None]
+            own = replace(own, **{field.name: told[0]}) if told else own
+        self.own = own
 
     def of(self, listener: str = "") -> AdvertisedUrls | None:
         """The urls of a named listener; of the broker itself for no name; None for an unknown name."""
-        if not listener:
-            listener = self._settings.internal_listener_name
-            return self._listeners.get(listener, self.own)
-        return self._listeners.get(listener)
+        return self._listeners.get(listener) if listener else self.own
 
 
 def parse_listeners(texts: tuple[str, ...]) -> dict[str, AdvertisedUrls]:
-    """`name:pulsar://host:port` and `name:pulsar+ssl://host:port` items, by name."""
-    plain: dict[str, str] = {}
-    tls: dict[str, str] = {}
+    """`<name>:<scheme>://<host>:<port>` items by name, in the order of names; a name may have one for each scheme.
+
+    Raises: ValueError that says which item cannot be used, by the rules of Apache Pulsar: one address, one listener.
+    """
+    listeners: dict[str, AdvertisedUrls] = {}
+    owners: dict[str, str] = {}
     for text in texts:
-        name, _, url = text.strip().partition(":")
-        (tls if url.startswith("pulsar+ssl://") else plain)[name] = url
-    return {name: AdvertisedUrls(plain.get(name), tls.get(name), None, None) for name in plain | tls}
+        name, url, scheme, address = _parts(text)
+        known = listeners.setdefault(name, AdvertisedUrls())
+        if getattr(known, _SCHEMES[scheme]) is not None:
+            raise ValueError(f"advertisedListeners: {name} has two addresses of {scheme}://")
+        if owners.setdefault(address, name) != name:
+            raise ValueError(f"advertisedListeners: {name} and {owners[address]} have the same address {address}")
+        listeners[name] = replace(known, **{_SCHEMES[scheme]: url})
+    for name, urls in listeners.items():
+        if urls.service_url is None and urls.service_url_tls is None:
+            raise ValueError(f"advertisedListeners: {name} has no address of pulsar:// or pulsar+ssl://")
+    return listeners
+
+
+def _parts(text: str) -> tuple[str, str, str, str]:
+    """Name, url, scheme, host with port."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - few brokers have listeners
+
+    name, _, url = (part.strip() for part in text.partition(":"))
+    try:
+        split = urlsplit(url)
+        usable = bool(name and split.scheme in _SCHEMES and split.hostname and split.port)
+    except ValueError:  # a port that is no number
+        usable = False
+    if not usable:
+        schemes = ", ".join(f"{each}://" for each in _SCHEMES)
+        raise ValueError(f"advertisedListeners: {text!r} must be <name>:<url> with <host>:<port> behind one of {schemes}")
+    return name, url, split.scheme, split.netloc

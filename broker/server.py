@@ -24,7 +24,7 @@ class BinaryServer:
         self._broker = broker
         self._servers: list[asyncio.Server] = []
         self._certificates: CertificateWatch | None = None
-        self.port = 0
+        self.port: int | None = None
         self.port_tls: int | None = None
 
     async def start(self) -> None:

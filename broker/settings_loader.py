@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from magnetar.broker.advertised import AdvertisedAddresses
 from magnetar.broker.settings import SETTINGS, Setting, Settings, Value
 
 ENVIRONMENT_PREFIX: Final = "PULSAR_PREFIX_"
@@ -169,4 +170,8 @@ def contradictions(settings: Settings) -> list[str]:
         problems.append(
             "defaultRetentionTimeInMinutes and defaultRetentionSizeInMB must both be 0 or both be set (-1 is unlimited)"
         )
+    try:
+        AdvertisedAddresses(settings)
+    except ValueError as e:
+        problems.append(str(e))
     return problems

@@ -57,7 +57,8 @@ class NetworkSettings(Table):
     advertised_listeners: tuple[str, ...] = setting(
         "advertisedListeners",
         (),
-        "Further addresses for clients that ask for a listener by name: <name>:pulsar://<host>:<port>.",
+        "Addresses for clients that ask for a listener by name: <name>:pulsar://<host>:<port>, also pulsar+ssl, http, "
+        "https. They beat advertisedAddress.",
     )
     internal_listener_name: str = setting(
         "internalListenerName",

@@ -75,6 +75,7 @@ def test_kinds_of_values(conf):
         ("webServicePortTls=8443", ["tlsCertificateFilePath"]),
         ("brokerServicePort=", ["nothing to listen on"]),
         ("defaultRetentionSizeInMB=5", ["defaultRetentionTimeInMinutes"]),
+        ("advertisedListeners=here", ["advertisedListeners", "'here'", "<name>:<url>", "pulsar+ssl://"]),
     ],
 )
 def test_invalid_values_are_errors_that_say_what_is_allowed(override, words):

@@ -1,0 +1,67 @@
+"""What clients are told to connect to."""
+
+import dataclasses
+import re
+
+import pytest
+
+from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls, parse_listeners
+from magnetar.broker.settings import Settings
+
+
+def addresses(*ports, **settings):
+    made = AdvertisedAddresses(dataclasses.replace(Settings(), **settings))
+    made.bound(*(ports or (6650, None, 8080, None)))
+    return made
+
+
+def test_without_listeners_the_ports_of_the_bind_address_are_told():
+    assert addresses().own == AdvertisedUrls("pulsar://127.0.0.1:6650", None, "http://127.0.0.1:8080", None)
+    assert addresses(advertised_address="a.example").own.service_url == "pulsar://a.example:6650"
+    assert addresses(bind_address="::1").own.service_url == "pulsar://[::1]:6650"
+
+
+def test_a_broker_with_tls_alone_tells_no_plain_address():
+    own = addresses(None, 6651, None, 8443).own
+    assert own == AdvertisedUrls(None, "pulsar+ssl://127.0.0.1:6651", None, "https://127.0.0.1:8443")
+
+
+@pytest.mark.parametrize(("internal", "port"), [("", 1), ("in", 1), ("out", 2)])
+def test_who_names_no_listener_gets_the_internal_one_which_is_the_first_unless_told(internal, port):
+    listeners = ("in:pulsar://h:1", "out:pulsar://h:2", "out:pulsar+ssl://h:3")
+    made = addresses(advertised_listeners=listeners, internal_listener_name=internal)
+    assert made.of().service_url == made.own.service_url == f"pulsar://h:{port}"
+    assert made.own.service_url_tls == "pulsar+ssl://h:3", "another listener's, where the internal one has none"
+    assert made.own.http_url == "http://127.0.0.1:8080", "the broker's own, where no listener has one"
+    assert made.of("out") == AdvertisedUrls("pulsar://h:2", "pulsar+ssl://h:3")
+    assert made.of("none") is None
+
+
+def test_all_schemes_of_a_listener():
+    listeners = parse_listeners(("a:pulsar://h:1", " a : http://h:2", "a:pulsar+ssl://h:3", "a:https://h:4"))
+    assert listeners == {"a": AdvertisedUrls("pulsar://h:1", "pulsar+ssl://h:3", "http://h:2", "https://h:4")}
+
+
+@pytest.mark.parametrize(
+    ("listeners", "words"),
+    [
+        ("foo", "'foo' must be <name>:<url>"),
+        ("pulsar://h:1", "'pulsar://h:1' must be"),
+        (":pulsar://h:1", "must be"),
+        ("a:ftp://h:1", "must be"),
+        ("a:pulsar://h", "must be"),
+        ("a:pulsar://h:many", "must be"),
+        ("a:pulsar://h:1,a:pulsar://h:2", "a has two addresses of pulsar://"),
+        ("a:pulsar://h:1,b:pulsar://h:1", "b and a have the same address h:1"),
+        ("a:http://h:1", "a has no address of pulsar:// or pulsar+ssl://"),
+    ],
+)
+def test_listeners_that_cannot_be_used_are_named(listeners, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        parse_listeners(tuple(listeners.split(",")))
+
+
+def test_an_internal_listener_must_be_among_the_listeners():
+    with pytest.raises(ValueError, match="internalListenerName: there is no 'b'"):
+        addresses(advertised_listeners=("a:pulsar://h:1",), internal_listener_name="b")
+    assert addresses(internal_listener_name="b").own.service_url == "pulsar://127.0.0.1:6650"
