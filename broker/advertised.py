@@ -107,5 +107,7 @@ def _parts(text: str) -> tuple[str, str, str, str]:
         usable = False
     if not usable:
         schemes = ", ".join(f"{each}://" for each in _SCHEMES)
-        raise ValueError(f"advertisedListeners: {text!r} must be <name>:<url> with <host>:<port> behind one of {schemes}")
+        raise ValueError(
+            f"advertisedListeners: {text!r} must be <name>:<url> with <host>:<port> behind one of {schemes}"
+        )
     return name, url, split.scheme, split.netloc

@@ -45,6 +45,8 @@ from magnetar.storage.embedded import EngineEnvironment, open_embedded
 from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.broker.admin.api import BrokerUrls
     from magnetar.broker.admin_publishing import AdminPublishing
     from magnetar.broker.admin_topics import AdminTopics
@@ -102,14 +104,18 @@ class Broker:
         self._start_number = 0
         self._producer_numbers = itertools.count()
         self._stopped = asyncio.Event()
+        self._started = False
+        self._stop_requested = False
         self._stopping = False
         self._admin: object = None
 
     # --- life ----------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Return when the broker takes clients. Raises StorageError (data directory in use, of a newer version,
-        damaged), ValueError (something a setting names cannot be used).
+    async def start(self, before_listening: Callable[[], None] | None = None) -> None:
+        """Return when the broker takes clients; `before_listening` is called when everything is recovered.
+
+        Raises: StorageError (data directory in use, of a newer version, damaged), OSError (a port or certificate),
+        ValueError (something a setting names cannot be used).
         """
         loop = asyncio.get_running_loop()
         settings = self.settings
@@ -147,6 +153,8 @@ class Broker:
             self.converting.use_topics(self.topics)
         check_complete(set(HANDLERS))
         self.namespaces.listen(self._on_policies_changed)
+        if before_listening is not None:
+            before_listening()
         await self.server.start()
         self.addresses.bound(self.server.port, self.server.port_tls, None, None)
         self.maintenance = (await _import_later("magnetar.broker.maintenance")).Maintenance(self)
@@ -155,6 +163,9 @@ class Broker:
         self.dynamic_settings.on_change = self._on_settings_changed
         await self._start_admin()
         log.info("broker.started", port=self.server.port, http_port=self.http_port, start_number=self._start_number)
+        self._started = True
+        if self._stop_requested:
+            self.request_stop()
 
     async def _start_admin(self) -> None:
         """Open the web port; a broker without it still serves its clients."""
@@ -199,9 +210,10 @@ class Broker:
         self._stopped.set()
 
     def request_stop(self, exit_code: int = EXIT_OK) -> None:
-        """Stop soon, from a signal or a failure."""
+        """Stop soon, from a signal or a failure; while it starts, as soon as it has started."""
         self.exit_code = self.exit_code or exit_code
-        if not self._stopping:
+        self._stop_requested = True
+        if self._started and not self._stopping:
             self.tasks.spawn(self._stop_detached(), "broker.stop")
 
     async def _stop_detached(self) -> None:
@@ -334,13 +346,27 @@ def _spare_the_collector() -> None:
     gc.enable()
 
 
+def _take_signals(broker: Broker) -> None:
+    """SIGTERM and SIGINT stop the broker in order; a second SIGINT, somebody's second Ctrl-C, ends it at once.
+
+    Called when it has recovered: until then a signal ends the process itself, for no client has been promised anything
+    and recovery may be repeated (docs/durability.md).
+    """
+    loop = asyncio.get_running_loop()
+
+    def interrupted() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        broker.request_stop()
+
+    loop.add_signal_handler(signal.SIGTERM, broker.request_stop)
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+
+
 async def run(settings: Settings) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
     broker = Broker(settings)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, broker.request_stop)
-    await broker.start()
+    await broker.start(lambda: _take_signals(broker))
     _spare_the_collector()
     urls = broker.advertised()
     assert urls is not None

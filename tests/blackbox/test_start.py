@@ -1,5 +1,7 @@
 """Starting, stopping, and being told wrong things: ports, exit codes, one broker per directory, settings."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -9,7 +11,7 @@ import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.clients import quiet_client
-from tests.blackbox.raw import RawPeer
+from tests.blackbox.raw import RawPeer, send
 
 TOPIC = "persistent://public/default/start"
 
@@ -29,19 +31,13 @@ def test_from_nothing_to_the_first_durable_receipt(new_broker, record_property):
     ready = time.monotonic() - began
     peer = RawPeer(broker.url)
     peer.producer(TOPIC)
-    peer.write(_send(1))
+    peer.write(send(1, 1))
     assert peer.receive().type == pb.BaseCommand.SEND_RECEIPT
     receipt = time.monotonic() - began
     peer.close()
     record_property("ready_s", round(ready, 3))
     record_property("first_receipt_s", round(receipt, 3))
     print(f"ready after {ready * 1000:.0f} ms, first durable receipt after {receipt * 1000:.0f} ms")
-
-
-def _send(sequence_id):
-    from tests.blackbox.raw import send
-
-    return send(1, sequence_id)
 
 
 def test_a_second_broker_on_the_same_data_is_refused_and_harms_nobody(new_broker):
@@ -75,7 +71,7 @@ def test_sigterm_tells_everyone_and_exits_0(new_broker):
     peer = RawPeer(broker.url)
     peer.producer(TOPIC, producer_id=1)
     peer.subscribe(TOPIC, consumer_id=2, permits=10)
-    peer.write(_send(1))
+    peer.write(send(1, 1))
     kinds = {peer.receive().type, peer.receive().type}
     assert kinds == {pb.BaseCommand.SEND_RECEIPT, pb.BaseCommand.MESSAGE}
     assert broker.stop() == 0
@@ -85,6 +81,42 @@ def test_sigterm_tells_everyone_and_exits_0(new_broker):
     assert {f.type for f in said} == {pb.BaseCommand.CLOSE_PRODUCER, pb.BaseCommand.CLOSE_CONSUMER}
     assert {f.close_producer.producer_id for f in said if f.HasField("close_producer")} == {1}
     assert {f.close_consumer.consumer_id for f in said if f.HasField("close_consumer")} == {2}
+    peer.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_starts_ends_it_at_once_and_without_a_traceback(tmp_path, number):
+    (tmp_path / "slow.py").write_text(
+        "import sys, time\n\nclass Slow:\n    def __init__(self):\n"
+        "        print('waiting', flush=True)\n        time.sleep(60)\n"
+    )
+    arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(tmp_path / "data")]
+    arguments += ["--set", "brokerServicePort=0", "--set", "brokerEntryMetadataInterceptors=slow.Slow"]
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == -number
+    assert "Traceback" not in said
+
+
+def test_a_second_interrupt_does_not_wait_for_the_stop(new_broker):
+    broker = new_broker()
+    peer = RawPeer(broker.url, receive_buffer=4096)  # never reads, so the stop waits for it
+    peer.producer(TOPIC, producer_id=1)
+    peer.subscribe(TOPIC, consumer_id=2)
+    for number in range(50):
+        peer.write(send(1, number, bytes(100_000)))
+        assert peer.receive().type == pb.BaseCommand.SEND_RECEIPT
+    peer.flow(1000, consumer_id=2)
+    broker.process.send_signal(signal.SIGINT)
+    while "broker.stopping" not in broker.log_text():
+        time.sleep(0.01)
+    broker.process.send_signal(signal.SIGINT)
+    assert broker.wait_exit() == -signal.SIGINT
+    broker.start()
+    assert broker.stop() == 0
     peer.close()
 
 
@@ -113,8 +145,6 @@ def test_a_stop_under_a_consumer_that_never_reads_still_ends(new_broker):
     peer.producer(TOPIC, producer_id=1)
     peer.subscribe(TOPIC, consumer_id=2)
     for number in range(50):
-        from tests.blackbox.raw import send
-
         peer.write(send(1, number, bytes(100_000)))
         assert peer.receive().type == pb.BaseCommand.SEND_RECEIPT
     peer.flow(1000, consumer_id=2)

@@ -1,0 +1,31 @@
+"""The life of a broker as a whole, in the process of the test."""
+
+import dataclasses
+
+from magnetar.broker.broker import EXIT_STORAGE_FAILED, Broker
+from magnetar.broker.settings import Settings
+
+
+def settings(tmp_path):
+    return dataclasses.replace(Settings(), data_dir=str(tmp_path / "data"), broker_service_port=0, web_service_port=0)
+
+
+async def test_a_stop_that_is_wanted_while_it_starts_happens_when_it_has_started(tmp_path):
+    broker = Broker(settings(tmp_path))
+    await broker.start(broker.request_stop)
+    assert await broker.wait_stopped() == 0
+    await broker.stop()  # again, and nothing happens
+
+
+async def test_a_storage_failure_while_it_starts_ends_it_with_its_code(tmp_path):
+    broker = Broker(settings(tmp_path))
+    await broker.start(lambda: broker.request_stop(EXIT_STORAGE_FAILED))
+    assert await broker.wait_stopped() == EXIT_STORAGE_FAILED
+
+
+async def test_a_broker_may_be_asked_to_stop_any_number_of_times(tmp_path):
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+    broker.request_stop()
+    broker.request_stop()
+    assert await broker.wait_stopped() == 0
