@@ -177,7 +177,7 @@ class Broker:
             self.publishing = (await _import_later("magnetar.broker.admin_publishing")).AdminPublishing(self)
             self._admin = admin = await (await _import_later("magnetar.broker.admin.server")).start_admin(self)
         except OSError as e:
-            log.error("admin.failed", reason=str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
+            log.error("admin.failed", reason=e.strerror or str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
             return
         self.http_port = admin.port
         self.addresses.bound(self.server.port, self.server.port_tls, admin.port, admin.port_tls)

@@ -101,7 +101,7 @@ def _standalone(config: Path | None, data_dir: str | None, overrides: list[str])
             _complain("error", problem)
         return EXIT_CONFIGURATION
     except (OSError, UnicodeDecodeError) as e:
-        _complain("error", f"cannot read {config}: {e}")
+        _complain("error", f"cannot read {config}: {e.strerror if isinstance(e, OSError) else e}")
         return EXIT_CONFIGURATION
     return _run(settings)
 
@@ -134,7 +134,8 @@ def _run(settings: "Settings") -> int:
     except StorageError as e:
         code, problem = EXIT_STORAGE, f"{settings.data_dir}: {e}"
     except OSError as e:
-        code, problem = EXIT_SYSTEM, str(e)
+        code = EXIT_STORAGE if _is_below(settings.data_dir, e) else EXIT_SYSTEM
+        problem = _reason(e)
     except ValueError as e:  # a provider, key or file named in the settings that cannot be used
         code, problem = EXIT_CONFIGURATION, str(e)
     finally:
@@ -183,8 +184,11 @@ def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
     except StoreLockedError as e:
         _complain("error", str(e))
         return EXIT_IN_USE
-    except (StorageError, OSError) as e:
+    except StorageError as e:
         _complain("error", f"{directory}: {e}")
+        return EXIT_STORAGE
+    except OSError as e:
+        _complain("error", _reason(e))
         return EXIT_STORAGE
     if as_json:
         import json  # noqa: PLC0415 - only here
@@ -209,6 +213,18 @@ def _version() -> int:
 
     sys.stdout.write(f"magnetar {__version__}\n")
     return 0
+
+
+def _is_below(directory: str, error: OSError) -> bool:
+    """Whether it is about a file of this directory, or what should become it."""
+    return isinstance(error.filename, str) and Path(error.filename).is_relative_to(directory)
+
+
+def _reason(error: OSError) -> str:
+    """What happened, without the number of it."""
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return error.strerror or str(error)
 
 
 def _complain(level: str, text: str) -> None:

@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from magnetar.broker.connection import Connection
+from magnetar.broker.listen_error import told_by_setting
 from magnetar.broker.tls import CertificateWatch, tls_context
 
 if TYPE_CHECKING:
@@ -28,26 +29,28 @@ class BinaryServer:
         self.port_tls: int | None = None
 
     async def start(self) -> None:
-        """Bind and accept; port 0 takes a free one."""
+        """Bind and accept; port 0 takes a free one. Raises OSError that names the setting which cannot be met."""
         settings = self._broker.settings
         if settings.broker_service_port is not None:
-            self.port = await self._listen(settings.bind_address, settings.broker_service_port, None)
+            self.port = await self._listen("brokerServicePort", settings.broker_service_port, None)
         if settings.broker_service_port_tls is not None:
             context = tls_context(settings)
             self._certificates = CertificateWatch(context, settings)
             self._certificates.start(asyncio.get_running_loop())
-            self.port_tls = await self._listen(settings.bind_address, settings.broker_service_port_tls, context)
+            self.port_tls = await self._listen("brokerServicePortTls", settings.broker_service_port_tls, context)
 
-    async def _listen(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
+    async def _listen(self, key: str, port: int, context: ssl.SSLContext | None) -> int:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: Connection(self._broker, tls=context is not None),
-            host,
-            port,
-            ssl=context,
-            backlog=_BACKLOG,
-            family=socket.AF_UNSPEC,
-        )
+        host = self._broker.settings.bind_address
+        with told_by_setting(key, host, port):
+            server = await loop.create_server(
+                lambda: Connection(self._broker, tls=context is not None),
+                host,
+                port,
+                ssl=context,
+                backlog=_BACKLOG,
+                family=socket.AF_UNSPEC,
+            )
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.corked import CorkedTransport
+from magnetar.broker.listen_error import told_by_setting
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.tls import CertificateWatch, tls_context
 
@@ -40,8 +41,9 @@ class AdminServer:
         self._certificates: CertificateWatch | None = None
 
     async def listen(self, app: "ASGIApp", settings: "Settings", port: int, context: ssl.SSLContext | None) -> int:
-        """Bind and serve; the port it has. Raises OSError when it cannot be bound."""
-        bound = _bind(settings.bind_address, port)
+        """Bind and serve; the port it has. Raises OSError that says why it cannot be bound."""
+        with told_by_setting("webServicePort" if context is None else "webServicePortTls", settings.bind_address, port):
+            bound = _bind(settings.bind_address, port)
         server = _Server(_config(app, settings, context))
         self._serving.append(self._tasks.spawn(server.serve([bound]), "admin.http"))
         if context is not None:
