@@ -27,6 +27,7 @@ def told_by_setting(key: str, host: str, port: int) -> Iterator[None]:
         yield
     except OSError as e:
         # asyncio and the resolver write sentences of their own; the system's text is the one people know.
-        reason = os.strerror(e.errno) if e.errno in errno.errorcode else f"bindAddress: {e.strerror or e}"
+        of_the_system = e.errno is not None and e.errno in errno.errorcode
+        reason = os.strerror(e.errno or 0) if of_the_system else f"bindAddress: {e.strerror or e}"
         hint = f" ({_HINTS[e.errno]})" if e.errno in _HINTS else ""
         raise OSError(e.errno, f"{key}: cannot listen on {host} port {port}: {reason}{hint}") from e

@@ -1,0 +1,59 @@
+"""The fixtures that the package gives to others' tests."""
+
+import json
+import subprocess
+import sys
+import urllib.request
+
+import pulsar
+import pytest
+
+from tests.blackbox.clients import quiet_client
+
+
+def test_a_killed_broker_comes_back_where_it_was(magnetar_broker_factory):
+    broker = magnetar_broker_factory()
+    url = broker.url
+    client = quiet_client(url)
+    consumer = client.subscribe("back", "sub")
+    client.create_producer("back").send(b"kept")
+    broker.kill()
+    broker.kill()
+    broker.start()
+    assert broker.url == url
+    assert consumer.receive(10_000).data() == b"kept"
+    client.close()
+    assert broker.stop() == 0
+    assert broker.stop() == 0
+    assert (broker.data_dir / "VERSION").exists()
+
+
+def test_settings_of_every_kind(magnetar_broker_factory):
+    broker = magnetar_broker_factory(
+        allowAutoTopicCreation=False, subscriptionTypesEnabled=["Shared", "Failover"], brokerServicePortTls=None
+    )
+    with urllib.request.urlopen(f"{broker.http_url}/admin/v2/brokers/configuration/runtime", timeout=10) as answer:
+        runtime = json.load(answer)
+    assert runtime["allowAutoTopicCreation"] == "false"
+    assert runtime["subscriptionTypesEnabled"] == "[Shared, Failover]"  # as Java writes a list
+    client = quiet_client(broker.url)
+    with pytest.raises(pulsar.TopicNotFound):
+        client.create_producer("none")
+    client.close()
+    broker.stop()
+
+
+def test_a_broker_that_does_not_start_says_why(magnetar_broker_factory):
+    with pytest.raises(RuntimeError, match=r"(?s)exit code 78.*maxMessageSize cannot be '12'"):
+        magnetar_broker_factory(maxMessageSize=12)
+
+
+def test_the_plugin_is_registered_by_its_entry_point(tmp_path):
+    listed = subprocess.run(
+        [sys.executable, "-m", "pytest", "--fixtures", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "magnetar_broker_factory" in listed.stdout
