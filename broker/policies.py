@@ -245,9 +245,9 @@ def persistence(settings: Settings, namespace: Policies, topic: TopicPolicies) -
         topic.persistence
         or namespace.persistence
         or PersistencePolicies(
-            bookkeeper_ensemble=1,
-            bookkeeper_write_quorum=1,
-            bookkeeper_ack_quorum=1,
+            bookkeeper_ensemble=settings.managed_ledger_default_ensemble_size,
+            bookkeeper_write_quorum=settings.managed_ledger_default_write_quorum,
+            bookkeeper_ack_quorum=settings.managed_ledger_default_ack_quorum,
             managed_ledger_max_mark_delete_rate=settings.managed_ledger_default_mark_delete_rate_limit,
         )
     )

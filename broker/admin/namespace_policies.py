@@ -187,6 +187,8 @@ def _declare(row: PolicyRow) -> None:
         value = await row.value_of_body(call)
         if row.field == "retention_policies":
             _refuse(policy_rules.quota_fits_retention(policies.backlog_quota_map, value))
+        if isinstance(value, AutoTopicCreation):
+            _refuse(policy_rules.partitions_allowed(call.api.settings, value))
         return await store(call, value, row.set_status)
 
     async def remove(call: Call) -> Response:

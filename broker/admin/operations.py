@@ -16,7 +16,8 @@ from magnetar.broker.admin.topic_calls import (
     topic_missing,
     topic_parts,
 )
-from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
+from magnetar.broker.auth.authorizer import Target
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -141,9 +142,12 @@ async def trim(call: Call) -> Response:
 
 @routes.post(TOPIC + "/createMissedPartitions", TOPIC_USE)
 async def create_missed_partitions(call: Call) -> Response:
-    """Partitions that were deleted one by one are there again."""
+    """Partitions that were deleted one by one are there again; only who may create topics may do that."""
     name = call.topic()
     if call.topics.partition_count(name) is None:
         raise topic_missing(name)
+    namespace = Target(tenant=call.param("tenant"), namespace=name.namespace)
+    if not call.api.authorizer.allows(call.identity, NAMESPACE_ADMIN, namespace):
+        raise RestError(403, f"Unauthorized to create topics in {name.namespace}")
     await call.topics.create_missed_partitions(name)
     return done()

@@ -78,6 +78,14 @@ def auto_topic_creation(value: AutoTopicCreation) -> RestError | None:
     )
 
 
+def partitions_allowed(settings: "Settings", value: AutoTopicCreation) -> RestError | None:
+    """Also of an override that creates nothing, as in Apache Pulsar."""
+    most = settings.max_num_partitions_per_partitioned_topic
+    if most and (value.default_num_partitions or 0) > most:
+        return RestError(406, f"Number of partitions should be less than or equal to {most}")
+    return None
+
+
 def delayed_delivery(value: DelayedDeliveryPolicies) -> RestError | None:
     if value.active and value.tick_time < 0:
         return precondition("The tick time for delayed delivery must be 0 or more")

@@ -1,10 +1,11 @@
 """Subscriptions: created, deleted, moved, expired, described."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.responses import Response
 
-from magnetar.broker.admin.api import MessagePosition, Start
+from magnetar.broker.admin.api import ConflictError, MessagePosition, Start
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
@@ -38,13 +39,27 @@ async def create(call: Call) -> Response:
         raise conflict(f"Partition metadata not found for the partitioned topic: {name.base}")
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         await _create_topic(call, name)
-    replicated = call.flag("replicated")
-    try:
-        for part in topic_parts(call):
-            await call.topics.create_subscription(part, subscription, start, properties, replicated=replicated)
-    except NotAllowedError as e:  # the limit of subscriptions
-        raise conflict(str(e)) from e
+    await _create_on_each(
+        topic_parts(call),
+        lambda part: call.topics.create_subscription(
+            part, subscription, start, properties, replicated=call.flag("replicated")
+        ),
+    )
     return done()
+
+
+async def _create_on_each(parts: list[TopicName], create_on: Callable[[TopicName], Awaitable[None]]) -> None:
+    """Where the subscription is already nothing changes; raises ConflictError when it was everywhere."""
+    known = 0
+    for part in parts:
+        try:
+            await create_on(part)
+        except ConflictError:
+            known += 1
+            if known == len(parts):
+                raise
+        except NotAllowedError as e:  # the limit of subscriptions
+            raise conflict(str(e)) from e
 
 
 async def _create_topic(call: Call, name: TopicName) -> None:
@@ -135,6 +150,8 @@ async def _reset_nothing(call: Call, subscription: str) -> Response:
 @routes.post(SUBSCRIPTION + "/resetcursor", TOPIC_CONSUME)
 async def reset_to_message(call: Call) -> Response:
     """The message of the body becomes the next one; with `excluded` the one after it."""
+    if call.topics.partition_count(call.topic()) is not None:
+        raise RestError(405, "Reset-cursor at position is not allowed for partitioned-topic")
     name = single_topic(call)
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no positions to reset to")

@@ -70,6 +70,27 @@ class StorageSettings(Table):
         unit="per second",
         minimum=0.01,
     )
+    managed_ledger_default_ensemble_size: int = setting(
+        "managedLedgerDefaultEnsembleSize",
+        1,
+        "What persistence policies show as bookies of a ledger; here is one machine and one copy.",
+        unit="bookies",
+        minimum=1,
+    )
+    managed_ledger_default_write_quorum: int = setting(
+        "managedLedgerDefaultWriteQuorum",
+        1,
+        "What persistence policies show as copies of an entry; here is one machine and one copy.",
+        unit="copies",
+        minimum=1,
+    )
+    managed_ledger_default_ack_quorum: int = setting(
+        "managedLedgerDefaultAckQuorum",
+        1,
+        "What persistence policies show as acknowledged copies of an entry; here is one machine and one copy.",
+        unit="copies",
+        minimum=1,
+    )
 
     default_retention_time_in_minutes: int = setting(
         "defaultRetentionTimeInMinutes",

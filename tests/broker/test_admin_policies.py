@@ -326,3 +326,27 @@ async def test_topic_policies_can_be_switched_off():
     call = await open_client(Settings(topic_level_policies_enabled=False))
     await call("PUT", TOPIC)
     assert (await call("GET", TOPIC + "/retention")).status == 405
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_topics_are_not_created_with_more_partitions_than_allowed(allowed):
+    call = await open_client(Settings(max_num_partitions_per_partitioned_topic=10))
+    override = {"allowAutoTopicCreation": allowed, "topicType": "partitioned"}
+    refused = await call("POST", NS + "/autoTopicCreation", override | {"defaultNumPartitions": 11})
+    assert refused.status == 406
+    assert "Number of partitions should be less than or equal to 10" in refused.json["reason"]
+    assert (await call("POST", NS + "/autoTopicCreation", override | {"defaultNumPartitions": 10})).status == 204
+
+
+async def test_quorums_of_the_settings_are_what_applies_to_a_topic():
+    quorums = {"bookkeeperEnsemble": 4, "bookkeeperWriteQuorum": 3, "bookkeeperAckQuorum": 2}
+    call = await open_client(
+        Settings(
+            managed_ledger_default_ensemble_size=4,
+            managed_ledger_default_write_quorum=3,
+            managed_ledger_default_ack_quorum=2,
+        )
+    )
+    await call("PUT", TOPIC)
+    applied = (await call("GET", TOPIC + "/persistence?applied=true")).json
+    assert {name: applied[name] for name in quorums} == quorums

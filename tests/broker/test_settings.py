@@ -48,7 +48,7 @@ def test_settings_cannot_be_changed():
 
 def test_no_key_is_both_used_and_ignored():
     assert not IGNORED & set(SETTINGS)
-    assert is_ignored("managedLedgerDefaultEnsembleSize")
+    assert is_ignored("managedLedgerMaxEnsembleSize")
     assert is_ignored("dbStorage_writeCacheMaxSizeMb")
     assert not is_ignored("maxMesageSize")
 

@@ -113,7 +113,7 @@ def test_unknown_key_warns_with_the_nearest_name():
 
 def test_key_of_apache_pulsar_without_meaning_here_is_accepted_with_a_note(conf):
     warnings = []
-    load(conf("managedLedgerDefaultEnsembleSize=1\ndbStorage_x=1\n"), warnings=warnings)
+    load(conf("managedLedgerMaxEnsembleSize=1\ndbStorage_x=1\n"), warnings=warnings)
     assert len(warnings) == 2
     assert all("has no effect here" in warning for warning in warnings)
 
