@@ -1,4 +1,4 @@
-"""The command line: `magnetar standalone`, `magnetar verify DIR`, `magnetar kafka import FILE`, `magnetar version`.
+"""The command line: `magnetar standalone`, `verify DIR`, `tokens`, `kafka import FILE`, `version`.
 
 Exit codes:
     0   clean stop; a directory without damage; a file imported whole
@@ -6,11 +6,11 @@ Exit codes:
     2   the command line itself is wrong
     66  a file to import cannot be read or holds no record batch (EX_NOINPUT)
     69  no broker to import into, or not for long enough; the same command goes on (EX_UNAVAILABLE)
-    71  a port cannot be bound, a certificate cannot be read (EX_OSERR)
+    71  a port cannot be bound, a certificate cannot be read, a key cannot be written (EX_OSERR)
     74  storage failed or cannot be opened: nothing was acknowledged that is not on disk (EX_IOERR)
     75  the data directory is in use by another broker (EX_TEMPFAIL)
     77  the broker refuses the import (EX_NOPERM)
-    78  a setting cannot be used; the topic does not deduplicate (EX_CONFIG)
+    78  a setting or key cannot be used; the topic does not deduplicate (EX_CONFIG)
     130 an import was interrupted; the same command goes on. A broker that is interrupted while it recovers, or twice,
         and `verify` end by the signal itself, which a shell shows as 130
 
@@ -26,6 +26,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from magnetar import __version__
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -44,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser(given).parse_args(given)
     if options.command == "kafka":
         return _kafka_import(options)
+    if options.command == "tokens":
+        return _tokens(options)
     with _ended_by_interrupt():
         if options.command == "standalone":
             return _standalone(options.config, options.data_dir, options.set)
@@ -66,12 +70,22 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="magnetar", description="A light-weight, durable message broker that speaks the Apache Pulsar protocol."
     )
+    parser.add_argument("--version", action="version", version=f"magnetar {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    standalone = commands.add_parser("standalone", help="run a broker in the foreground until SIGTERM or SIGINT")
+    standalone = commands.add_parser(
+        "standalone",
+        help="run a broker in the foreground until SIGTERM or SIGINT",
+        description="Run a broker in the foreground until SIGTERM or SIGINT (Ctrl-C). When it takes clients it prints "
+        '"magnetar ready SERVICE_URL HTTP_URL" on standard output; its log goes to standard error.',
+        epilog="Settings have the names of Apache Pulsar's broker.conf. --set beats PULSAR_PREFIX_<key> in the "
+        "environment, which beats the file. Example: magnetar standalone --data-dir /var/lib/magnetar "
+        "--set bindAddress=0.0.0.0 --set advertisedAddress=mq.example.org",
+    )
     standalone.add_argument("--config", type=Path, metavar="FILE", help="settings as key=value lines, Pulsar's names")
     standalone.add_argument("--data-dir", metavar="DIR", help="where all that lasts lives; short for --set dataDir=DIR")
     standalone.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
-    verify = commands.add_parser("verify", help="check a data directory offline; changes nothing unless asked to")
+    verify_text = "check the data directory of a stopped broker; changes nothing unless asked to"
+    verify = commands.add_parser("verify", help=verify_text, description=f"{verify_text.capitalize()}.")
     verify.add_argument("directory", type=Path, metavar="DIR")
     verify.add_argument("--json", action="store_true", help="print the report as JSON")
     verify.add_argument(
@@ -81,6 +95,11 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         choices=["index", "torn-tail"],
         help="repair this kind of finding; repeatable. Entries are never removed",
     )
+    tokens = commands.add_parser("tokens", help="make keys and tokens for authentication")
+    if "tokens" in arguments:
+        from magnetar.broker.auth.token_command import add_arguments  # noqa: PLC0415 - only this command
+
+        add_arguments(tokens)
     _add_kafka(commands, with_options="kafka" in arguments)
     commands.add_parser("version", help="print the version")
     return parser
@@ -172,7 +191,21 @@ _IMPORT_DESCRIPTION: Final = (
 )
 
 
-# --- verify and version -----------------------------------------------------------------------------------------
+# --- tokens, verify and version ----------------------------------------------------------------------------------
+
+
+def _tokens(options: argparse.Namespace) -> int:
+    from magnetar.broker.auth.token_command import run_tokens  # noqa: PLC0415 - only this command
+
+    try:
+        run_tokens(options)
+    except ValueError as e:
+        _complain("error", str(e).replace("tokenSecretKey", "--secret-key"))
+        return EXIT_CONFIGURATION
+    except OSError as e:
+        _complain("error", _reason(e))
+        return EXIT_SYSTEM
+    return 0
 
 
 def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
@@ -209,8 +242,6 @@ def _as_text(report: "VerifyReport") -> str:
 
 
 def _version() -> int:
-    from magnetar import __version__  # noqa: PLC0415 - only this command
-
     sys.stdout.write(f"magnetar {__version__}\n")
     return 0
 

@@ -23,12 +23,17 @@ def read_bytes(text: str, setting: str) -> bytes:
             raise ValueError(f"{setting}: environment variable {name} is not set")
         return os.environ[name].encode()
     path = Path(unquote(urlsplit(text).path)) if text.startswith("file:") else Path(text)
-    if text.startswith("file:") or path.is_file():
+    if names_file(text):
         try:
             return path.read_bytes()
         except OSError as e:
             raise ValueError(f"{setting}: {e}") from e
     return text.encode()
+
+
+def names_file(text: str) -> bool:
+    """Whether the setting is a URL of a file, or the path of one that is there; content may be longer than any path."""
+    return text.startswith("file:") or os.path.isfile(text)  # noqa: PTH113 - Path.is_file raises for a long text
 
 
 def decode_base64(text: str | bytes, setting: str) -> bytes:

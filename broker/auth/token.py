@@ -23,7 +23,7 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 from joserfc.util import urlsafe_b64decode
 
 from magnetar.broker.auth.claims import check_registered, json_object, moment, trimmed
-from magnetar.broker.auth.key_text import decode_base64, read_bytes
+from magnetar.broker.auth.key_text import decode_base64, names_file, read_bytes
 from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedError, PeerCertificate
 
 if TYPE_CHECKING:
@@ -133,9 +133,9 @@ def _claims(signed: jws.CompactSignature, token: bytes) -> dict[str, Any]:
 
 
 def secret_key(text: str) -> tuple[OctKey, list[str]]:
-    """The HMAC key of a setting and the algorithms it is long enough for."""
+    """The HMAC key of a setting and the algorithms it is long enough for; a file holds its bytes, not base64."""
     raw = read_bytes(text, "tokenSecretKey")
-    if not text.startswith(("data:", "file:")):
+    if not text.startswith("data:") and not names_file(text):
         raw = decode_base64(raw, "tokenSecretKey")
     algorithms = [name for name, size in _DIGEST_BYTES.items() if len(raw) >= size]
     if not algorithms:

@@ -201,7 +201,13 @@ def test_forms_of_the_secret_key(tmp_path, monkeypatch):
     raw = tmp_path / "raw.key"
     raw.write_bytes(KEY)
     monkeypatch.setenv("TOKEN_KEY", base64.b64encode(KEY).decode())
-    for text in (secret(), f"file://{raw}", "env:TOKEN_KEY", base64.urlsafe_b64encode(KEY).decode().rstrip("=")):
+    for text in (
+        secret(),
+        f"file://{raw}",
+        str(raw),
+        "env:TOKEN_KEY",
+        base64.urlsafe_b64encode(KEY).decode().rstrip("="),
+    ):
         assert authenticate(token({"sub": "a"}), settings(token_secret_key=text)).role == "a"
 
 
@@ -225,7 +231,7 @@ def test_configuration_that_cannot_work_stops_the_start(more):
         Authenticator(settings(**more))
 
 
-@pytest.mark.parametrize("form", ["pem file", "der file", "base64"])
+@pytest.mark.parametrize("form", ["pem file", "der file", "base64", "bare base64"])
 @pytest.mark.parametrize("alg", ["RS256", "PS384", "ES256"])
 def test_public_keys(tmp_path, form, alg):
     if alg == "ES256":
@@ -238,7 +244,8 @@ def test_public_keys(tmp_path, form, alg):
     public = private.public_key().public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)
     file = tmp_path / "public.key"
     file.write_bytes(public)
-    text = "data:;base64," + base64.b64encode(public).decode() if form == "base64" else f"file://{file}"
+    as_text = base64.b64encode(public).decode()
+    text = {"base64": f"data:;base64,{as_text}", "bare base64": as_text}.get(form, f"file://{file}")
     config = settings(token_secret_key="", token_public_key=text, token_public_alg=alg)
     signed = jwt.encode({"alg": alg}, {"sub": "a"}, signer, algorithms=[alg]).encode()
     assert authenticate(signed, config).role == "a"

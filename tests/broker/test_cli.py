@@ -30,6 +30,10 @@ def broker(monkeypatch):
 def test_version(capsys):
     assert cli.main(["version"]) == 0
     assert capsys.readouterr().out == f"magnetar {__version__}\n"
+    with pytest.raises(SystemExit) as e:
+        cli.main(["--version"])
+    assert e.value.code == 0
+    assert capsys.readouterr().out == f"magnetar {__version__}\n"
 
 
 def test_standalone_runs_the_broker_with_its_settings_and_returns_its_exit_code(broker, tmp_path):
@@ -62,7 +66,7 @@ def test_missing_configuration_file(broker, capsys, tmp_path):
     assert "none.conf" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["standalone", "--colour"], ["verify"]])
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["standalone", "--colour"], ["verify"], ["tokens"]])
 def test_wrong_command_line_is_usage(arguments, capsys):
     with pytest.raises(SystemExit) as e:
         cli.main(arguments)
