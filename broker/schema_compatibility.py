@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from magnetar.broker.avro_printing import printed
 from magnetar.broker.avro_resolution import can_read
 from magnetar.broker.avro_schema import SchemaMeaningError, SchemaTextError, canonical, parse_schema
 from magnetar.broker.errors import (
@@ -61,6 +62,7 @@ _JAVA_NAMES = {
 }
 _JAVA_TYPES = {_JAVA_NAMES.get(name, name.upper()): number for name, number in pb.Schema.Type.items()}
 _JAVA_TYPES["BYTES"] = _BYTES
+_NAMES = {number: name for name, number in _JAVA_TYPES.items()}
 _AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
 _OLD_JSON = object()
 _JSON_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null", "any"})
@@ -127,10 +129,10 @@ def check_with_existing(new: Definition, existing: list[Definition], strategy: S
     """As `check_compatible`, of a schema whose own text has been looked at or does not matter."""
     if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
         return
-    if strategy is Strategy.ALWAYS_INCOMPATIBLE:
-        raise IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
     for old in existing if strategy.transitive else existing[-1:]:
         _check_type(new.type, old.type)
+        if strategy is Strategy.ALWAYS_INCOMPATIBLE:
+            raise _always_incompatible(new)
         for (new_type, new_data), (old_type, old_data) in zip(_parts(new), _parts(old), strict=True):
             _check_type(new_type, old_type)
             _check_part(new_type, new_data, old_data, strategy)
@@ -151,10 +153,27 @@ def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strate
     new, old = _parse(schema_type, data), _parse(schema_type, old_data)
     if new is _OLD_JSON or old is _OLD_JSON:
         return
-    if strategy.backward and (reason := can_read(reader=new, writer=old)):
-        raise IncompatibleSchemaError(f"the new schema cannot read what was written with the existing: {reason}")
-    if strategy.forward and (reason := can_read(reader=old, writer=new)):
-        raise IncompatibleSchemaError(f"the existing schema cannot read what is written with the new: {reason}")
+    if strategy.forward and can_read(reader=old, writer=new):
+        raise _unreadable(strategy, reader=old, writer=new)
+    if strategy.backward and can_read(reader=new, writer=old):
+        raise _unreadable(strategy, reader=new, writer=old)
+
+
+def _always_incompatible(new: Definition) -> IncompatibleSchemaError:
+    """Of an Avro schema the refusal says, as Apache Pulsar's does, that it cannot even read itself."""
+    text = None if new.type not in _AVRO_TYPES else _parse(new.type, new.data)
+    if text is None or text is _OLD_JSON:
+        return IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
+    return _unreadable(Strategy.ALWAYS_INCOMPATIBLE, reader=text, writer=text)
+
+
+def _unreadable(strategy: Strategy, *, reader: Any, writer: Any) -> IncompatibleSchemaError:
+    """The refusal in Apache Pulsar's words: clients and their tests look for them."""
+    return IncompatibleSchemaError(
+        f"Error during schema compatibility check with strategy {strategy.value}: "
+        "org.apache.avro.SchemaValidationException: Unable to read schema: "
+        f"\n{printed(writer)}\nusing schema:\n{printed(reader)}"
+    )
 
 
 def same_definition(schema_type: int, one: bytes, other: bytes) -> bool:
@@ -243,4 +262,4 @@ def protobuf_root(data: bytes) -> str:
 
 
 def _type_name(schema_type: int) -> str:
-    return "BYTES" if schema_type == _BYTES else pb.Schema.Type.Name(schema_type)
+    return _NAMES[schema_type]

@@ -186,7 +186,7 @@ class SchemaRegistry:
         except InvalidSchemaError:
             raise
         except IncompatibleSchemaError as e:
-            raise IncompatibleSchemaError(_REFUSED + str(e)) from e
+            raise IncompatibleSchemaError(f"{_REFUSED}{e} caused by {_REFUSED}{e}") from e
         return stored.version_bytes
 
     async def for_consumer(self, topic: AnyTopic, schema: pb.Schema) -> None:

@@ -4,6 +4,7 @@ import json
 import pytest
 from google.protobuf import descriptor_pb2
 
+from magnetar.broker.avro_printing import printed
 from magnetar.broker.errors import BrokenKeyValueError, IncompatibleSchemaError, InvalidSchemaError
 from magnetar.broker.schema_compatibility import Definition, Strategy, check_compatible, same_definition
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -204,3 +205,52 @@ def test_protobuf_native_keeps_its_root_message():
     for text in (b"", b"{}", native("A").replace(b"f.proto", b"g.proto")):
         with pytest.raises(InvalidSchemaError):
             check_compatible(Definition(kind, text), [], Strategy.FULL)
+
+
+def refusal(new, existing, strategy):
+    with pytest.raises(IncompatibleSchemaError) as refused:
+        check_compatible(new, [existing], strategy)
+    return str(refused.value)
+
+
+def avro_text(*fields):
+    return Definition(AVRO, json.dumps(record(*fields, name="A", namespace="n.s")).encode())
+
+
+@pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.ALWAYS_INCOMPATIBLE])
+def test_a_refusal_for_the_type_names_types_as_java_does(strategy):
+    text = "Incompatible schema: exists schema type AVRO, new schema type "
+    assert refusal(Definition(JSON, avro_text(A).data), avro_text(A), strategy) == text + "JSON"
+    assert refusal(Definition(pb.Schema.Bool, b""), avro_text(A), strategy) == text + "BOOLEAN"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "writer", "reader"),
+    [
+        (Strategy.BACKWARD, "int", "string"), (Strategy.FORWARD_TRANSITIVE, "string", "int"),
+        (Strategy.FULL, "string", "int"), (Strategy.ALWAYS_INCOMPATIBLE, "string", "string"),
+    ],
+)  # fmt: skip
+def test_a_refusal_for_the_form_shows_both_schemas(strategy, writer, reader):
+    old, new = ({"name": "x", "type": kind} for kind in ("int", "string"))
+    texts = [
+        '{\n  "type" : "record",\n  "name" : "A",\n  "namespace" : "n.s",\n  "fields" : [ {\n'
+        f'    "name" : "x",\n    "type" : "{kind}"\n  }} ]\n}}'
+        for kind in (writer, reader)
+    ]
+    assert refusal(avro_text(new), avro_text(old), strategy) == (
+        f"Error during schema compatibility check with strategy {strategy.value}: "
+        f"org.apache.avro.SchemaValidationException: Unable to read schema: \n{texts[0]}\nusing schema:\n{texts[1]}"
+    )
+
+
+def test_schemas_are_printed_in_the_order_of_java():
+    inner = {"name": "E", "symbols": ["X", "Y"], "type": "enum", "namespace": "n", "aliases": ["F"], "x": {}}
+    field = {"default": None, "order": "ascending", "type": [{"type": "null"}, inner], "name": "f", "doc": "d"}
+    schema = {"fields": [field], "name": "n.R", "type": "record", "doc": 'a "text"'}
+    assert printed({"type": "array", "items": schema}).split("\n") == [
+        "{", '  "type" : "array",', '  "items" : {', '    "type" : "record",', '    "name" : "R",', '    "namespace" : "n",',
+        '    "doc" : "a \\"text\\"",', '    "fields" : [ {', '      "name" : "f",', '      "type" : [ "null", {',
+        '        "type" : "enum",', '        "name" : "E",', '        "symbols" : [ "X", "Y" ],', '        "x" : { },',
+        '        "aliases" : [ "F" ]', "      } ],", '      "doc" : "d",', '      "default" : null', "    } ]", "  }", "}",
+    ]  # fmt: skip
