@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.namespaces import BOUNDARY, clear_subscriptions, unload_topics, unsubscribe_everywhere
-from magnetar.broker.admin.responses import RestError, conflict, done, json_response, precondition
+from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
 from magnetar.broker.policy_records import Policies, bundle_of, bundle_ranges, hash_of
@@ -15,12 +15,11 @@ from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 _EQUAL_PARTS: Final = "range_equally_divide"
-_ALGORITHMS: Final = (
-    _EQUAL_PARTS,
-    "topic_count_equally_divide",
-    "specified_positions_divide",
-    "flow_or_qps_equally_divide",
-)
+_EQUAL_COUNTS: Final = "topic_count_equally_divide"
+_GIVEN_POSITIONS: Final = "specified_positions_divide"
+_ALGORITHMS: Final = (_EQUAL_PARTS, _EQUAL_COUNTS, _GIVEN_POSITIONS, "flow_or_qps_equally_divide")
+_TO_PART: Final = 2
+_LARGEST, _HOT = "LARGEST", "HOT"
 
 
 @routes.put(NAMESPACE + "/{bundle}/unload", SUPER)
@@ -35,24 +34,76 @@ async def unload_bundle(call: Call) -> Response:
 
 @routes.put(NAMESPACE + "/{bundle}/split", SUPER)
 async def split_bundle(call: Call) -> Response:
-    """Cut the bundle in two equal parts. The algorithms that look at its topics find nothing to gain in one broker."""
-    low, high = _check_bundle(call)
+    """Cut the bundle where the algorithm says; LARGEST is the one with most topics, HOT the one with most traffic."""
+    low, high = await _chosen_bundle(call)
     algorithm = call.query("splitAlgorithmName") or _EQUAL_PARTS
     if algorithm not in _ALGORITHMS:
         raise precondition(f"Unsupported namespace bundle split algorithm, supported: {', '.join(_ALGORITHMS)}")
-    if algorithm == "specified_positions_divide" and not await call.body(list[int]):
-        raise precondition(f"With {algorithm} split algorithm, splitBoundaries must not be empty")
-    if algorithm != _EQUAL_PARTS:
+    given: list[int] = []
+    if algorithm == _GIVEN_POSITIONS:
+        given = await call.body(list[int]) or []
+        if not given:
+            raise precondition(f"With {algorithm} split algorithm, splitBoundaries must not be empty")
+    cuts = _cuts(algorithm, int(low, 16), int(high, 16), _hashes_in(call, f"{low}_{high}"), given)
+    if not cuts:
         return done()
-    middle = f"0x{(int(low, 16) + int(high, 16)) // 2:08x}"
 
     def cut(old: Policies) -> Policies:
-        cuts = sorted({*(old.bundles.boundaries or []), middle})
-        bundles = msgspec.structs.replace(old.bundles, boundaries=cuts, num_bundles=len(cuts) - 1)
+        boundaries = sorted({*(old.bundles.boundaries or []), *(f"0x{each:08x}" for each in cuts)})
+        bundles = msgspec.structs.replace(old.bundles, boundaries=boundaries, num_bundles=len(boundaries) - 1)
         return msgspec.structs.replace(old, bundles=bundles)
 
     await call.namespaces.update_namespace(call.namespace, cut)
     return done()
+
+
+def _cuts(algorithm: str, low: int, high: int, hashes: list[int], given: list[int]) -> list[int]:
+    """Where to cut; nowhere when there are no two topics to part. Flows are not weighed: one broker has them all."""
+    if algorithm == _EQUAL_PARTS:
+        return [(low + high) // 2]
+    if len(hashes) < _TO_PART:
+        return []
+    if algorithm == _GIVEN_POSITIONS:
+        return [each for each in given if low < each < high]
+    if algorithm == _EQUAL_COUNTS:
+        middle = len(hashes) // 2
+        return [hashes[middle - 1] + (hashes[middle] - hashes[middle - 1]) // 2]
+    return []
+
+
+def _topics_in(call: Call, bundle: str) -> list[str]:
+    names = [*call.topics.names(call.namespace, "persistent"), *call.topics.names(call.namespace, "non-persistent")]
+    bundles = call.policies().bundles
+    return [name for name in names if bundle_of(name, bundles) == bundle]
+
+
+def _hashes_in(call: Call, bundle: str) -> list[int]:
+    return sorted(hash_of(name) for name in _topics_in(call, bundle))
+
+
+async def _chosen_bundle(call: Call) -> tuple[str, str]:
+    """The bundle of the path, also by what it is: raises 404 when no bundle has topics, or traffic."""
+    asked = call.param("bundle")
+    if asked not in (_LARGEST, _HOT):
+        return _check_bundle(call)
+    weights: dict[str, float] = {}
+    for bundle in bundle_ranges(call.policies().bundles):
+        names = _topics_in(call, bundle)
+        weights[bundle] = len(names) if asked == _LARGEST else await _traffic(call, names)
+    chosen = max(weights, key=weights.__getitem__, default="")
+    if not weights.get(chosen):
+        raise not_found(f"Bundle range {asked} not found")
+    low, _, high = chosen.partition("_")
+    return low, high
+
+
+async def _traffic(call: Call, names: list[str]) -> float:
+    """Bytes per second in and out."""
+    found = 0.0
+    for name in names:
+        stats = await call.topics.stats(TopicName.parse(name), earliest_in_backlog=False)
+        found += stats.msg_throughput_in + sum(each.msg_throughput_out for each in stats.subscriptions.values())
+    return found
 
 
 @routes.delete(NAMESPACE + "/{bundle}", NAMESPACE_ADMIN)
@@ -60,8 +111,7 @@ async def delete_bundle(call: Call) -> Response:
     """An empty bundle goes on being there. Whatever a path names that is no bundle is refused as one."""
     _check_bundle(call)
     bundle = call.param("bundle")
-    names = [*call.topics.names(call.namespace, "persistent"), *call.topics.names(call.namespace, "non-persistent")]
-    if any(bundle_of(name, call.policies().bundles) == bundle for name in names):
+    if _topics_in(call, bundle):
         raise conflict("Cannot delete non empty bundle")
     return done()
 

@@ -114,7 +114,9 @@ async def delete_partitioned(call: Call) -> Response:
         raise precondition("A partition has no partitions")
     if call.topics.partition_count(name) is None:
         if call.topics.exists(name):
-            raise conflict(f"{name} is a non-partitioned topic, please call delete")
+            raise conflict(
+                f"{name} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete."
+            )
         raise topic_missing(name)
     if not call.flag("force") and call.topics.in_use(name):
         raise precondition("Topic has active producers/subscriptions")

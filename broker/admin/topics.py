@@ -122,7 +122,9 @@ async def delete(call: Call) -> Response:
         return done()  # as wanted already
     name = call.topic()
     if call.topics.partition_count(name) is not None:
-        raise conflict(f"{name} is a partitioned topic, please call delete-partitioned-topic")
+        raise conflict(
+            f"{name} is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic."
+        )
     if not call.topics.exists(name):
         raise topic_missing(name)
     if not call.flag("force") and call.topics.in_use(name):

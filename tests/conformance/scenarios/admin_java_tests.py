@@ -18,3 +18,46 @@ def subscription_that_some_partitions_have(s):
     s.call("PUT", t + "/subscription/s")
     for i in range(3):
         s.call("GET", f"{t}-partition-{i}/subscriptions", keep=True)
+
+
+def namespace_of(s, bundles, topics):
+    """A namespace of its own with so many bundles and topics t0..; the paths of both."""
+    ns = s.tag + "-ns"
+    s.http("PUT", f"/admin/v2/namespaces/public/{ns}", {"bundles": {"numBundles": bundles}}, quietly=True)
+    for i in range(topics):
+        s.http("PUT", f"/admin/v2/persistent/public/{ns}/t{i}", quietly=True)
+        s.lookup(f"persistent://public/{ns}/t{i}")
+    return f"/admin/v2/namespaces/public/{ns}", f"/admin/v2/persistent/public/{ns}/t"
+
+
+@scenario
+def bundle_with_most_topics_is_split(s):
+    n, _ = namespace_of(s, 1, 2)
+    for bundle in ("LARGEST", "largest", "HOT"):
+        s.call("PUT", f"{n}/{bundle}/split")
+        s.call("GET", n + "/bundles", keep=True)
+
+
+@scenario
+def no_bundle_with_topics_to_split(s):
+    n, _ = namespace_of(s, 4, 0)
+    for bundle in ("LARGEST", "HOT"):
+        s.call("PUT", f"{n}/{bundle}/split")
+    s.call("GET", n + "/bundles", keep=True)
+
+
+@scenario
+def bundle_is_split_by_number_of_topics(s):
+    """The cut is halfway between the two topics in the middle, so it depends on their names."""
+    n, _ = namespace_of(s, 1, 5)
+    s.call("PUT", n + "/0x00000000_0xffffffff/split?splitAlgorithmName=topic_count_equally_divide")
+    _, bundles = s.http("GET", n + "/bundles", quietly=True)
+    s.note("bundles", bundles["numBundles"])
+
+
+@scenario
+def bundle_is_split_at_positions(s):
+    n, _ = namespace_of(s, 1, 2)
+    path = n + "/0x00000000_0xffffffff/split?splitAlgorithmName=specified_positions_divide"
+    s.call("PUT", path, [0x30000000, 0x50000000, 0])
+    s.call("GET", n + "/bundles", keep=True)

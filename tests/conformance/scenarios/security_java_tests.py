@@ -10,7 +10,9 @@ def who_may_create_missed_partitions(s):
     """Who may use the topic hears what it is; only administrators of the tenant create."""
     s.token = jwt("admin")
     n = s.tag + "/ns"
-    s.http("PUT", "/admin/v2/tenants/" + s.tag, {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}, quietly=True)
+    s.http(
+        "PUT", "/admin/v2/tenants/" + s.tag, {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}, quietly=True
+    )
     s.http("PUT", "/admin/v2/namespaces/" + n, {}, quietly=True)
     base = f"/admin/v2/persistent/{n}/"
     s.http("PUT", base + "parts/partitions", 2, quietly=True)
