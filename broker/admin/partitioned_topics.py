@@ -12,7 +12,7 @@ from magnetar.broker.admin.responses import RestError, conflict, done, json_resp
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import load_partition, topic_missing, topic_parts
-from magnetar.broker.admin.topics import NOTHING_STORED, as_asked
+from magnetar.broker.admin.topics import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.policy_records import bundle_of
@@ -156,10 +156,7 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
         if name.is_partition:
             raise precondition("Partitioned Topic Name should not contain '-partition-'")
         raise not_found(f"Partitioned Topic not found: {name}")
-    parts = {
-        str(part): await call.topics.internal_stats(part) if part.persistent else NOTHING_STORED
-        for part in await _parts(call)
-    }
+    parts = {str(part): await internal_stats(call, part) for part in await _parts(call)}
     return json_response({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
 
 

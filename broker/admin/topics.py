@@ -16,7 +16,7 @@ from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 _LIKE_A_PARTITION: Final = re.compile(r"-partition-[+-]?[0-9]+$")
-NOTHING_STORED: Final = {
+_NO_ENTRIES: Final = {
     "entriesAddedCounter": 0,
     "numberOfEntries": 0,
     "totalSize": 0,
@@ -24,8 +24,26 @@ NOTHING_STORED: Final = {
     "currentLedgerSize": 0,
     "waitingCursorsCount": 0,
     "pendingAddEntriesCount": 0,
-    "cursors": {},
 }
+_NO_CURSOR: Final = {
+    "waitingReadOp": False,
+    "pendingReadOps": 0,
+    "messagesConsumedCounter": 0,
+    "cursorLedger": 0,
+    "cursorLedgerLastEntry": 0,
+    "numberOfEntriesSinceFirstNotAckedMessage": 0,
+    "totalNonContiguousDeletedMessagesRange": 0,
+    "subscriptionHavePendingRead": False,
+    "subscriptionHavePendingReplayRead": False,
+    "active": False,
+}
+
+
+async def internal_stats(call: Call, name: TopicName) -> Json:
+    """ManagedLedgerInternalStats; of a non-persistent topic a blank form with its subscriptions."""
+    if name.persistent:
+        return await call.topics.internal_stats(name)
+    return _NO_ENTRIES | {"cursors": dict.fromkeys(await call.topics.subscriptions(name), _NO_CURSOR)}
 
 
 @routes.get(TOPIC + "/stats", TOPIC_USE)
@@ -39,7 +57,7 @@ async def get_stats(call: Call) -> Response:
 @routes.get(TOPIC + "/internalStats", TOPIC_USE)
 async def get_internal_stats(call: Call) -> Response:
     name = await _loadable(call)
-    return json_response(await call.topics.internal_stats(name) if name.persistent else NOTHING_STORED)
+    return json_response(await internal_stats(call, name))
 
 
 @routes.get(TOPIC + "/internal-info", TOPIC_USE)

@@ -61,3 +61,16 @@ def bundle_is_split_at_positions(s):
     path = n + "/0x00000000_0xffffffff/split?splitAlgorithmName=specified_positions_divide"
     s.call("PUT", path, [0x30000000, 0x50000000, 0])
     s.call("GET", n + "/bundles", keep=True)
+
+
+@scenario
+def insides_of_a_non_persistent_topic(s):
+    """Its subscriptions are cursors without anything in them."""
+    t = path_of(s, domain="non-persistent")
+    s.call("PUT", t)
+    s.call("GET", t + "/internalStats", keep=["cursors"])
+    c = s.connect()
+    for i, kind in enumerate(("Shared", "Exclusive")):
+        topic = f"non-persistent://public/default/{s.tag}-t"
+        c.subscribe(topic, f"sub{i}", i, quietly=True, subType=kind, consumer_name="c")
+    s.call("GET", t + "/internalStats", keep=["cursors"])
