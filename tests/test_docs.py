@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from magnetar.broker.settings import SETTINGS
+from magnetar.broker.settings_loader import load_settings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / n for n in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
@@ -26,6 +26,14 @@ def test_links_and_paths_lead_somewhere(page):
         assert (ROOT / path).exists(), f"no such file: {path}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_into_pages_lead_to_a_heading(page):
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        headings = re.findall(r"^#+ (.*)$", (page.parent / target if target else page).read_text(), re.MULTILINE)
+        slugs = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+        assert anchor in slugs, f"dead link {target}#{anchor}"
+
+
 def test_make_targets_named_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in PAGES:
@@ -33,9 +41,10 @@ def test_make_targets_named_exist():
             assert set(words.split()) <= targets, f"{page.name}: make {words}"
 
 
-def test_settings_named_on_the_first_page_exist():
-    for key in re.findall(r"\b(\w+)=\d+\)", (ROOT / "README.md").read_text()):
-        assert key in SETTINGS or key == "timeout_millis", key
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_settings_of_brokers_in_tests_are_taken(page):
+    for arguments in re.findall(r"magnetar_broker_factory\(([\w=, ]+)\)", page.read_text()):
+        load_settings(None, {}, arguments.split(", "), pytest.fail)
 
 
 def test_the_first_program_of_the_readme_runs(magnetar_broker):

@@ -1,0 +1,76 @@
+"""What docs/operation.md and docs/testing.md tell to type works as it stands, but for ports and paths."""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from magnetar.broker import cli
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ENV = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_tokens_and_tls_of_the_operation_page(new_broker, tmp_path):
+    make, grant = (text.replace("/etc/magnetar", str(tmp_path)) for text in blocks("operation.md", "sh"))
+    (configuration,) = blocks("operation.md", "ini")
+    (program,) = blocks("operation.md", "python")
+
+    def run(*arguments):
+        return subprocess.run(arguments, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=60, check=True)
+
+    run("bash", "-e", "-c", make)
+    settings = dict(line.split("=", 1) for line in configuration.replace("/etc/magnetar", str(tmp_path)).splitlines())
+    settings |= {"brokerServicePortTls": 0, "webServicePortTls": 0, "advertisedAddress": "localhost"}
+    process = new_broker(**settings)
+    run("bash", "-e", "-c", grant.replace("https://localhost:8443", process.http))
+    run(sys.executable, "-c", program.replace("pulsar+ssl://localhost:6651", process.url))
+    assert (tmp_path / "secret.key").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.timeout(240)  # two brokers and their clients, one after the other
+def test_programs_of_the_testing_page(tmp_path):
+    (program,) = blocks("testing.md", "python")
+    (tmp_path / "test_page.py").write_text(program)
+    arguments = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "test_page.py"]
+    done = subprocess.run(arguments, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=220, check=False)
+    assert "3 passed" in done.stdout, done.stdout
+
+
+def test_the_line_that_the_testing_page_promises(tmp_path):
+    (command,) = blocks("testing.md", "sh")
+    promised = re.search(r"^    (magnetar ready .*)$", (ROOT / "docs/testing.md").read_text(), re.MULTILINE).group(1)
+    command = command.replace("$(mktemp -d)", str(tmp_path))
+    process = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENV)
+    line = process.stdout.readline().decode().strip()
+    process.terminate()
+    assert process.wait(60) == 0
+    process.stdout.close()
+    assert re.sub(r":\d+", ":N", line) == re.sub(r":\d+", ":N", promised)
+
+
+def test_the_systemd_unit_names_a_command_line_and_exit_codes_that_exist():
+    unit = dict(
+        line.split("=", 1)
+        for line in (ROOT / "conf/magnetar.service").read_text().splitlines()
+        if "=" in line and line[0] != "#"
+    )
+    options = cli._parser([]).parse_args(shlex.split(unit["ExecStart"])[1:])
+    assert options.command == "standalone"
+    assert unit["StateDirectory"] == pathlib.Path(options.data_dir).name
+    never_again = {int(code) for code in unit["RestartPreventExitStatus"].split()}
+    assert never_again == {cli.EXIT_SYSTEM, cli.EXIT_IN_USE, cli.EXIT_CONFIGURATION}
+
+
+def test_every_exit_code_of_a_broker_is_on_the_operation_page():
+    page = (ROOT / "docs/operation.md").read_text()
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert told == {cli.EXIT_SYSTEM, cli.EXIT_STORAGE, cli.EXIT_IN_USE, cli.EXIT_CONFIGURATION}
