@@ -158,7 +158,7 @@ class Topics:
         """Raise NotAllowedError when `more` topics would exceed maxTopicsPerNamespace."""
         limit = self.context.effective(name).max_topics_per_namespace
         if name.persistent and limit > 0 and self.catalog.count(name.namespace) + more > limit:
-            raise NotAllowedError(f"Exceed maximum number of topics in namespace: {limit}")
+            raise NotAllowedError("Exceed maximum number of topics in namespace.")
 
     async def _load(self, name: TopicName) -> None:
         if not name.persistent:

@@ -36,7 +36,7 @@ async def unload_bundle(call: Call) -> Response:
 async def split_bundle(call: Call) -> Response:
     """Cut the bundle where the algorithm says; LARGEST is the one with most topics, HOT the one with most traffic."""
     low, high = await _chosen_bundle(call)
-    algorithm = call.query("splitAlgorithmName") or _EQUAL_PARTS
+    algorithm = call.query("splitAlgorithmName") or call.api.settings.default_namespace_bundle_split_algorithm
     if algorithm not in _ALGORITHMS:
         raise precondition(f"Unsupported namespace bundle split algorithm, supported: {', '.join(_ALGORITHMS)}")
     given: list[int] = []

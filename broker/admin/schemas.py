@@ -1,5 +1,7 @@
 """Schemas of topics: /admin/v2/schemas/{tenant}/{namespace}/{topic}."""
 
+from http import HTTPStatus
+
 import msgspec
 from starlette.responses import Response
 
@@ -102,8 +104,11 @@ async def compatibility(call: Call) -> Response:
 
 
 def _name(call: Call) -> TopicName:
-    """Schemas belong to a topic name; the topic need not exist."""
-    return call.topic()
+    """Schemas belong to a topic name; the topic need not exist, its namespace must."""
+    try:
+        return call.topic()
+    except RestError as e:
+        raise not_found("Namespace does not exist") if e.status == HTTPStatus.NOT_FOUND else e from None
 
 
 def _strategy(call: Call, name: TopicName) -> Strategy:

@@ -67,6 +67,17 @@ class TopicSettings(Table):
         minimum=1,
         maximum=2**20,
     )
+    default_namespace_bundle_split_algorithm: str = setting(
+        "defaultNamespaceBundleSplitAlgorithm",
+        "range_equally_divide",
+        "Where a bundle is split when the call does not say.",
+        choices=(
+            "range_equally_divide",
+            "topic_count_equally_divide",
+            "specified_positions_divide",
+            "flow_or_qps_equally_divide",
+        ),
+    )
     max_producers_per_topic: int = setting(
         "maxProducersPerTopic", 0, "Most producers of one topic; 0 is unlimited.", unit="producers", minimum=0
     )

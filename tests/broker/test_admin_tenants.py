@@ -216,14 +216,20 @@ async def test_limits_of_tenants_and_namespaces():
     assert (await call("PUT", "namespaces/public/b")).status == 412
 
 
-async def test_a_bundle_is_cut_between_the_two_topics_in_its_middle():
-    call = await open_client()
+@pytest.mark.parametrize(
+    ("default", "query"),
+    [
+        ("range_equally_divide", "?splitAlgorithmName=topic_count_equally_divide"),
+        ("topic_count_equally_divide", ""),
+    ],
+)
+async def test_a_bundle_is_cut_between_the_two_topics_in_its_middle(default, query):
+    call = await open_client(Settings(default_namespace_bundle_split_algorithm=default))
     await call("PUT", "namespaces/public/m", {"bundles": {"numBundles": 1}})
     names = [f"persistent://public/m/t{i}" for i in range(5)]
     for name in names:
         await call("PUT", name.replace("://", "/"))
-    path = "namespaces/public/m/LARGEST/split?splitAlgorithmName=topic_count_equally_divide"
-    assert (await call("PUT", path)).status == 204
+    assert (await call("PUT", "namespaces/public/m/LARGEST/split" + query)).status == 204
     _, left, right, *_ = sorted(zlib.crc32(name.encode()) for name in names)
     middle = f"0x{left + (right - left) // 2:08x}"
     assert (await call("GET", "namespaces/public/m/bundles")).json["boundaries"] == ["0x00000000", middle, "0xffffffff"]

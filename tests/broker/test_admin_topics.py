@@ -327,6 +327,8 @@ async def test_schema_that_does_not_fit_or_parse(call):
     assert (await call("POST", S + "/schema", avro("zzz"))).status == 422
     assert (await call("POST", S + "/schema", avro("zzz") | {"type": "FOO"})).status == 500
     assert (await call("POST", S + "/schema", {})).status == 500
+    nowhere = await call("POST", "schemas/public/none/t/schema", avro(record(INT)))
+    assert (nowhere.status, nowhere.json["reason"]) == (404, "Namespace does not exist")
     answer = await call("POST", S + "/compatibility", avro(record(INT)))
     assert (answer.status, answer.json) == (202, {"schemaCompatibilityStrategy": "FULL", "compatibility": True})
     assert (await call("POST", S + "/compatibility", other)).status == 500
