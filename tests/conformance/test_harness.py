@@ -1,10 +1,12 @@
 """The judge is judged: its bytes against known vectors, what it makes neutral and what it does not."""
 
+import contextlib
 import pathlib
 import socket
 import struct
 import sys
 import threading
+import time
 
 import pytest
 
@@ -14,10 +16,11 @@ if str(HERE) not in sys.path:
 
 import transcript  # noqa: E402
 import walks  # noqa: E402
-from harness import runner  # noqa: E402
+from harness import clock, runner  # noqa: E402
 from harness.session import Session  # noqa: E402
 from harness.wire import Frame, framed, plain  # noqa: E402
 
+PING, PONG = transcript.encode("PING"), transcript.encode("PONG")
 CONNECTED = transcript.encode("CONNECTED", server_version="stub", protocol_version=21)
 
 
@@ -39,6 +42,47 @@ def stub_url():
         thread.start()
         yield f"pulsar://127.0.0.1:{server.getsockname()[1]}"
         thread.join(10)
+
+
+class SlowBroker:
+    """Answers CONNECT and PING; while held it answers nothing, and from then on sends a late SUCCESS to who connected."""
+
+    def __init__(self):
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"pulsar://127.0.0.1:{self.server.getsockname()[1]}"
+        self.free, self.asked = threading.Event(), threading.Event()
+        self.free.set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                threading.Thread(target=self._serve, args=self.server.accept()[:1], daemon=True).start()
+            except OSError:
+                return
+
+    def _serve(self, connection):
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as stream:
+            while head := stream.read(4):
+                body = stream.read(int.from_bytes(head))
+                held = not self.free.is_set()
+                if held:
+                    self.asked.set()
+                    self.free.wait(10)
+                if Frame(body).type == "PING":
+                    connection.sendall(PONG)
+                elif held:
+                    connection.sendall(transcript.encode("SUCCESS", request_id=1))
+                else:
+                    connection.sendall(CONNECTED)
+
+
+@pytest.fixture
+def slow_broker():
+    broker = SlowBroker()
+    yield broker
+    broker.free.set()
+    broker.server.close()
 
 
 @pytest.fixture
@@ -106,6 +150,50 @@ def test_silence_is_a_difference(stub_url):
         del runner.SCENARIOS["asks"]
     assert lines[-1] == "c1 < NOTHING {}"
     assert runner.compare(['c1 < LOOKUP_RESPONSE {"request_id": 1}'], lines[-1:])
+
+
+def test_a_broker_that_cannot_answer_is_waited_for(slow_broker):
+    with clock.BrokerClock(slow_broker.url) as time_of_broker:
+        s = Session("waits", slow_broker.url, "http://127.0.0.1:1", clock=time_of_broker)
+        c = s.connect()
+        slow_broker.free.clear()
+        assert slow_broker.asked.wait(10)  # the clock's PING: from here on nothing is answered
+        c.send("LOOKUP", topic="t", request_id=1)
+        threading.Timer(0.5, slow_broker.free.set).start()
+        assert c.recv(0.1).type == "SUCCESS"
+        assert time_of_broker.lost > 0.1
+        assert c.recv(0.1) is None
+        s.finish()
+
+
+def test_a_broker_that_never_answers_again_is_not_waited_for(slow_broker, monkeypatch):
+    monkeypatch.setattr(clock, "SLICE_SECONDS", 0.01)
+    monkeypatch.setattr(clock, "PATIENCE", 3)
+    with clock.BrokerClock(slow_broker.url) as time_of_broker:
+        s = Session("gives_up", slow_broker.url, "http://127.0.0.1:1", clock=time_of_broker)
+        c = s.connect()
+        slow_broker.free.clear()
+        assert slow_broker.asked.wait(10)
+        assert c.recv(0.1) is None
+        slow_broker.free.set()
+        s.finish()
+
+
+def test_what_was_lost_while_a_scenario_slept_is_waited_for_once():
+    class Clock:
+        lost = 0.0
+
+        def now(self):
+            return time.monotonic()
+
+    s = Session("slept", "pulsar://127.0.0.1:1", "http://127.0.0.1:1", clock=Clock())
+    assert s.owed() == 0
+    s.clock.lost = 1.5
+    assert s.owed() == 1.5
+    s.repaid()
+    assert s.owed() == 0
+    s.clock.lost = 100
+    assert s.owed() == 2
 
 
 def test_a_scenario_that_breaks_says_so(stub_url):

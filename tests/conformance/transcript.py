@@ -31,6 +31,7 @@ for folder in (HERE, HERE.parents[1]):  # the harness, and the project when it i
         sys.path.insert(0, str(folder))
 sys.modules.setdefault("transcript", sys.modules[__name__])
 
+from harness.clock import BrokerClock  # noqa: E402
 from harness.runner import Runner, compare, load, scenario  # noqa: E402  # importable only from here on
 from harness.wire import encode, encode_send, fill, jwt, pb  # noqa: E402
 
@@ -59,7 +60,11 @@ def recorded(path):
 
 def main():
     a = arguments()
-    runner = Runner(a.url, a.http, a.token, a.jobs, a.verbose)
+    with BrokerClock(a.url) as clock:
+        return run(a, Runner(a.url, a.http, a.token, a.jobs, a.verbose, clock))
+
+
+def run(a, runner):
     passed, failed = [], {}
     files = {file: load(file, a.only) for file in a.files}
     for file, names in files.items():

@@ -32,6 +32,7 @@ for folder in (HERE, HERE.parents[1]):  # the harness, and the project when it i
         sys.path.insert(0, str(folder))
 
 from harness.broker import running_broker  # noqa: E402  # importable only from here on
+from harness.clock import BrokerClock  # noqa: E402
 from harness.runner import SCENARIOS, Runner, compare  # noqa: E402
 from harness.steps import EARLIEST, LATEST, batch, now_ms, rest, setup_connection  # noqa: E402
 
@@ -357,8 +358,8 @@ class Player:
         request, c = self.s.next_request(), self.members[member]
         self._send(member, command, request_id=request, **fields)
         held = self.held.setdefault(member, [])
-        end = time.monotonic() + 6
-        while time.monotonic() < end:
+        end = self.s.clock.now() + 6
+        while self.s.clock.now() < end:
             frame = c._read(0.5)
             if frame is False:
                 return
@@ -369,11 +370,12 @@ class Player:
 
     def _settle(self, quiet):
         """Reads all connections until none of them has anything for so long, then logs one after the other."""
-        end = time.monotonic() + quiet
-        while time.monotonic() < end:
+        clock = self.s.clock
+        end = clock.now() + quiet
+        while clock.now() < end:
             self.s.check_deadline()
             if any(self._take(member, c) for member, c in self.members.items()):
-                end = time.monotonic() + quiet
+                end = clock.now() + quiet
             time.sleep(0.02)
         for member, c in self.members.items():
             for frame in self.held.pop(member, []):
@@ -409,7 +411,7 @@ def named(seed, steps, types):
     """The walk of that seed among the scenarios; its name."""
 
     def play(s):
-        s.deadline = time.monotonic() + WALK_SECONDS
+        s.deadline = s.clock.now() + WALK_SECONDS
         Player(s, Plan(seed, steps, types)).play()
 
     name = f"walk_{seed:05d}"
@@ -454,7 +456,8 @@ def main():
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         urls = a.ours or stack.enter_context(running_broker("default", folder))
-        oracle, ours = Runner(*a.oracle), Runner(*urls)
+        clocks = [stack.enter_context(BrokerClock(url)) for url, _ in (a.oracle, urls)]
+        oracle, ours = (Runner(*at, clock=clock) for at, clock in zip((a.oracle, urls), clocks, strict=True))
         names = [named(seed, a.steps, a.types) for seed in range(a.first, a.first + a.walks)]
         pool = stack.enter_context(ThreadPoolExecutor(a.jobs))
         for name, (verdict, theirs, mine) in zip(names, pool.map(lambda n: walk(n, oracle, ours), names), strict=True):

@@ -10,7 +10,7 @@ import threading
 HERE = pathlib.Path(__file__).resolve().parent.parent
 PROJECT = HERE.parents[1]
 READY = re.compile(r"ready (pulsar://\S+) (http://\S+)")
-START_SECONDS = 30
+START_SECONDS = 60
 STOP_SECONDS = 20
 
 

@@ -2,11 +2,15 @@
 
 import contextlib
 import queue
+import select
 import socket
 import struct
 import threading
 
 from harness.wire import Frame, checksummed, command, framed, headers_and_payload, metadata_of, plain, short_bytes
+
+MOMENT_SECONDS = 0.005  # the least and the most that is waited before the clock is looked at again
+MOST_SECONDS = 1
 
 
 class Connection:
@@ -14,7 +18,7 @@ class Connection:
 
     def __init__(self, session, name, sock):
         self.session, self.name, self.sock, self.answer_ping = session, name, sock, True
-        self.frames, self.writing = queue.Queue(), threading.Lock()
+        self.frames, self.writing, self._reading = queue.Queue(), threading.Lock(), False
         threading.Thread(target=self._receive, daemon=True).start()
 
     # sending
@@ -57,9 +61,12 @@ class Connection:
     def _receive(self):
         buffer = bytearray()
         while True:
+            self._reading = False
             try:
+                _poll(self.sock).poll()
+                self._reading = True  # before the bytes leave the socket: see _is_caught_up
                 data = self.sock.recv(1 << 20)
-            except OSError:
+            except (OSError, ValueError):  # reset, or closed by the scenario
                 data = b""
             if not data:
                 self.frames.put(False)
@@ -77,15 +84,38 @@ class Connection:
             self.frames.put(frame)
 
     def _read(self, timeout):
-        """The next frame, None when nothing came, False when the peer closed."""
+        """The next frame, None when nothing came, False when the peer closed.
+
+        The timeout is time of the session's clock. What that clock lost since the last silence (while a scenario slept,
+        say) is waited for as well, before nothing is believed to have come.
+        """
+        session = self.session
+        timeout = session.within_deadline(timeout)
+        end = session.clock.now() + timeout + session.owed()
+        while True:
+            try:
+                frame = self.frames.get(timeout=min(max(end - session.clock.now(), MOMENT_SECONDS), MOST_SECONDS))
+            except queue.Empty:
+                if session.clock.now() < end or not self._is_caught_up() or not self.frames.empty():
+                    continue
+                session.repaid()
+                session.check_deadline()
+                return None
+            if frame is False:
+                self.frames.put(False)
+            return frame
+
+    def _is_caught_up(self):
+        """Whether all that has arrived is among the frames.
+
+        The thread that reads may have had no processor. It is marked as reading before it takes bytes from the socket,
+        so the socket is asked first: when it is empty and nothing is being read, what it held is in the queue.
+        """
         try:
-            frame = self.frames.get(timeout=self.session.within_deadline(timeout))
-        except queue.Empty:
-            self.session.check_deadline()
-            return None
-        if frame is False:
-            self.frames.put(False)
-        return frame
+            waiting = _poll(self.sock).poll(0)
+        except (OSError, ValueError):  # closed by the scenario
+            return True
+        return not waiting and not self._reading
 
     def recv(self, timeout=10):
         frame = self._read(timeout)
@@ -155,3 +185,9 @@ class Connection:
 
 def _send_command(fields):
     return command("SEND", fields)
+
+
+def _poll(sock):
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return poll

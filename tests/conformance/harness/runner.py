@@ -6,6 +6,7 @@ import importlib.util
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
+from harness.clock import WallClock
 from harness.session import Session
 
 SCENARIOS = {}
@@ -37,12 +38,18 @@ def compare(want, got):
 
 
 class Runner:
-    def __init__(self, url, http, token=None, jobs=1, verbose=False):
+    def __init__(self, url, http, token=None, jobs=1, verbose=False, clock=None):
         self.url, self.http, self.token, self.jobs, self.verbose = url, http.rstrip("/"), token, jobs, verbose
+        self.clock = clock or WallClock()
 
     def run_one(self, name):
         """The scenario's log; what went wrong in the scenario itself is its last line."""
-        session = Session(name, self.url, self.http, self.token)
+        return self.run_measured(name)[0]
+
+    def run_measured(self, name):
+        """The log and the seconds in which the broker did not answer while it was made."""
+        lost = self.clock.lost
+        session = Session(name, self.url, self.http, self.token, self.clock)
         try:
             SCENARIOS[name](session)
         except Exception as e:
@@ -51,7 +58,7 @@ class Runner:
                 traceback.print_exc()
         finally:
             session.finish()
-        return session.lines
+        return session.lines, self.clock.lost - lost
 
     def run(self, names):
         """Pairs of name and log, in the given order."""

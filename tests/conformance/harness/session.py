@@ -9,10 +9,13 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from harness.clock import WallClock
 from harness.connection import Connection
 from harness.wire import PUBLISH_TIME, plain, short_bytes
 
 SECONDS = 30
+MOST_OWED_SECONDS = 2
+REST_SECONDS = 60  # a broker that has no processor for a while is no broker that fails
 NONE = 2**64 - 1
 _DROP = {
     "server_version", "message", "error_message", "address", "connectedSince", "consumerName",
@@ -29,20 +32,28 @@ _FEATURES = (
 
 
 class Session:
-    def __init__(self, name, url, http, token=None):
+    def __init__(self, name, url, http, token=None, clock=None):
         self.name, self.http_base, self.token, self.keep_pong = name, http, token, False
         self.host, self.port = urllib.parse.urlparse(url).hostname, urllib.parse.urlparse(url).port
         self.tag = f"{name[:40]}-{os.getpid():x}{threading.get_ident() % 16**4:x}{time.monotonic_ns() % 16**8:x}"
         self.lines, self.ledgers, self.sent, self.connections, self.requests = [], {}, set(), [], 0
-        self.quiet, self.http_headers, self.deadline = None, {}, time.monotonic() + SECONDS
+        self.quiet, self.http_headers, self.clock = None, {}, clock or WallClock()
+        self.deadline, self._paid = self.clock.now() + SECONDS, self.clock.lost
 
     # time
     def within_deadline(self, timeout):
-        return max(0, min(timeout, self.deadline - time.monotonic()))
+        return max(0, min(timeout, self.deadline - self.clock.now()))
 
     def check_deadline(self):
-        if time.monotonic() >= self.deadline:
+        if self.clock.now() >= self.deadline:
             raise TimeoutError(f"the scenario's {SECONDS} seconds are over")
+
+    def owed(self):
+        """Seconds that the clock lost since repaid() was last called, within reason."""
+        return min(self.clock.lost - self._paid, MOST_OWED_SECONDS)
+
+    def repaid(self):
+        self._paid = self.clock.lost
 
     # names
     def topic(self, name="t", namespace="public/default", domain="persistent"):
@@ -72,7 +83,7 @@ class Session:
         The answer is logged when quietly is False. `token` replaces the session's ("" for none).
         """
         token = self.token if token is None else token
-        sock = socket.create_connection((self.host, self.port), timeout=10)
+        sock = socket.create_connection((self.host, self.port), timeout=REST_SECONDS)
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         c = Connection(self, name or f"c{sum(x.name != 'quiet' for x in self.connections) + 1}", sock)
@@ -112,7 +123,7 @@ class Session:
             request.add_header(k, v)
         self.check_deadline()
         try:
-            with urllib.request.urlopen(request, timeout=20) as r:
+            with urllib.request.urlopen(request, timeout=REST_SECONDS) as r:
                 status, text, self.http_headers = r.status, r.read(), r.headers
         except urllib.error.HTTPError as e:
             with e:
@@ -149,8 +160,8 @@ class Session:
 
     def eventually(self, what, check, timeout=10):
         """Polls check() until it is true; logs whether it became so."""
-        end = time.monotonic() + timeout
-        while not (ok := bool(check())) and time.monotonic() < end:
+        end = self.clock.now() + timeout
+        while not (ok := bool(check())) and self.clock.now() < end:
             self.check_deadline()
             time.sleep(0.05)
         self.note(what, ok)

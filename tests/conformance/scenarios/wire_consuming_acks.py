@@ -2,31 +2,8 @@
 
 import time
 
+from harness.consumers import by_type, join
 from harness.steps import EARLIEST, LATEST, drained, published, published_batches, read, rest, stats, told
-from transcript import scenario
-
-TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared")
-
-
-def by_type(function):
-    """One scenario for each subscription type."""
-    for kind in TYPES:
-
-        def run(s, kind=kind):
-            function(s, kind)
-
-        run.__name__ = f"{function.__name__}_{kind.lower()}"
-        scenario(run)
-    return function
-
-
-def join(s, topic, kind, permits=100, name=None, consumer_id=1, **more):
-    """A consumer, and of a Failover subscription its becoming active, unlogged."""
-    c = s.connect(name)
-    c.subscribe(topic, "sub", consumer_id, permits=permits, quietly=True, subType=kind, **more)
-    if kind == "Failover":
-        c.recv_quietly(3)
-    return c
 
 
 def books(s, topic, name="sub"):

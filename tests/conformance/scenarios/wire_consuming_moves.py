@@ -2,6 +2,7 @@
 
 import time
 
+from harness.consumers import by_type, join, resume
 from harness.steps import (
     EARLIEST,
     LATEST,
@@ -17,34 +18,6 @@ from harness.steps import (
     texts,
     told,
 )
-from transcript import scenario
-
-TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared")
-
-
-def by_type(function):
-    """One scenario for each subscription type."""
-    for kind in TYPES:
-
-        def run(s, kind=kind):
-            function(s, kind)
-
-        run.__name__ = f"{function.__name__}_{kind.lower()}"
-        scenario(run)
-    return function
-
-
-def join(s, topic, kind, permits=100, name=None, **more):
-    c = s.connect(name)
-    resume(c, topic, kind, permits, **more)
-    return c
-
-
-def resume(c, topic, kind, permits=100, **more):
-    """Subscribes, unlogged, up to its becoming active."""
-    c.subscribe(topic, permits=permits, quietly=True, subType=kind, **more)
-    if kind == "Failover":
-        c.recv_quietly(3)
 
 
 def places(frames):

@@ -1,0 +1,31 @@
+"""Consumers of each subscription type, for scenarios that are told of all of them."""
+
+from harness.runner import scenario
+
+TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared")
+
+
+def by_type(function):
+    """One scenario for each subscription type, named after it."""
+    for kind in TYPES:
+
+        def run(s, kind=kind):
+            function(s, kind)
+
+        run.__name__ = f"{function.__name__}_{kind.lower()}"
+        scenario(run)
+    return function
+
+
+def join(s, topic, kind, permits=100, name=None, **more):
+    """A consumer of that type on a connection of its own."""
+    c = s.connect(name)
+    resume(c, topic, kind, permits, **more)
+    return c
+
+
+def resume(c, topic, kind, permits=100, **more):
+    """Subscribes, unlogged, and of a Failover subscription up to its becoming active."""
+    c.subscribe(topic, permits=permits, quietly=True, subType=kind, **more)
+    if kind == "Failover":
+        c.recv_quietly(3)
