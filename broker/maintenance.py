@@ -147,8 +147,10 @@ class Maintenance:
             await topic.deduplication.purge_inactive()
 
     async def _inactive_topics(self) -> None:
-        async for topic in self._topics():
-            await delete_if_inactive(self._broker.topics, topic)
+        for topic in list(self._broker.topics.loaded.values()):
+            if topic.is_open:
+                await delete_if_inactive(topic, self._broker.admin_topics.delete)
+                await asyncio.sleep(0)
 
     async def _subscriptions(self) -> None:
         async for topic in self._topics():

@@ -129,6 +129,7 @@ class NonPersistentSubscriptions:
     def _on_empty(self, subscription: NonPersistentSubscription) -> None:
         if not subscription.consumers and self.by_name.get(subscription.name) is subscription:
             del self.by_name[subscription.name]
+            self._topic.last_used_s = self._topic.context.monotonic()
 
     async def delete(self, name: str) -> None:
         subscription = self.by_name.pop(name, None)
@@ -259,6 +260,10 @@ class NonPersistentTopic:
             producer.rate_in.roll(seconds)
         for subscription in self.subscriptions.by_name.values():
             subscription.roll_rates(seconds)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.closed
 
     @property
     def is_idle(self) -> bool:

@@ -2,8 +2,13 @@
 
 import dataclasses
 
+import pytest
+
 from magnetar.broker.broker import EXIT_STORAGE_FAILED, Broker
+from magnetar.broker.schema_compatibility import Strategy
 from magnetar.broker.settings import Settings
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.topic_name import TopicName
 
 
 def settings(tmp_path):
@@ -29,3 +34,22 @@ async def test_a_broker_may_be_asked_to_stop_any_number_of_times(tmp_path):
     broker.request_stop()
     broker.request_stop()
     assert await broker.wait_stopped() == 0
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+async def test_a_topic_nobody_uses_goes_with_its_schema(tmp_path, domain):
+    name = TopicName.parse(f"{domain}://public/default/t")
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+    try:
+        topic = await broker.topics.get(name, create=True)
+        await broker.schemas.put(name, pb.Schema.String, b"", {}, Strategy.FULL)
+        job = next(job for job in broker.maintenance.jobs if job.name == "inactive_topics")
+        await job.run()
+        assert str(name) in broker.topics.loaded, "it was used a moment ago"
+        topic.last_used_s = float("-inf")
+        await job.run()
+        assert str(name) not in broker.topics.loaded
+        assert not await broker.schemas.live(name)
+    finally:
+        await broker.stop()
