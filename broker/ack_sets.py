@@ -10,16 +10,8 @@ if TYPE_CHECKING:
 _WORD = (1 << 64) - 1
 
 
-def to_bits(words: Iterable[int]) -> int:
-    """The set as one integer, bit i = batch index i. Words may be signed int64 as on the wire."""
-    bits = 0
-    for i, word in enumerate(words):
-        bits |= (word & _WORD) << (64 * i)
-    return bits
-
-
 def remaining(words: Iterable[int]) -> int:
-    """How many messages of the batch are still to be consumed."""
+    """How many messages of the batch are still to be consumed. Words may be signed int64 as on the wire."""
     return sum((word & _WORD).bit_count() for word in words)
 
 

@@ -23,7 +23,6 @@
     ├── IncompatibleSchemaError      IncompatibleSchema
     │   └── InvalidSchemaError       IncompatibleSchema the definition itself does not parse
     ├── ConsumerAssignError          ConsumerAssignError  key ranges overlap or are missing
-    ├── CoordinatorNotFoundError     TransactionCoordinatorNotFound
     ├── NotAllowedError              NotAllowedError
     ├── UnsupportedOnTopicError      UnknownError       asked of a kind of topic that has no answer
     ├── ProducerFencedError          ProducerFenced
@@ -142,10 +141,6 @@ class BrokenKeyValueError(BrokerError):
 
 class ConsumerAssignError(BrokerError):
     server_error = pb.ConsumerAssignError
-
-
-class CoordinatorNotFoundError(BrokerError):
-    server_error = pb.TransactionCoordinatorNotFound
 
 
 class NotAllowedError(BrokerError):

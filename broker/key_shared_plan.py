@@ -35,13 +35,10 @@ C = TypeVar("C")
 
 @dataclass(slots=True)
 class KeyPlan(Generic[C]):
-    """``given``: (consumer, index of the entry) in order; ``refused``: indices; ``blocked_by_order``: some entry was
-    refused only for the order's sake while its consumer had permits.
-    """
+    """``given``: (consumer, index of the entry) in order; ``refused``: indices."""
 
     given: list[tuple[C, int]] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
-    blocked_by_order: bool = False
 
 
 def plan_by_key(
@@ -60,9 +57,8 @@ def plan_by_key(
             available = left.get(consumer)
             if available is None:
                 available = left[consumer] = permits(consumer)
-            if blocks is not None and (blocks.drains(key_hash, consumer) or blocks.waits_behind(key_hash, position)):
-                plan.blocked_by_order |= available > 0
-            elif available > 0:
+            held = blocks is not None and (blocks.drains(key_hash, consumer) or blocks.waits_behind(key_hash, position))
+            if available > 0 and not held:
                 left[consumer] = available - 1
                 plan.given.append((consumer, index))
                 continue

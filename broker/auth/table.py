@@ -108,11 +108,6 @@ COMMANDS: Final[dict[int, Need]] = {
 }
 
 
-def need_of(command: int) -> Need:
-    """The row of a command; a command without one needs what nobody has."""
-    return COMMANDS.get(command, SUPER)
-
-
 def check_complete(served: "set[int] | frozenset[int]") -> None:
     """Raise RuntimeError unless each of the served commands has a row."""
     missing = sorted(pb.BaseCommand.Type.Name(command) for command in served - COMMANDS.keys())

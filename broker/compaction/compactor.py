@@ -54,8 +54,6 @@ class CompactorStats:
 
     read_bytes: int = 0
     entries_read: int = 0
-    rewritten_batches: int = 0
-    damaged_entries: int = 0
 
 
 class Compactor:
@@ -153,7 +151,6 @@ class Compactor:
         metadata = parse_metadata(body)
         if metadata is not None and list(metadata.compacted_batch_indexes) == keep:
             return body  # an earlier compaction has left just these
-        self.stats.rewritten_batches += 1
         size = len(body) if metadata is None else max(len(body), metadata.uncompressed_size)
         rewritten: bytes | None = await aside(size, keep_messages, body, frozenset(keep))
         if rewritten is None:
@@ -184,7 +181,6 @@ class Compactor:
                     raise
                 if first_time:
                     self._damaged.add(error.position)
-                    self.stats.damaged_entries += 1
                 cursor.move_to(error.position.next())
 
     def _counted(self, spans: list[Span], *, first_time: bool) -> list[Span]:
