@@ -22,13 +22,13 @@ $(BIN)/magnetar: pyproject.toml setup.py $(wildcard protocol/*.c delayed/*.c)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo "installing magnetar into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --editable .
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
 	@$(BIN)/python -m compileall -q magnetar broker protocol storage delayed converters
 	@touch $@
 
 $(VENV)/.test-stamp: $(BIN)/magnetar
 	@echo "installing what the tests need ..."
-	@$(BIN)/python -m pip install --quiet --editable '.[test,dev]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[test,dev]'
 	@touch $@
 
 setup: $(VENV)/.test-stamp  ## virtual environment with everything

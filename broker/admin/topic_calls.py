@@ -1,7 +1,5 @@
 """What calls about topics share: whether the topic exists, and going over its partitions."""
 
-from collections.abc import Awaitable, Callable
-
 import msgspec
 
 from magnetar.broker.admin.api import MessagePosition
@@ -75,12 +73,6 @@ async def load_partition(call: Call, name: TopicName) -> None:
     known = name.is_partition and name.partition < (call.topics.partition_count(name.base) or 0)
     if known and not call.topics.exists(name):
         await call.topics.create(name, {})
-
-
-async def each_part(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> None:
-    """`do` for the topic, or for every partition in order."""
-    for part in topic_parts(call):
-        await do(part)
 
 
 def shown_position(message: MessagePosition) -> dict[str, int]:
