@@ -151,7 +151,7 @@ def _run(settings: "Settings") -> int:
     except StoreLockedError as e:
         code, problem = EXIT_IN_USE, str(e)
     except StorageError as e:
-        code, problem = EXIT_STORAGE, f"{settings.data_dir}: {e}"
+        code, problem = EXIT_STORAGE, str(e) if settings.data_dir in str(e) else f"{settings.data_dir}: {e}"
     except OSError as e:
         code = EXIT_STORAGE if _is_below(settings.data_dir, e) else EXIT_SYSTEM
         problem = _reason(e)

@@ -9,6 +9,8 @@ from typing import TextIO, cast
 
 import structlog
 
+from magnetar.broker.log_repeats import Repeats
+
 
 def configure_logs(level: int = logging.INFO) -> None:
     """Lines a person can read on a terminal, logfmt when standard error is a file or a pipe."""
@@ -19,6 +21,7 @@ def configure_logs(level: int = logging.INFO) -> None:
     processors: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        Repeats(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if not terminal:

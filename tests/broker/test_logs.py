@@ -1,10 +1,12 @@
-"""A log that cannot be written loses lines, nothing else."""
+"""A log that cannot be written loses lines, nothing else; one line does not fill it."""
 
 import errno
 
+import pytest
 import structlog
 
 from magnetar.broker import logs
+from magnetar.broker.log_repeats import MOST_IN_WINDOW, WINDOW_S, Repeats
 
 
 class FullDisk:
@@ -27,3 +29,64 @@ def test_a_full_disk_under_the_log_is_no_error(monkeypatch):
         structlog.get_logger("test").warning("append.failed", error="full")
     finally:
         structlog.reset_defaults()
+
+
+class Log:
+    """What passes, at a time of our own."""
+
+    def __init__(self):
+        self.now_s = 0.0
+        self.repeats = Repeats(lambda: self.now_s)
+
+    def passed(self, **event):
+        try:
+            return self.repeats(None, "warning", event)
+        except structlog.DropEvent:
+            return None
+
+
+def test_a_line_that_repeats_is_left_out_and_then_counted():
+    log = Log()
+    line = {"event": "topic.fenced", "level": "warning", "topic": "t", "reason": "full"}
+    shown = [log.passed(**line) for _ in range(100)]
+    assert shown[:MOST_IN_WINDOW] == [line] * MOST_IN_WINDOW
+    assert set(map(bool, shown[MOST_IN_WINDOW:])) == {False}
+    log.now_s = WINDOW_S
+    assert log.passed(**line) == line | {"left_out": 100 - MOST_IN_WINDOW}
+    assert log.passed(**line) == line, "told once"
+
+
+def test_another_value_or_level_is_another_line():
+    log = Log()
+    for topic in range(10 * MOST_IN_WINDOW):
+        assert log.passed(event="topic.fenced", topic=topic)
+    for _ in range(MOST_IN_WINDOW):
+        assert log.passed(event="a", level="info")
+    assert log.passed(event="a", level="error")
+    assert log.passed(event="a", level="info") is None
+
+
+def test_a_line_now_and_then_always_passes():
+    log = Log()
+    for _ in range(100):
+        log.now_s += WINDOW_S / MOST_IN_WINDOW
+        assert log.passed(event="topic.loaded", topic="t")
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_memory_does_not_grow_with_lines(seconds):
+    log = Log()
+    for number in range(5000):
+        log.now_s += seconds
+        assert log.passed(event="connection.closed", conn=number)
+    assert len(log.repeats._lines) <= 1000
+
+
+def test_it_is_in_the_log_of_the_process(capsys):
+    try:
+        logs.configure_logs()
+        for _ in range(2 * MOST_IN_WINDOW):
+            structlog.get_logger("test").warning("append.failed", error="full")
+    finally:
+        structlog.reset_defaults()
+    assert capsys.readouterr().err.count("append.failed") == MOST_IN_WINDOW
