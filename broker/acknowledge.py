@@ -1,4 +1,4 @@
-"""ACK: from message ids to the cursor and the books of the dispatcher (reference B.9).
+"""ACK: from message ids to the cursor and the books of the dispatcher.
 
 The ids of one command are one group: whole entries go to the cursor in one call. Ids of entries that do not exist
 change nothing and are not an error. Partial acks (ack sets) are ANDed by the cursor.
@@ -117,7 +117,7 @@ class Acknowledger:
             self.last_mark_delete_advanced_ms = self._context.now_ms()
 
     def _log_validation_error(self, consumer: Consumer, command: pb.CommandAck) -> None:
-        """The client could not read the message; it counts as acknowledged (reference B.9)."""
+        """The client could not read the message; it counts as acknowledged."""
         log.warning(
             "message.invalid",
             topic=self._context.topic_name,

@@ -1,4 +1,4 @@
-"""Who of the consumers of a Failover subscription is served (reference F.3). A pure choice, made at every join and
+"""Who of the consumers of a Failover subscription is served. A pure choice, made at every join and
 leave.
 """
 

@@ -94,7 +94,7 @@ def _parts(meter: BucketMeter) -> tuple[tuple[int, ...], int, float]:
 
 
 def internal_stats(topic: Topic) -> dict[str, object]:
-    """PersistentTopicInternalStats (reference G.2)."""
+    """PersistentTopicInternalStats."""
     ledger = topic.ledger
     slots = ledger.ledgers
     last = ledger.last_confirmed

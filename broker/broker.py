@@ -311,7 +311,7 @@ class Broker:
         self.topics.context.publish_latency.roll()
 
     def generate_producer_name(self) -> str:
-        """`<cluster>-<start number>-<n>`: unique over all restarts (reference B.4)."""
+        """`<cluster>-<start number>-<n>`: unique over all restarts."""
         return f"{self.settings.cluster_name}-{self._start_number}-{next(self._producer_numbers)}"
 
     def non_persistent_names(self, namespace: str) -> list[str]:

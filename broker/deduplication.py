@@ -1,4 +1,4 @@
-"""Broker side deduplication of a topic (reference C; Apache Pulsar MessageDeduplication).
+"""Broker side deduplication of a topic (Apache Pulsar MessageDeduplication).
 
 Two maps per producer name: the highest sequence id *pushed* (accepted for appending) and *persisted* (on the disk). A
 SEND at or below `pushed` is a duplicate when it is at or below `persisted` too; between the two nobody can tell yet,

@@ -1,4 +1,4 @@
-"""The durable half of deduplication: snapshots in the cursor `pulsar.dedup`, recovery by replay (reference C.3, C.4).
+"""The durable half of deduplication: snapshots in the cursor `pulsar.dedup`, recovery by replay.
 
 A snapshot is the map of persisted sequence ids and the cursor's mark-delete position in one write. Recovery loads it
 and reads the metadata of every entry behind it; the topic takes no publish before that is done, so `last_sequence_id`

@@ -1,4 +1,4 @@
-"""What time takes away: messages past their TTL, subscriptions nobody used for long (reference E.7)."""
+"""What time takes away: messages past their TTL, subscriptions nobody used for long."""
 
 from __future__ import annotations
 

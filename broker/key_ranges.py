@@ -1,6 +1,6 @@
 """Who serves which sticky key hash on a Key_Shared subscription: selectors and their hash ranges.
 
-Hashes are 1..65535 (0 stands for "no hash"); a range is inclusive at both ends. Three selectors (reference F.2):
+Hashes are 1..65535 (0 stands for "no hash"); a range is inclusive at both ends. Three selectors:
 
     RingSelector    AUTO_SPLIT by consistent hashing, the default (hash_ring.py)
     SplitSelector   AUTO_SPLIT that halves the largest range (subscriptionKeySharedUseConsistentHashing=false)

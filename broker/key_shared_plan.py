@@ -1,4 +1,4 @@
-"""Which entries of a read may be sent on a Key_Shared subscription, and to whom (reference F.2). A pure decision.
+"""Which entries of a read may be sent on a Key_Shared subscription, and to whom. A pure decision.
 
 An entry goes to the consumer that owns its hash, unless
 

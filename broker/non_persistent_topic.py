@@ -1,4 +1,4 @@
-"""A non-persistent topic: producers and subscriptions, no log. A message is sent at once or dropped (reference F.4).
+"""A non-persistent topic: producers and subscriptions, no log. A message is sent at once or dropped.
 
 Receipts name the message (0, 0). Publishes are handed on within the call, so none is ever in flight and the limit
 maxConcurrentNonPersistentMessagePerConnection cannot be reached; a consumer that does not read loses messages, as
@@ -245,7 +245,7 @@ class NonPersistentTopic:
         self.encryption_required = self.config.encryption_required
 
     def recheck_rights(self) -> None:
-        """The namespace changed: close producers and consumers whose role lost its right (reference J.4)."""
+        """The namespace changed: close producers and consumers whose role lost its right."""
         for producer in self.producers:
             if not producer.connection.may(pb.BaseCommand.PRODUCER, self.name):
                 producer.close_from_broker()

@@ -2,7 +2,7 @@
 
 Receipts leave in the order of the SENDs, also those that need no append (a duplicate, a refused entry): such an answer
 waits behind the appends that were under way when its SEND came. A client matches receipts against the head of its
-queue, and one that overtakes is lost (reference B.5).
+queue, and one that overtakes is lost.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Producer:
     def publish(self, run: EntryRun) -> None:
         """Take one run of SENDs; receipts follow when it is on the disk."""
         if self.closed:
-            return  # closed by the broker: the client was told and sends again elsewhere (reference A.3)
+            return  # closed by the broker: the client was told and sends again elsewhere
         if self.closing:
             for i in range(run.count):
                 text = "Producer is closed"
@@ -253,9 +253,7 @@ class Producer:
         self.connection.close_notice(replies.close_producer(self.producer_id), since_version=5)
 
     def displace(self) -> None:
-        """A fencing producer takes over: the client is not told, its next SEND closes its connection (reference
-        B.4).
-        """
+        """A fencing producer takes over: the client is not told, its next SEND closes its connection."""
         if not self.closed:
             self.closed = True
             self.topic.remove_producer(self)
@@ -271,7 +269,7 @@ class Producer:
     # --- facts ---------------------------------------------------------------------------------------------------
 
     def is_successor_of(self, old: Producer) -> bool:
-        """The same client producer again, after a reconnect the broker has not noticed yet (reference B.4)."""
+        """The same client producer again, after a reconnect the broker has not noticed yet."""
         return old.connection is self.connection and old.producer_id == self.producer_id and self.epoch > old.epoch
 
     def stats(self) -> ProducerStats:

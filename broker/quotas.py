@@ -1,4 +1,4 @@
-"""Backlog quotas: what a topic's slowest subscription may leave behind, in bytes and in age (reference E.8).
+"""Backlog quotas: what a topic's slowest subscription may leave behind, in bytes and in age.
 
 Sizes are estimates from the ledgers' lengths, ages come from the entry after the slowest mark-delete position. A breach
 is found by a periodic check; producers are then closed and refused when they come back (hold, exception), or entries of

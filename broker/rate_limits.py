@@ -1,4 +1,4 @@
-"""Rate limits of policies: publish, dispatch, subscribe (reference I; Apache Pulsar's token buckets).
+"""Rate limits of policies: publish, dispatch, subscribe (Apache Pulsar's token buckets).
 
 A bucket holds what a period allows and refills steadily. Taking may overdraw it, so that one batch or one burst passes
 whole; who comes then waits until the debt is paid. Pure: the clock is an argument.

@@ -1,7 +1,7 @@
 """Where a connection's bytes are received and cut into frames.
 
 Receiving is synchronous on the event loop: it asks for room, fills it and reports the count before anything else runs.
-So all connections share one large buffer (a big socket read is one large cut, DESIGN §3, and ten thousand idle
+So all connections share one large buffer (a big socket read is one large cut, and ten thousand idle
 connections cost no buffers), and a connection keeps only its incomplete last frame, put in front of the next read. A
 frame that is large for the shared buffer grows in a buffer of its own, only as fast as its bytes arrive: a peer that
 announces 5 MiB and sends nothing costs nothing.

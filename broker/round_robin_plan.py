@@ -1,4 +1,4 @@
-"""Who gets how many entries of one read on a Shared subscription (reference F.1). A pure decision.
+"""Who gets how many entries of one read on a Shared subscription. A pure decision.
 
     avg  = max(messages // entries, 1) of the whole read
     each turn of the round robin: at most ``max_entries_per_turn`` entries and ceil(messages it may take / avg), at

@@ -1,4 +1,4 @@
-"""The schemas of topics: stored, versioned, checked (reference B.15; Apache Pulsar SchemaRegistryService).
+"""The schemas of topics: stored, versioned, checked (Apache Pulsar SchemaRegistryService).
 
 A topic's schemas belong to its base name (all partitions share them). Versions count from 0. A schema that is there
 already, under whatever version, keeps that version. Deleting adds a tombstone version; what comes next is checked

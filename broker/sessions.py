@@ -1,5 +1,4 @@
-"""Who a connection speaks for: authentication at CONNECT, refreshed while it lasts, asked for every right (reference
-B.0, J).
+"""Who a connection speaks for: authentication at CONNECT, refreshed while it lasts, asked for every right.
 
 With authentication off everybody is nobody in particular and may do everything. A proof that expires is asked for again
 by AUTH_CHALLENGE when the client can answer (supports_auth_refresh); the answer has one tick of

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 FRAME_PADDING_BYTES = 10 * 1024
-"""What a frame may hold beyond maxMessageSize for commands and headers (reference A.2)."""
+"""What a frame may hold beyond maxMessageSize for commands and headers."""
 TOPIC_EPOCH_PROPERTY = "pulsar.topic.epoch"
 USER_PROPERTY = "user."
 
@@ -157,7 +157,7 @@ class Topic:
         """An append failed: its producer hears of the first entry, all producers are closed and come back when we are
         ready.
 
-        Clients send again, in order, whatever has no receipt (reference B.5, C.2).
+        Clients send again, in order, whatever has no receipt.
         """
         if not stored:
             self._run_ended()
@@ -421,7 +421,7 @@ class Topic:
         return await self.ledger.ensure_ledger()
 
     def recheck_rights(self) -> None:
-        """Policies changed: close consumers and producers whose role lost its right (reference J.4)."""
+        """Policies changed: close consumers and producers whose role lost its right."""
         for subscription in list(self.subscriptions.by_name.values()):  # a reader's goes with its last consumer
             for consumer in list(subscription.consumers):
                 if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, self.name, subscription.name):

@@ -1,4 +1,4 @@
-"""A watcher of a namespace's topics: tells one client which matching topics come and go (reference B.15, PIP-145)."""
+"""A watcher of a namespace's topics: tells one client which matching topics come and go (PIP-145)."""
 
 from __future__ import annotations
 

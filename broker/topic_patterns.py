@@ -1,4 +1,4 @@
-"""Patterns over topic names as clients send them: a regular expression over "tenant/namespace/topic" (reference B.15).
+"""Patterns over topic names as clients send them: a regular expression over "tenant/namespace/topic".
 
 The scheme in a pattern is dropped and does not filter, what is before it stays (`^persistent://...`). The whole name
 must match, and names are compared without scheme and without partition suffix. Clients write RE2 or Java expressions,

@@ -1,4 +1,4 @@
-"""Who may produce to a topic: names, access modes, topic epochs, the queue for exclusive access (reference B.4).
+"""Who may produce to a topic: names, access modes, topic epochs, the queue for exclusive access.
 
 The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive one is there or
 waited for; Exclusive wants an empty topic; WaitForExclusive queues and is told so; ExclusiveWithFencing throws

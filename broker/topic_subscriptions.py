@@ -1,4 +1,4 @@
-"""The subscriptions of a persistent topic: found or created for a consumer, closed, deleted (reference B.6)."""
+"""The subscriptions of a persistent topic: found or created for a consumer, closed, deleted."""
 
 from __future__ import annotations
 

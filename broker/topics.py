@@ -183,7 +183,7 @@ class Topics:
     # --- partitioned topics --------------------------------------------------------------------------------------
 
     async def partitions(self, name: TopicName, *, auto_create: bool) -> int:
-        """Partition count as PARTITIONED_METADATA answers it (reference B.3); 0 for a plain topic."""
+        """Partition count as PARTITIONED_METADATA answers it; 0 for a plain topic."""
         self.require_namespace(name)
         config = self.context.effective(name)
         may_create = auto_create and config.allow_auto_topic_creation

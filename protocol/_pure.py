@@ -237,7 +237,7 @@ def _broker_timestamp(body: bytes | memoryview, prefix_bytes: int) -> int:
 
 
 def _sticky_key(metadata: pb.MessageMetadata) -> bytes:
-    """Ordering key, else partition key, else producer name and sequence id (reference F.2)."""
+    """Ordering key, else partition key, else producer name and sequence id."""
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key
     if metadata.HasField("partition_key"):

@@ -1,7 +1,7 @@
 """Batches: the messages inside an entry's payload, and an entry rewritten with some of them.
 
 An uncompressed batch is ``{ u32 size | SingleMessageMetadata | payload_size bytes }`` as often as num_messages_in_batch
-says (reference A.4). Compression is applied to the whole; an encrypted batch cannot be looked into.
+says. Compression is applied to the whole; an encrypted batch cannot be looked into.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def keep_messages(body: bytes | memoryview, keep: Container[int]) -> bytes | Non
     """A batch entry in which only the messages whose index is in `keep` are left; None when that is none of them.
 
     Indexes and count stay what they were: a removed message stays as metadata with compacted_out and no payload, so a
-    consumer's batch indexes still fit; compacted_batch_indexes names those that are left (reference A.6; byte for byte
+    consumer's batch indexes still fit; compacted_batch_indexes names those that are left (byte for byte
     what Apache Pulsar 4.2.4 makes of a batch). Broker entry metadata in front is kept.
     Raises MalformedEntryError, CompressionError.
     """

@@ -1,4 +1,4 @@
-"""Frames of simple commands: ``u32 totalSize | u32 commandSize | BaseCommand`` (reference A.1)."""
+"""Frames of simple commands: ``u32 totalSize | u32 commandSize | BaseCommand``."""
 
 from __future__ import annotations
 

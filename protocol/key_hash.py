@@ -1,4 +1,4 @@
-"""The sticky-key hash of Key_Shared: Murmur3 x86 32 bit, seed 0, of a key's bytes (reference F.2)."""
+"""The sticky-key hash of Key_Shared: Murmur3 x86 32 bit, seed 0, of a key's bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message ids on the wire: u64 that Java reads as signed, so -1 travels as 2^64 - 1 (reference A.1)."""
+"""Message ids on the wire: u64 that Java reads as signed, so -1 travels as 2^64 - 1."""
 
 from __future__ import annotations
 

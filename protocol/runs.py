@@ -1,4 +1,4 @@
-"""EntryRun: consecutive SENDs of one producer found in one socket read. The unit of publishing (DESIGN §3)."""
+"""EntryRun: consecutive SENDs of one producer found in one socket read. The unit of publishing."""
 
 from __future__ import annotations
 

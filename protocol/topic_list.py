@@ -1,4 +1,4 @@
-"""The hash of a list of topic names, by which clients know whether their list is still true (reference B.15)."""
+"""The hash of a list of topic names, by which clients know whether their list is still true."""
 
 from __future__ import annotations
 

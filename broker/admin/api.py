@@ -235,7 +235,7 @@ class TopicsApi(Protocol):
         ...
 
     async def internal_stats(self, name: "TopicName") -> dict[str, object]:
-        """JSON of PersistentTopicInternalStats (reference G.2)."""
+        """JSON of PersistentTopicInternalStats."""
         ...
 
     async def internal_info(self, name: "TopicName") -> dict[str, object]:

@@ -1,6 +1,6 @@
 """The compacted ledger: the entries that survived, in the order of the log, each with its original position.
 
-Entry (reference A.6), big-endian::
+Entry, big-endian::
 
     u32 size of the id | MessageIdData | u32 size of the entry | entry as it was stored
 

@@ -1,6 +1,6 @@
 """What an entry is to compaction: which keys its messages have, which of them are tombstones, which belong together.
 
-Rules (reference A.6; recorded from Apache Pulsar 4.2.4 where it has an answer):
+Rules (recorded from Apache Pulsar 4.2.4 where it has an answer):
 
 - a message without a key is dropped, so is one whose value is empty: it deletes its key (a tombstone);
 - entries nobody is ever sent (markers, unreadable metadata) are dropped;

@@ -55,7 +55,7 @@ class Dispatcher(ABC):
 
     sub_type: int
     delays: bool = False
-    """Whether entries of this type may wait for their time (reference B.8)."""
+    """Whether entries of this type may wait for their time."""
     order: Order = Order.NONE
 
     def __init__(self, context: DispatchContext) -> None:

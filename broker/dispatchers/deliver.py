@@ -2,7 +2,7 @@
 counts.
 
 A run that needs nothing special is one encoder call. Entries of which a part was acknowledged before carry their ack
-set and cost only the permits of what is left (reference F.1).
+set and cost only the permits of what is left.
 """
 
 from __future__ import annotations

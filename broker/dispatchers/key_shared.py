@@ -1,6 +1,4 @@
-"""Key_Shared: each key's messages go to one consumer, in order, while consumers join and leave (reference F.2,
-PIP-379).
-"""
+"""Key_Shared: each key's messages go to one consumer, in order, while consumers join and leave (PIP-379)."""
 
 from __future__ import annotations
 

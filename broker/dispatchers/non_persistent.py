@@ -1,4 +1,4 @@
-"""Dispatch without storage: an entry goes out at once to a consumer with permits, or is dropped (reference F.4).
+"""Dispatch without storage: an entry goes out at once to a consumer with permits, or is dropped.
 
 The same rules of joining and choosing as on persistent topics, without delay, redelivery, held entries and draining. An
 entry is sent with the id (0, 0).

@@ -99,7 +99,7 @@ class Order(enum.Enum):
 
 
 class FilterResult(enum.Enum):
-    """What an entry filter says of an entry (reference F.0)."""
+    """What an entry filter says of an entry."""
 
     ACCEPT = "accept"
     REJECT = "reject"  # acknowledged, not sent

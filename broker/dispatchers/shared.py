@@ -1,4 +1,4 @@
-"""Shared: messages are divided among all consumers (reference F.1)."""
+"""Shared: messages are divided among all consumers."""
 
 from __future__ import annotations
 

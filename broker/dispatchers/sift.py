@@ -1,4 +1,4 @@
-"""Which entries of a read are sent at all (reference F.0): markers, unreadable and rejected entries are acknowledged
+"""Which entries of a read are sent at all: markers, unreadable and rejected entries are acknowledged
 and skipped, delayed ones are held back. A span that has nothing special goes through untouched.
 """
 

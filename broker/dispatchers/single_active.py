@@ -1,4 +1,4 @@
-"""Exclusive and Failover: one consumer is served, in order (reference F.3).
+"""Exclusive and Failover: one consumer is served, in order.
 
 The choice of the active consumer is made at every join and leave (`active_consumer.choose_active`). When it changes,
 reading starts again at the mark-delete position: at once for Exclusive, for Failover after a delay in which the old

@@ -1,4 +1,4 @@
-"""The handshake, authentication and keep-alive: CONNECT, AUTH_RESPONSE, PING, PONG (reference B.0)."""
+"""The handshake, authentication and keep-alive: CONNECT, AUTH_RESPONSE, PING, PONG."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Consumers: SUBSCRIBE, FLOW, ACK, redelivery, SEEK, UNSUBSCRIBE, CLOSE_CONSUMER and questions (reference B.6 -
-B.14).
-"""
+"""Consumers: SUBSCRIBE, FLOW, ACK, redelivery, SEEK, UNSUBSCRIBE, CLOSE_CONSUMER and questions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Finding topics: LOOKUP, PARTITIONED_METADATA, GET_TOPICS_OF_NAMESPACE and the topic list watcher (reference B.2,
-B.3, B.15).
-"""
+"""Finding topics: LOOKUP, PARTITIONED_METADATA, GET_TOPICS_OF_NAMESPACE and the topic list watcher."""
 
 from __future__ import annotations
 
@@ -79,7 +77,7 @@ def _namespace(text: str) -> str:
     try:
         NamespaceName.parse(text)
     except BadName as e:
-        raise ConnectionFatalError(f"no namespace: {text!r}") from e  # as Apache Pulsar 4.2 (reference A.3)
+        raise ConnectionFatalError(f"no namespace: {text!r}") from e  # as Apache Pulsar 4.2
     return text  # with slashes behind it: a name that passes, of a namespace that nobody has
 
 

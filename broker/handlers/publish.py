@@ -1,6 +1,4 @@
-"""Producers: PRODUCER and CLOSE_PRODUCER. SENDs never come here: `connection` hands their runs to the producer
-(reference B.4).
-"""
+"""Producers: PRODUCER and CLOSE_PRODUCER. SENDs never come here: `connection` hands their runs to the producer."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def unique_metadata(pairs: object) -> dict[str, str]:
-    """Key-values as a dict; the same key twice breaks the connection (reference A.3)."""
+    """Key-values as a dict; the same key twice breaks the connection."""
     out: dict[str, str] = {}
     for pair in pairs:  # type: ignore[attr-defined]
         if pair.key in out:

@@ -1,6 +1,4 @@
-"""Commands of features that are off: each gets the answer Apache Pulsar 4.2 gives when its feature is off (reference
-B.16).
-"""
+"""Commands of features that are off: each gets the answer Apache Pulsar 4.2 gives when its feature is off."""
 
 from __future__ import annotations
 

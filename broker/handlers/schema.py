@@ -1,4 +1,4 @@
-"""Schemas on the wire: GET_SCHEMA and GET_OR_CREATE_SCHEMA (reference B.15)."""
+"""Schemas on the wire: GET_SCHEMA and GET_OR_CREATE_SCHEMA."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def on_get_or_create_schema(conn: Connection, command: pb.CommandGetOrCrea
     try:
         name = parse_topic(command.topic)
     except InvalidTopicNameError as e:
-        raise ConnectionFatalError(str(e)) from e  # as Apache Pulsar 4.2 (reference A.3)
+        raise ConnectionFatalError(str(e)) from e  # as Apache Pulsar 4.2
     conn.authorize(pb.BaseCommand.GET_OR_CREATE_SCHEMA, name)
     topic = conn.broker.topics.loaded.get(str(name))
     if topic is None:

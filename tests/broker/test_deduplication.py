@@ -1,4 +1,4 @@
-"""Decisions of deduplication against a naive twin (reference C.2)."""
+"""Decisions of deduplication against a naive twin."""
 
 import itertools
 from array import array

@@ -1,4 +1,4 @@
-"""Subscriptions of non-persistent topics (reference F.4)."""
+"""Subscriptions of non-persistent topics."""
 
 from __future__ import annotations
 

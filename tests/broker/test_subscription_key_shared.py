@@ -1,4 +1,4 @@
-"""Key_Shared as clients see it (reference F.2), and the order of keys while consumers come and go."""
+"""Key_Shared as clients see it, and the order of keys while consumers come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared subscriptions as clients see them (reference F.1, B.7 - B.10)."""
+"""Shared subscriptions as clients see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exclusive and Failover as a client sees them (reference F.3, B.6 - B.14)."""
+"""Exclusive and Failover as a client sees them."""
 
 from __future__ import annotations
 
