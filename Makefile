@@ -71,7 +71,7 @@ oracle-walks: setup  ## random walks against that Apache Pulsar and a broker of 
 	$(BIN)/python tests/conformance/walks.py --oracle $(ORACLE_URL) $(ORACLE_HTTP) $(ARGS)
 
 blackbox: setup  ## the official client against our process
-	$(BIN)/python -m pytest -q tests/blackbox
+	$(BIN)/python -m pytest -n 4 --dist worksteal --timeout 300 -q tests/blackbox
 
 fuzz: setup  ## long fuzzing of everything that reads foreign bytes
 	MAGNETAR_FUZZ_SECONDS=600 $(BIN)/python -m pytest -q tests/fuzz --timeout 1200

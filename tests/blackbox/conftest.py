@@ -57,11 +57,11 @@ class BrokerProcess:
             self._close()
             return self.process and self.process.returncode
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(30)
+        code = self.process.wait(60)
         self._close()
         return code
 
-    def wait_exit(self, timeout=20):
+    def wait_exit(self, timeout=60):
         """The exit code of a broker that ends by itself."""
         code = self.process.wait(timeout)
         self._close()
@@ -71,7 +71,7 @@ class BrokerProcess:
         """A call of the admin REST API; the body of the answer. Raises urllib.error.HTTPError."""
         request = urllib.request.Request(f"{self.http}{path}", method=method, data=body)
         request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.read().decode()
 
     def unload(self, topic):
@@ -89,6 +89,12 @@ class BrokerProcess:
     @property
     def threads(self):
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    @property
+    def cpu_seconds(self):
+        """Processor time since the process was started."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _close(self):
         if self.process is not None and self.process.stdout:

@@ -9,6 +9,8 @@ import crc32c
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 
+PATIENCE_SECONDS = 60  # for what comes for certain, on a machine that does much else
+
 
 def frame(command, entry=b""):
     """Bytes of a frame; `command` is a BaseCommand."""
@@ -59,7 +61,7 @@ class RawPeer:
         self.socket = socket.socket()
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(20)
+        self.socket.settimeout(PATIENCE_SECONDS)
         self.socket.connect((address.hostname, address.port))
         self._buffer = bytearray()
         self._requests = 0
@@ -80,7 +82,7 @@ class RawPeer:
         except TimeoutError:
             pass
         finally:
-            self.socket.settimeout(20)
+            self.socket.settimeout(PATIENCE_SECONDS)
         return done
 
     def receive(self):

@@ -27,7 +27,7 @@ class Neighbour:
         for _ in range(count):
             self._sent += 1
             self.producer.send(b"%d" % self._sent)
-            message = self.consumer.receive(5000)
+            message = self.consumer.receive(20_000)
             assert int(message.data()) == self._sent
             self.consumer.acknowledge(message)
 

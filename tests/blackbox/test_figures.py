@@ -19,7 +19,7 @@ def test_the_figures_of_publishing_reading_and_looking_up_move(new_broker):
     def traffic():
         while not stop.wait(0.005):
             producer.send(b"x" * 300)
-            consumer.acknowledge(consumer.receive(5000))
+            consumer.acknowledge(consumer.receive(20_000))
 
     thread = threading.Thread(target=traffic)
     thread.start()

@@ -30,8 +30,8 @@ def test_a_value_comes_back_through_its_schema(client, topic, schema, value):
     consumer = client.subscribe(topic, "sub", schema=schema, initial_position=pulsar.InitialPosition.Earliest)
     reader = client.create_reader(topic, pulsar.MessageId.earliest, schema=schema)
     client.create_producer(topic, schema=schema).send(value, partition_key="key")
-    assert consumer.receive(5000).value() == value
-    assert reader.read_next(5000).value() == value
+    assert consumer.receive(20_000).value() == value
+    assert reader.read_next(20_000).value() == value
     assert client.create_table_view(topic, schema=schema).get("key") == value
 
 

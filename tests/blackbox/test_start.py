@@ -16,7 +16,7 @@ from tests.blackbox.raw import RawPeer, send
 TOPIC = "persistent://public/default/start"
 
 
-def run_standalone(data_dir, *settings, config=None, timeout=20):
+def run_standalone(data_dir, *settings, config=None, timeout=60):
     """A broker that is expected to refuse to start."""
     arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(data_dir)]
     arguments += ["--config", str(config)] if config else []
@@ -123,7 +123,7 @@ def test_a_signal_while_it_starts_ends_it_at_once_and_without_a_traceback(tmp_pa
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     assert process.stdout.readline() == "waiting\n"
     process.send_signal(number)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=45)
     assert process.returncode == -number
     assert "Traceback" not in said
 
