@@ -162,7 +162,13 @@ class Broker:
         self._apply_settings()
         self.dynamic_settings.on_change = self._on_settings_changed
         await self._start_admin()
-        log.info("broker.started", port=self.server.port, http_port=self.http_port, start_number=self._start_number)
+        log.info(
+            "broker.started",
+            port=self.server.port,
+            port_tls=self.server.port_tls,
+            http_port=self.http_port,
+            start_number=self._start_number,
+        )
         self._started = True
         if self._stop_requested:
             self.request_stop()
