@@ -150,6 +150,8 @@ def run_until_crash(disk: SimDisk, main: Coroutine[Any, Any, Any]) -> BaseExcept
         error = context.get("exception")
         if error is not None and not isinstance(error, SimulatedCrash):
             problems.append(error)
+            if not isinstance(error, Exception):
+                loop.stop()  # the time of the test is up, thrown wherever it was: nothing holds any more
 
     loop.set_exception_handler(on_problem)
     disk.on_crash = loop.stop
