@@ -44,7 +44,7 @@ def load_settings(
     """The settings that apply.
 
     Args:   file: key=value lines, or None; overrides: "key=value" texts of the command line;
-            warn: gets a sentence per unknown or ineffective key.
+            warn: gets a sentence for each unknown key, and one for all that have no effect here.
     Raises: SettingsError with every problem found; OSError if the file cannot be read.
     """
     given = [] if file is None else read_file(file)
@@ -52,16 +52,18 @@ def load_settings(
     problems: list[str] = []
     given += _from_command_line(overrides, problems)
     values: dict[str, Value] = {}
+    foreign: list[Given] = []
     for key, item in {item.key: item for item in given}.items():
         row = SETTINGS.get(key)
         if row is None:
-            warn(f"{item.where}: {unknown_key(key)}")
+            foreign.append(item)
             continue
         try:
             values[row.attribute] = parse_value(row, item.text)
         except ValueError as e:
             shown = "(hidden)" if row.secret else repr(item.text)
             problems.append(f"{item.where}: {key} cannot be {shown}: {e}")
+    _warn_of(foreign, warn)
     if not problems:
         # Every value was checked against the row of its attribute, which the type checker cannot see.
         settings = Settings(**values)  # type: ignore[arg-type]
@@ -138,16 +140,24 @@ def _parse(row: Setting, text: str) -> Value:
         raise ValueError(f"must be {row.allowed}") from None
 
 
-def unknown_key(key: str) -> str:
-    """What to say about a key that is not in the table."""
-    from magnetar.broker.setting_areas.ignored import is_ignored  # noqa: PLC0415 - a long list, needed by few starts
-
-    if is_ignored(key):
-        return f"{key} has no effect here and is ignored"
+def _warn_of(foreign: list[Given], warn: Callable[[str], None]) -> None:
+    """What to say about keys that are not in the table: a sentence for each that nobody knows, one for all that mean
+    something to Apache Pulsar only, for its files have a hundred of them.
+    """
+    if not foreign:
+        return
     import difflib  # noqa: PLC0415 - needed by few starts
 
-    near = difflib.get_close_matches(key, SETTINGS, n=1, cutoff=0.6)
-    return f"unknown setting {key} is ignored" + (f"; did you mean {near[0]}?" if near else "")
+    from magnetar.broker.setting_areas.ignored import is_ignored  # noqa: PLC0415 - a long list, needed by few starts
+
+    for item in foreign:
+        if not is_ignored(item.key):
+            near = difflib.get_close_matches(item.key, SETTINGS, n=1, cutoff=0.6)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            warn(f"{item.where}: unknown setting {item.key} is ignored{meant}")
+    ignored = [item.key for item in foreign if is_ignored(item.key)]
+    if ignored:
+        warn(f"of no effect here and ignored: {', '.join(ignored)}")
 
 
 def contradictions(settings: Settings) -> list[str]:

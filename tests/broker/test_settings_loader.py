@@ -111,11 +111,12 @@ def test_unknown_key_warns_with_the_nearest_name():
     assert warnings == ["command line: unknown setting maxMesageSize is ignored; did you mean maxMessageSize?"]
 
 
-def test_key_of_apache_pulsar_without_meaning_here_is_accepted_with_a_note(conf):
+def test_keys_of_apache_pulsar_without_meaning_here_are_accepted_with_one_note(conf):
     warnings = []
-    load(conf("managedLedgerMaxEnsembleSize=1\ndbStorage_x=1\n"), warnings=warnings)
+    load(conf("managedLedgerMaxEnsembleSize=1\ndbStorage_x=1\nmaxMesageSize=5\n"), warnings=warnings)
     assert len(warnings) == 2
-    assert all("has no effect here" in warning for warning in warnings)
+    assert "line 3: unknown setting maxMesageSize" in warnings[0]
+    assert warnings[1] == "of no effect here and ignored: managedLedgerMaxEnsembleSize, dbStorage_x"
 
 
 def test_missing_file_is_an_os_error(tmp_path):
