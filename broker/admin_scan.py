@@ -6,12 +6,15 @@ import inspect
 from typing import TYPE_CHECKING
 
 from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
+from magnetar.storage.ack_words import bits_to_words
+from magnetar.storage.errors import StorageError
+from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
+    from magnetar.broker.admin.api import MessagePosition
     from magnetar.broker.subscription import Subscription
     from magnetar.broker.topic import Topic
     from magnetar.storage.managed_ledger import ManagedLedger
-    from magnetar.storage.position import Position
 
 _SCAN_ENTRIES = 100
 _SCAN_BYTES = 4 << 20
@@ -82,6 +85,28 @@ def _backlog_json(
         "aborted": entries >= _SCAN_LIMIT,
     }
     if first is not None and last is not None:
-        out["firstMessageId"] = f"{first.ledger_id}:{first.entry_id}:-1"
-        out["lastMessageId"] = f"{last.ledger_id}:{last.entry_id}:-1"
+        out["firstMessageId"] = f"{first.ledger_id}:{first.entry_id}"
+        out["lastMessageId"] = f"{last.ledger_id}:{last.entry_id}"
     return out
+
+
+async def place_of_reset(
+    topic: Topic, message: MessagePosition, *, excluded: bool
+) -> tuple[Position, list[int] | None]:
+    """Where a subscription goes on that is reset to a message, or `excluded` to the one after it: the entry, and of a
+    batch the messages that are still to come. A batch index counts only where the entry can be read.
+    """
+    position = Position(message.ledger_id, message.entry_id)
+    following = Position(message.ledger_id, message.entry_id + 1)
+    if message.batch_index < 0:
+        return (following if excluded else position), None
+    try:
+        span = await topic.ledger.read_entry(position)
+        metadata = parse_metadata(span.body(0))
+    except StorageError:
+        metadata = None
+    messages = 0 if metadata is None else metadata.num_messages_in_batch
+    first = message.batch_index + excluded
+    if first >= messages:
+        return (following if excluded else position), None
+    return position, bits_to_words((1 << messages) - (1 << first)) if first else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote_plus
 
 from magnetar.broker.admin.api import LatencyCounts, SizeCounts, TopicStats
 from magnetar.broker.admin.stats_json import iso_time
@@ -75,7 +76,9 @@ def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
 
 
 def bytes_after(topic: Topic, position: Position) -> int:
-    """Bytes of the entries behind the position."""
+    """Bytes of the entries behind the position; all of them behind one whose ledger is yet to come."""
+    if position.ledger_id > max((slot.ledger_id for slot in topic.ledger.ledgers), default=position.ledger_id):
+        position = Position(-1, -1)
     cursor = topic.ledger.new_non_durable_cursor("__bytes_after", position.next())
     try:
         return _backlog_bytes(topic, cursor)
@@ -122,7 +125,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
             }
             for slot in slots
         ],
-        "cursors": {name: _cursor(topic, name) for name in ledger.cursors},
+        "cursors": {_encoded(name): _cursor(topic, name) for name in ledger.cursors},
         "properties": topic.user_properties() | broker_properties(topic),
         "schemaLedgers": [],
         "compactedLedger": topic.compaction.ledger_json(),
@@ -174,8 +177,15 @@ def internal_info(topic: Topic) -> dict[str, object]:
             for slot in ledger.ledgers
         ],
         "properties": topic.user_properties() | broker_properties(topic),
-        "cursors": {name: _stored_cursor(topic, c, written) for name, c in ledger.cursors.items() if c.durable},
+        "cursors": {
+            _encoded(name): _stored_cursor(topic, c, written) for name, c in ledger.cursors.items() if c.durable
+        },
     }
+
+
+def _encoded(name: str) -> str:
+    """A subscription's name as the cursor's, in the form of Java's URLEncoder."""
+    return quote_plus(name, safe="*").replace("~", "%7E")
 
 
 def _stored_cursor(topic: Topic, cursor: ManagedCursor, written: str) -> dict[str, object]:

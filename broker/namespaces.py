@@ -177,7 +177,7 @@ class NamespaceStore:
         for name in FIRST_NAMESPACES:
             tenant = name.partition("/")[0]
             if tenant not in self.tenants:
-                await self.tenants.create(tenant, TenantInfo(allowed_clusters=[cluster]))
+                await self.tenants.create(tenant, TenantInfo(admin_roles=[], allowed_clusters=[cluster]))
             if name not in self.namespaces:
                 await self.namespaces.create(name, self.new_policies())
         await self.clusters.create(cluster, ClusterData())

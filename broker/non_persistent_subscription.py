@@ -222,11 +222,11 @@ class NonPersistentSubscription:
 
         consumers = tuple(c.stats() for c in self.consumers)
         return SubscriptionStats(
-            msg_rate_out=sum(c.msg_rate_out for c in consumers),
-            msg_throughput_out=sum(c.msg_throughput_out for c in consumers),
+            msg_rate_out=sum((c.msg_rate_out for c in consumers), 0.0),
+            msg_throughput_out=sum((c.msg_throughput_out for c in consumers), 0.0),
             bytes_out_counter=self.gone.total_bytes + sum(c.bytes_out_counter for c in consumers),
             msg_out_counter=self.gone.total_messages + sum(c.msg_out_counter for c in consumers),
-            message_ack_rate=sum(c.message_ack_rate for c in consumers),
+            message_ack_rate=sum((c.message_ack_rate for c in consumers), 0.0),
             msg_drop_rate=self.dropped.rates().messages_per_second,
             msg_drop_counter=self.dropped.total_messages,
             type_name=self.type_name,

@@ -73,6 +73,7 @@ class ClusterData(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=Tr
     migrated_cluster_url: dict[str, str] | None = None
     failure_domains: dict[str, dict[str, list[str]]] | None = None
     isolation_policies: dict[str, dict[str, object]] | None = None
+    bookie_racks: dict[str, dict[str, dict[str, str]]] | None = None
 
 
 class TenantInfo(msgspec.Struct, rename="camel", kw_only=True):
@@ -114,6 +115,7 @@ class PersistencePolicies(msgspec.Struct, rename="camel", kw_only=True):
     bookkeeper_write_quorum: int = 2
     bookkeeper_ack_quorum: int = 2
     managed_ledger_max_mark_delete_rate: float = -1.0
+    managed_ledger_storage_class_name: str | None = None
 
 
 class DelayedDeliveryPolicies(msgspec.Struct, rename="camel", kw_only=True):

@@ -46,13 +46,13 @@ def subscription_stats(subscription: Subscription) -> SubscriptionStats:
     delayed = 0 if delay is None or multiple is None else delay.pending_count
     mode = None if key_shared is None else "STICKY" if key_shared.sticky else "AUTO_SPLIT"
     return SubscriptionStats(
-        msg_rate_out=sum(c.msg_rate_out for c in consumers),
-        msg_throughput_out=sum(c.msg_throughput_out for c in consumers),
+        msg_rate_out=sum((c.msg_rate_out for c in consumers), 0.0),
+        msg_throughput_out=sum((c.msg_throughput_out for c in consumers), 0.0),
         bytes_out_counter=subscription.gone.total_bytes + sum(c.bytes_out_counter for c in consumers),
         msg_out_counter=subscription.gone.total_messages + sum(c.msg_out_counter for c in consumers),
-        msg_rate_redeliver=sum(c.msg_rate_redeliver for c in consumers),
-        message_ack_rate=sum(c.message_ack_rate for c in consumers),
-        chunked_message_rate=sum(c.chunked_message_rate for c in consumers),
+        msg_rate_redeliver=sum((c.msg_rate_redeliver for c in consumers), 0.0),
+        message_ack_rate=sum((c.message_ack_rate for c in consumers), 0.0),
+        chunked_message_rate=sum((c.chunked_message_rate for c in consumers), 0.0),
         msg_backlog=backlog,
         msg_backlog_no_delayed=max(backlog - delayed, 0),
         msg_delayed=delayed,

@@ -82,6 +82,11 @@ TABLES: Final = (
     not_here,
 )
 _JSON_ALONE: Final = ("/admin/", "/lookup/", "/topics/")
+# Whatever the method, and body or not.
+_JSON_ALONE_TAKEN: Final = (
+    *(f"/admin/v2/{family}" for family in ("namespaces", "tenants", "resourcegroups", "resource-quotas")),
+    *("/topics/", "/admin/v3/transactions"),
+)
 _ABOUT_BUNDLES: Final = (lookup, schemas, subscriptions, messages, operations, topics, bundles, produce)
 _ABOUT_ALL_BUNDLES: Final = ("/unload", "/clearBacklog", "/unsubscribe/")
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
@@ -190,9 +195,11 @@ def _uses_bundles(module: ModuleType, row: "AdminRoute") -> bool:
 def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any:
     async def endpoint(request: Request) -> Response:
         try:
-            media_type(request.headers.get("content-type", ""))
+            kind = media_type(request.headers.get("content-type", ""))
             if row.path.startswith(_JSON_ALONE) and not accepts_json(request.headers.get("accept", "")):
                 return page(406, request.method)
+            if kind not in ("", "application/json") and row.path.startswith(_JSON_ALONE_TAKEN):
+                return page(415, request.method)
             identity = _identify(request, api, row.need)
             target = target_of(request.path_params)
             if not api.authorizer.allows(identity, row.need, target):

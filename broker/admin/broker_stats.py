@@ -16,6 +16,9 @@ from magnetar.broker.metrics import CONTENT_TYPE, render
 routes = RouteTable()
 STATS = ADMIN + "/broker-stats"
 _CHUNK: Final = 64 * 1024
+_LEDGER_OPERATIONS: Final = [
+    f"{kind}Ledger{what}Op" for kind in ("data", "cursor") for what in ("Open", "Close", "Create", "Delete")
+]
 
 
 @routes.get("/metrics", OPEN)
@@ -64,6 +67,16 @@ async def json_metrics(call: Call) -> Response:
     """The broker's figures as JSON."""
     figures = {name: value for name, value in call.api.metrics().values().items() if isinstance(value, (int, float))}
     return json_response([{"metrics": figures, "dimensions": {}}])
+
+
+@routes.get(STATS + "/bookieops", SUPER)
+async def bookie_operations(call: Call) -> Response:
+    """Namespace -> persistent topic -> what it waits for of its bookies: never anything."""
+    out: dict[str, dict[str, dict[str, int]]] = {}
+    for stats in call.topics.loaded_stats():
+        if stats.name.persistent:
+            out.setdefault(stats.name.namespace, {})[str(stats.name)] = dict.fromkeys(_LEDGER_OPERATIONS, 0)
+    return json_response(out)
 
 
 @routes.get(STATS + "/mbeans", SUPER)

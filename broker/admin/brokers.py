@@ -114,8 +114,8 @@ async def reset_setting(call: Call) -> Response:
 
 @routes.get(BROKERS + "/internal-configuration", SUPER)
 async def internal_configuration(_call: Call) -> Response:
-    own = "embedded"
-    return json_response({"metadataStoreUrl": own, "configurationMetadataStoreUrl": own, "ledgersRootPath": "/ledgers"})
+    stores = ("metadataStoreUrl", "configurationMetadataStoreUrl", "zookeeperServers", "configurationStoreServers")
+    return json_response(dict.fromkeys(stores, "embedded") | {"ledgersRootPath": "/ledgers"})
 
 
 @routes.get(BROKERS + "/backlog-quota-check", SUPER)
@@ -137,11 +137,6 @@ async def owned_namespaces(call: Call) -> Response:
     state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
     names = {stats.name.namespace for stats in call.topics.loaded_stats()}
     return json_response({f"{name}/0x00000000_0xffffffff": state for name in sorted(names)})
-
-
-@routes.get(ADMIN + "/bookies/racks-info", SUPER)
-async def racks(_call: Call) -> Response:
-    return json_response({})
 
 
 @routes.get(ADMIN + "/bookies/all", SUPER)

@@ -143,11 +143,13 @@ async def topics_of_bundle(call: Call) -> Response:
 
 @routes.get(NAMESPACE + "/{bundle}/topicHashPositions", NAMESPACE_ADMIN)
 async def hash_positions(call: Call) -> Response:
-    """Where the persistent topics of the bundle lie in the range of hashes; ?topics= asks for these alone, of a
+    """Where the topics of the bundle lie in the range of hashes; ?topics= asks for these alone, of a
     partitioned topic for its partitions.
     """
+    if not call.namespaces.exists(call.namespace):
+        raise precondition(f"Invalid bundle range: {call.param('bundle')}")
     low, high = _check_bundle(call)
-    names = call.topics.names(call.namespace, "persistent")
+    names = [*call.topics.names(call.namespace, "persistent"), *call.topics.names(call.namespace, "non-persistent")]
     wanted = [text for each in call.request.query_params.getlist("topics") for text in each.split(",") if text]
     if wanted:
         asked = {str(TopicName.parse(text)) for text in wanted}

@@ -128,7 +128,7 @@ class Call:
             fits = content_type == "text/plain" or is_json(content_type)
         else:
             fits = content_type == "application/json"
-        if raw and content_type and not fits:
+        if raw and not fits:
             raise RestError(415, _NOT_JSON)
         return raw
 

@@ -14,13 +14,20 @@ from magnetar.broker.policy_values import ClusterData
 
 routes = RouteTable()
 # Has routes of its own (cluster_parts).
-_KEPT_APART: Final = dict.fromkeys(("failure_domains", "isolation_policies", "migrated", "migrated_cluster_url"))
+_OF_OTHER_ROUTES: Final = ("failure_domains", "isolation_policies", "bookie_racks")
+_KEPT_APART: Final = dict.fromkeys((*_OF_OTHER_ROUTES, "migrated", "migrated_cluster_url"))
 CLUSTER = ADMIN + "/clusters/{cluster}"
 # What Apache Pulsar shows of every cluster, set or not.
 _ALWAYS_SHOWN = {
     "brokerClientTlsEnabled": False,
     "tlsAllowInsecureConnection": False,
     "brokerClientTlsEnabledWithKeyStore": False,
+}
+# What it puts into the cluster that it creates at its first start.
+_OF_OWN_CLUSTER: Final[dict[str, object]] = {
+    "brokerClientTlsTrustStoreType": "JKS",
+    "brokerClientTlsKeyStoreType": "JKS",
+    "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
 }
 
 
@@ -55,15 +62,19 @@ async def update_cluster(call: Call) -> Response:
         raise RestError(500, "the data of a cluster are required")
     _check_urls(data)
     _cluster(call)
-    await call.namespaces.clusters.update(call.param("cluster"), lambda _: data)
+    await call.namespaces.clusters.update(
+        call.param("cluster"),
+        lambda old: msgspec.structs.replace(data, **{part: getattr(old, part) for part in _OF_OTHER_ROUTES}),
+    )
     return done(200)
 
 
 @routes.delete(CLUSTER, SUPER)
 async def delete_cluster(call: Call) -> Response:
-    """Refused while a namespace lives in it."""
+    """Refused while a namespace lives in it, or there are isolation policies."""
     name = call.param("cluster")
-    _cluster(call)
+    if _cluster(call).isolation_policies:
+        raise precondition("Cluster not empty")
     for namespace in call.namespaces.namespaces.names():
         policies = call.namespaces.policies(namespace)
         if policies is not None and name in policies.replication_clusters:
@@ -112,12 +123,12 @@ def _check_urls(data: ClusterData) -> None:
 
 
 def _own_urls(call: Call) -> dict[str, object]:
-    """Where this broker is: shown for its own cluster unless somebody has set something else."""
+    """Where this broker is, and how it is reached: shown for its own cluster unless somebody has set something else."""
     urls = call.api.urls
-    found = {
+    found: dict[str, object] = {
         "serviceUrl": urls.web_url,
         "serviceUrlTls": urls.web_url_tls,
         "brokerServiceUrl": urls.service_url,
         "brokerServiceUrlTls": urls.service_url_tls,
     }
-    return {key: url for key, url in found.items() if url}
+    return {key: url for key, url in found.items() if url} | _OF_OWN_CLUSTER

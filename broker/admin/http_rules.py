@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.responses import RestError
 
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _MATRIX: Final = re.compile(r";[^/]*")
 _TEXT_PAGE: Final = (
     '<html>\n<head>\n<meta http-equiv="Content-Type" content="text/html;charset=ISO-8859-1"/>\n<title>Error {0} {1}'
@@ -39,8 +40,8 @@ def accepts_json(header: str) -> bool:
 
 def plain_path(path: str) -> str:
     """Without matrix parameters and slashes at the end; raises 400 for a NUL, which names nothing."""
-    if "%00" in path:
-        raise RestError(400, "the path holds a NUL")
+    if "%00" in path or _BAD_ESCAPE.search(path):
+        raise RestError(400, "the path holds a NUL or a % that begins no byte")
     return _MATRIX.sub("", path).rstrip("/") or "/"
 
 

@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.responses import RestError, json_response, precondition, text
+from magnetar.broker.admin.responses import RestError, json_response, not_found, text
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
 from magnetar.broker.policy_records import bundle_of
@@ -16,7 +16,14 @@ LOOKUP = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"
 @routes.get(LOOKUP, TOPIC_USE)
 async def lookup(call: Call) -> Response:
     """Addresses for clients, whether the topic exists or not; its namespace must. ?listenerName= chooses others."""
+    name = topic_of(call.request.path_params)
+    if name is None:
+        raise RestError(500, "Topic name is not valid")
     call.topic()
+    if name.is_partition and not call.topics.exists(name):
+        count = call.topics.partition_count(name.base)
+        if count is not None and name.partition >= count:
+            raise not_found(f"Topic not found {name}")
     urls = call.api.urls
     listener = call.query("listenerName") or call.request.headers.get("x-pulsar-listenername", "")
     if listener:
@@ -47,6 +54,6 @@ async def bundle(call: Call) -> Response:
     """The bundle of the topic; that of a namespace that does not exist is the whole range."""
     name = topic_of(call.request.path_params)
     if name is None:
-        raise precondition("Topic name is not valid")
+        raise RestError(500, "Topic name is not valid")
     policies = call.namespaces.policies(name.namespace)
     return text(bundle_of(str(name), policies.bundles if policies else BundlesData()))

@@ -14,7 +14,7 @@ from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import JSON, RestError, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
-from magnetar.broker.admin.topic_calls import shown_position, single_topic, topic_missing
+from magnetar.broker.admin.topic_calls import loadable, shown_position, single_topic, topic_unloadable
 from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.errors import BrokerError
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -43,11 +43,13 @@ async def peek(call: Call) -> Response:
 
 @routes.get(TOPIC + "/ledger/{ledger}/entry/{entry}", TOPIC_CONSUME)
 async def by_position(call: Call) -> Response:
+    ledger, entry = call.number("ledger"), call.number("entry")
     name = single_topic(call)
-    _require_persistent(name)
-    message = await call.topics.read_message(name, call.number("ledger"), call.number("entry"))
+    if not name.persistent:
+        raise RestError(500, f"{name}: a non-persistent topic keeps no messages")
+    message = await call.topics.read_message(name, ledger, entry)
     if message is None:
-        if await call.topics.has_ledger(name, call.number("ledger")):
+        if await call.topics.has_ledger(name, ledger):
             raise RestError(500, "the ledger has no such entry")
         raise not_found("Message id not found")
     return await _shown(call, name, message)
@@ -56,9 +58,9 @@ async def by_position(call: Call) -> Response:
 @routes.get(TOPIC + "/examinemessage", TOPIC_CONSUME)
 async def examine(call: Call) -> Response:
     """?initialPosition=earliest|latest (latest) and ?messagePosition=n, counted from 1."""
+    start, number = call.query("initialPosition") or "latest", call.query_number("messagePosition") or 1
     name = single_topic(call)
     _require_persistent(name)
-    start, number = call.query("initialPosition") or "latest", call.query_number("messagePosition") or 1
     end: Start = "earliest" if start == "earliest" else "latest"
     try:
         message = await call.topics.examine_message(name, end, max(1, number))
@@ -84,8 +86,8 @@ async def at_time(call: Call) -> Response:
 @routes.get(TOPIC + "/lastMessageId", TOPIC_CONSUME)
 async def last(call: Call) -> Response:
     name = call.topic()
-    if not call.topics.exists(name):
-        raise topic_missing(name)
+    if not loadable(call, name):
+        raise topic_unloadable(call, name)
     _require_persistent(name)
     return json_response(shown_position(await call.topics.last_message(name)))
 

@@ -171,7 +171,9 @@ async def list_topics(call: Call) -> Response:
 @routes.post(NAMESPACE + "/migration", SUPER)
 async def set_migration(call: Call) -> Response:
     """Kept and shown; there is no other cluster to send clients to."""
-    migrated = await call.required_body(bool)
+    if not (await call.raw_body()).strip():
+        raise RestError(400, "a body is required")
+    migrated = bool(await call.body(bool))
     call.policies()
     await call.namespaces.update_namespace(call.namespace, lambda old: msgspec.structs.replace(old, migrated=migrated))
     return done()
@@ -259,8 +261,9 @@ async def get_properties(call: Call) -> Response:
 @routes.put(NAMESPACE + "/properties", TENANT_ADMIN)
 async def add_properties(call: Call) -> Response:
     call.policies()
-    more = await call.required_body(dict[str, str])
-    await _change_properties(call, lambda old: old | more)
+    given = await call.required_body(dict[str, str | None])
+    more = {key: value for key, value in given.items() if value is not None}
+    await _change_properties(call, lambda old: {k: v for k, v in old.items() if k not in given} | more)
     return done()
 
 

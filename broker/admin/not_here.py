@@ -1,34 +1,154 @@
 """Families of routes for what is not here, with the answers of an Apache Pulsar that has it switched off."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError
+from magnetar.broker.admin.http_rules import media_type
+from magnetar.broker.admin.responses import RestError, precondition
 from magnetar.broker.admin.routes import RouteTable
+from magnetar.broker.admin.topic_calls import topic_missing
 from magnetar.broker.auth.table import OPEN
 
 routes = RouteTable()
-_METHODS: Final = ("GET", "PUT", "POST", "DELETE")
-_NO_FUNCTIONS: Final = (
-    *("/admin/v2/functions", "/admin/v2/worker", "/admin/v2/worker-stats"),
-    *(f"/admin/v3/{family}" for family in ("functions", "sink", "sinks", "source", "sources")),
+_V2, _V3 = "/admin/v2", "/admin/v3"
+_IN: Final = "/{tenant}/{namespace}"
+_ONE: Final = _IN + "/{name}"
+_FORM: Final = "multipart/form-data"
+
+# --- functions and connectors -----------------------------------------------------------------------------------
+
+_FUNCTIONS_OFF: Final = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false"
+_COMMON: Final = (
+    ("GET", _IN),
+    *((method, _ONE) for method in ("GET", "DELETE")),
+    *(("GET", _ONE + part) for part in ("/status", "/{instance}/status")),
+    *(("POST", _ONE + part + verb) for part in ("", "/{instance}") for verb in ("/restart", "/stop")),
 )
-_FUNCTIONS_OFF: Final = "Functions worker service is not enabled, probably functionsWorkerEnabled is false"
-_OFF: Final = {
-    "/admin/v3/transactions": (503, "This Broker is not configured with transactionCoordinatorEnabled=true."),
-    "/admin/v3/packages": (503, "Package Management Service is not enabled in the broker."),
-} | dict.fromkeys(_NO_FUNCTIONS, (409, _FUNCTIONS_OFF))
+_STARTED: Final = (("POST", _ONE + "/start"), ("POST", _ONE + "/{instance}/start"))
+_FUNCTIONS_V2: Final = (("GET", "/connectors"), ("GET", "/download"), *_COMMON, ("GET", _ONE + "/state/{key}"))
+_FUNCTIONS_V3: Final = (
+    *(("GET", "/builtins"), ("POST", "/builtins/reload"), *_FUNCTIONS_V2, *_STARTED),
+    *(("GET", _ONE + part) for part in ("/stats", "/{instance}/stats", "/download")),
+)
+_WORKER: Final = (
+    *(("GET", f"/{path}") for path in ("assignments", "cluster", "cluster/leader", "cluster/leader/ready")),
+    *(("GET", f"/{path}") for path in ("connectors", "drain", "leader/drain")),
+    *(("PUT", f"/{path}") for path in ("drain", "leader/drain", "rebalance")),
+)
 
 
-def _declare(prefix: str, status: int, reason: str) -> None:
-    async def refuse(_call: Call) -> Response:
-        raise RestError(status, reason)
+def _connectors(kind: str) -> Iterator[tuple[str, str]]:
+    yield "GET", f"/builtin{kind}s"
+    yield "GET", f"/builtin{kind}s/{{name}}/configdefinition"
+    yield "POST", f"/reloadBuiltIn{kind.capitalize()}s"
+    yield from (*_COMMON, *_STARTED)
 
-    for method in _METHODS:
-        routes.add(method, prefix + "/{rest:path}", OPEN, refuse)
+
+_OFF: Final[tuple[tuple[str, tuple[tuple[str, str], ...]], ...]] = (
+    (_V2 + "/functions", _FUNCTIONS_V2),
+    (_V3 + "/functions", _FUNCTIONS_V3),
+    *((f"{_V3}/{kind}{plural}", tuple(_connectors(kind))) for kind in ("sink", "source") for plural in ("", "s")),
+    (_V2 + "/worker", _WORKER),
+    (_V2 + "/worker-stats", (("GET", "/functionsmetrics"), ("GET", "/metrics"))),
+)
+# Forms with the code of a function.
+_UPLOADS: Final = (
+    *(("POST", f"{base}/functions/upload") for base in (_V2, _V3)),
+    *(("POST", f"{base}/functions{_ONE}/trigger") for base in (_V2, _V3)),
+    ("POST", f"{_V3}/functions{_ONE}/state/{{key}}"),
+    ("PUT", f"{_V3}/functions/leader{_ONE}"),
+    *((method, f"{_V2}/functions{_ONE}") for method in ("POST", "PUT")),
+    *(
+        (method, f"{_V3}/{family}{_ONE}")
+        for family in ("functions", "sink", "sinks", "source", "sources")
+        for method in ("POST", "PUT")
+    ),
+)
 
 
-for _prefix, (_status, _reason) in _OFF.items():
-    _declare(_prefix, _status, _reason)
+async def _no_functions(_call: Call) -> Response:
+    raise RestError(409, _FUNCTIONS_OFF)
+
+
+async def _no_uploads(call: Call) -> Response:
+    """A form of any other type is refused for its type, and so is one that is none."""
+    kind = media_type(call.request.headers.get("content-type", ""))
+    raise RestError(415 if kind not in ("", _FORM) else 400, f"the body must be {_FORM}")
+
+
+for _prefix, _rows in _OFF:
+    for _method, _path in _rows:
+        routes.add(_method, _prefix + _path, OPEN, _no_functions)
+for _method, _path in _UPLOADS:
+    routes.add(_method, _path, OPEN, _no_uploads)
+
+# --- packages ---------------------------------------------------------------------------------------------------
+
+_PACKAGES: Final = _V3 + "/packages/{type}" + _IN
+_VERSION: Final = _PACKAGES + "/{name}/{version}"
+_KINDS: Final = ("function", "sink", "source")
+
+
+async def _no_packages(call: Call) -> Response:
+    kind = call.param("type")
+    if kind not in _KINDS:
+        raise RestError(500, f"java.lang.IllegalArgumentException: Invalid package domain: '{kind}'")
+    raise RestError(503, "Package Management Service is not enabled in the broker.")
+
+
+@routes.get(_PACKAGES, OPEN)
+async def list_packages(call: Call) -> Response:
+    if call.param("type") not in _KINDS:
+        raise precondition(f"Invalid package domain: '{call.param('type')}'")
+    return await _no_packages(call)
+
+
+for _method, _path in (
+    *(("GET", path) for path in (_PACKAGES + "/{name}", _VERSION, _VERSION + "/metadata")),
+    *(("DELETE", _VERSION), ("PUT", _VERSION + "/metadata")),
+):
+    routes.add(_method, _path, OPEN, _no_packages)
+routes.add("POST", _VERSION, OPEN, _no_uploads)
+
+# --- transactions -----------------------------------------------------------------------------------------------
+
+_TRANSACTIONS: Final = _V3 + "/transactions"
+_OF_TOPIC: Final = _IN + "/{topic}"
+_OF_SUBSCRIPTION: Final = _OF_TOPIC + "/{subscription}"
+_READ: Final = (
+    *("/coordinators", "/coordinatorStats", "/coordinatorInternalStats/{coordinator}", "/slowTransactions/{timeout}"),
+    *(f"/{what}{_OF_SUBSCRIPTION}" for what in ("pendingAckStats", "pendingAckInternalStats")),
+    f"/transactionInPendingAckStats{_OF_SUBSCRIPTION}/{{most}}/{{least}}",
+    f"/transactionBufferStats{_OF_TOPIC}",
+    f"/transactionInBufferStats{_OF_TOPIC}/{{most}}/{{least}}",
+    "/transactionMetadata/{most}/{least}",
+)
+
+
+async def _no_transactions(_call: Call) -> Response:
+    raise RestError(503, "This Broker is not configured with transactionCoordinatorEnabled=true.")
+
+
+@routes.get(_TRANSACTIONS + f"/positionStatsInPendingAck{_OF_SUBSCRIPTION}/{{ledger}}/{{entry}}", OPEN)
+async def position_in_pending_acks(call: Call) -> Response:
+    call.number("ledger")
+    call.number("entry")
+    return await _no_transactions(call)
+
+
+@routes.get(_TRANSACTIONS + f"/transactionBufferInternalStats{_OF_TOPIC}", OPEN)
+async def transaction_buffer(call: Call) -> Response:
+    """The one question that is answered without transactions: no topic has a snapshot."""
+    name = call.topic()
+    if not call.topics.exists(name):
+        raise topic_missing(name)
+    raise RestError(404, "Transaction buffer Snapshot for the topic does not exist")
+
+
+for _path in _READ:
+    routes.add("GET", _TRANSACTIONS + _path, OPEN, _no_transactions)
+routes.add("POST", _TRANSACTIONS + "/abortTransaction/{most}/{least}", OPEN, _no_transactions)
+routes.add("POST", _TRANSACTIONS + "/transactionCoordinator/replicas", OPEN, _no_transactions)

@@ -13,7 +13,7 @@ from magnetar.broker.admin.json_body import fitted
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, precondition
 from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
-from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_POLICY
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER, TOPIC_POLICY
 
 routes = RouteTable()
 Json = dict[str, object]
@@ -95,6 +95,11 @@ async def _given(call: Call) -> Json:
 
 
 # --- namespaces -------------------------------------------------------------------------------------------------
+
+
+@routes.get(NAMESPACE + "/scanOffloadedLedgers", SUPER)
+async def scan_offloaded(_call: Call) -> Response:
+    raise RestError(500, "there is no storage to offload to")
 
 
 @routes.get(NAMESPACE + "/offloadPolicies", NAMESPACE_ADMIN)

@@ -2,25 +2,30 @@
 
 import dataclasses
 import time
+from typing import Final
 
 from starlette.responses import Response
 
+from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, done, json_response, not_found
+from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
     existing_parts,
+    loadable,
     shown_position,
     single_topic,
     topic_missing,
     topic_parts,
+    topic_unloadable,
 )
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
+_NOWHERE: Final = MessagePosition(-1, -1)
 
 
 @routes.post(TOPIC + "/terminate", TOPIC_ADMIN)
@@ -67,14 +72,14 @@ async def offload_status(call: Call) -> Response:
     name = _persistent(_own_topic(call))
     if name in call.topics.offloads_asked:
         return json_response({"status": "ERROR", "lastError": "There is no storage to offload to"})
-    return json_response({"status": "NOT_RUN", "lastError": ""})
+    return json_response({"status": "NOT_RUN", "lastError": "", "firstUnoffloadedMessage": shown_position(_NOWHERE)})
 
 
 def _own_topic(call: Call) -> TopicName:
     """A plain topic or a partition; a partitioned topic itself does not count as existing."""
     name = call.topic()
-    if not call.topics.exists(name):
-        raise topic_missing(name)
+    if not loadable(call, name):
+        raise topic_unloadable(call, name)
     return name
 
 
@@ -90,8 +95,8 @@ def _persistent(name: TopicName) -> TopicName:
 @routes.put(TOPIC + "/backlogSize", TOPIC_CONSUME)
 async def backlog_size(call: Call) -> Response:
     """Bytes behind the message of the body."""
-    name = single_topic(call)
     message = await call.body(MessageIdBody)
+    name = single_topic(call)
     if message is None or not name.persistent:
         raise RestError(500, "a message id of a persistent topic is required")
     return json_response(await call.topics.bytes_after(name, message.position()))
@@ -144,6 +149,8 @@ async def trim(call: Call) -> Response:
 async def create_missed_partitions(call: Call) -> Response:
     """Partitions that were deleted one by one are there again; only who may create topics may do that."""
     name = call.topic()
+    if name.is_partition:
+        raise precondition("Partitioned Topic Name should not contain '-partition-'")
     if call.topics.partition_count(name) is None:
         raise topic_missing(name)
     namespace = Target(tenant=call.param("tenant"), namespace=name.namespace)

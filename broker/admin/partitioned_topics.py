@@ -68,14 +68,19 @@ async def get_partitions(call: Call) -> Response:
 @routes.put(TOPIC + "/partitions", NAMESPACE_ADMIN)
 async def create_partitioned(call: Call) -> Response:
     name = call.topic()
+    if name.is_partition and not (await call.raw_body()).strip():
+        raise precondition("Partitioned Topic Name should not contain '-partition-'")
     body = await _partitions_of_body(call)
     if name.is_partition:
-        raise precondition("A partitioned topic's name must not end like that of a partition")
+        raise precondition("Partitioned Topic Name should not contain '-partition-'")
     if body.partitions <= 0:
         raise RestError(406, "Number of partitions should be more than 0")
     most = call.api.settings.max_num_partitions_per_partitioned_topic
     if most and body.partitions > most:
         raise RestError(406, f"Number of partitions should be less than or equal to {most}")
+    if call.topics.partition_count(name) == body.partitions and call.flag("createLocalTopicOnly"):
+        await call.topics.create_missed_partitions(name)
+        return done()
     if call.topics.partition_count(name) is not None or call.topics.exists(name):
         raise conflict("This topic already exists")
     try:
@@ -153,9 +158,7 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:
-        if name.is_partition:
-            raise precondition("Partitioned Topic Name should not contain '-partition-'")
-        raise not_found(f"Partitioned Topic not found: {name}")
+        raise not_found(f"Partitioned Topic {name} not found")
     parts = {str(part): await internal_stats(call, part) for part in await _parts(call)}
     return json_response({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
 
@@ -170,7 +173,8 @@ async def _parts(call: Call) -> list[TopicName]:
 
 async def _partitions_of_body(call: Call) -> PartitionedBody:
     """A number, or with a content type of its own an object with partitions and properties."""
-    if "partitioned-topic-metadata" in call.request.headers.get("content-type", ""):
+    kind = call.request.headers.get("content-type", "")
+    if "partitioned-topic-metadata" in kind or (call.request.method == "PUT" and not kind):
         given = await call.body(PartitionedBody | int)  # type: ignore[arg-type]
         if given is None:
             raise RestError(500, "a number of partitions is required")

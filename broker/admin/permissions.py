@@ -186,8 +186,9 @@ async def topic_grants(call: Call) -> Response:
 
 @routes.post(TOPIC + "/permissions/{role}", TOPIC_ADMIN)
 async def grant_on_topic(call: Call) -> Response:
-    actions = await _actions(call)
-    await _change_topic(call, _topic(call), call.param("role"), actions)
+    name = _topic(call)
+    if not await call.is_null():
+        await _change_topic(call, name, call.param("role"), await _actions(call))
     return done()
 
 

@@ -79,9 +79,13 @@ class PolicyRow:
     async def value_of_body(self, call: Call) -> Any:
         """The new value; raises what is wrong with it. A null for a number or truth value is 0 or false, as in Java."""
         value = await call.body(self.kind)
+        if self.null_clears and self.kind in (int, bool) and (await call.raw_body()).strip() == b'""':
+            return None  # as Java reads an empty text for a number that may be null
         if self.kind is str and (await call.raw_body()).strip() in (b"true", b"false"):
             raise RestError(400, "one of a set of names is no truth value")
         if value is None and not self.null_clears:
+            if self.field == "subscription_types_enabled":
+                raise RestError(500, "subscription types are required")
             if self.kind not in (int, bool) or not (await call.raw_body()).strip():
                 raise RestError(400, EMPTY_BODY)
             value = self.kind()

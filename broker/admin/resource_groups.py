@@ -137,7 +137,7 @@ async def remove_bundle_quota(call: Call) -> Response:
 async def _store_quota(call: Call, name: str) -> Response:
     quota = await call.body(ResourceQuota)
     if quota is None:
-        raise RestError(400, "a quota is required")
+        return done()
     await call.namespaces.quotas.update(name, lambda _: quota, quota)
     return done()
 

@@ -5,7 +5,7 @@ from http import HTTPStatus
 import msgspec
 from starlette.responses import Response
 
-from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.responses import RestError, json_response, not_found
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.schema_texts import name_of, shown_definition, stored_definition, type_named
@@ -35,24 +35,23 @@ async def get_latest(call: Call) -> Response:
 
 @routes.get(SCHEMAS + "/schema/{version}", TOPIC_USE)
 async def get_version(call: Call) -> Response:
-    name = _name(call)
     try:
         version = call.number("version")
     except RestError:
         raise RestError(500, "a version is a number") from None  # as Apache Pulsar has it
-    return _schema_response(await call.api.schemas.get(name, version))
+    return _schema_response(await call.api.schemas.get(_name(call), version))
 
 
 @routes.get(SCHEMAS + "/schemas", TOPIC_USE)
 async def get_all(call: Call) -> Response:
-    live = await call.api.schemas.live(_name(call))
+    live = await call.api.schemas.live(_any_name(call))
     return json_response({"getSchemaResponses": [_shown(each) for each in live]})
 
 
 @routes.get(SCHEMAS + "/metadata", TOPIC_USE)
 async def get_metadata(call: Call) -> Response:
     """Where each version is kept, deletions included; here it is a record of its own."""
-    history = await call.api.schemas.history(_name(call))
+    history = await call.api.schemas.history(_any_name(call))
     if not history:
         return json_response(None)
     index = [{"version": each.version, "entryId": 0, "ledgerId": each.version} for each in history]
@@ -109,6 +108,11 @@ def _name(call: Call) -> TopicName:
         return call.topic()
     except RestError as e:
         raise not_found("Namespace does not exist") if e.status == HTTPStatus.NOT_FOUND else e from None
+
+
+def _any_name(call: Call) -> TopicName:
+    """The same, also in a namespace that does not exist: it has no schemas."""
+    return topic_of(call.request.path_params) or call.topic()
 
 
 def _strategy(call: Call, name: TopicName) -> Strategy:

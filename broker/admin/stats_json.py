@@ -52,8 +52,8 @@ def _topic_figures(stats: "TopicStats") -> Json:
     return {
         "msgRateIn": stats.msg_rate_in,
         "msgThroughputIn": stats.msg_throughput_in,
-        "msgRateOut": sum(s.msg_rate_out for s in subscriptions),
-        "msgThroughputOut": sum(s.msg_throughput_out for s in subscriptions),
+        "msgRateOut": sum((s.msg_rate_out for s in subscriptions), 0.0),
+        "msgThroughputOut": sum((s.msg_throughput_out for s in subscriptions), 0.0),
         "bytesInCounter": stats.bytes_in_counter,
         "msgInCounter": stats.msg_in_counter,
         "systemTopicBytesInCounter": 0,

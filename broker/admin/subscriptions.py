@@ -1,12 +1,14 @@
 """Subscriptions: created, deleted, moved, expired, described."""
 
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import Response
 
 from magnetar.broker.admin.api import ConflictError, MessagePosition, Start
-from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import MessageIdBody, existing_parts, load_partition, single_topic, topic_parts
@@ -36,6 +38,8 @@ async def create(call: Call) -> Response:
     start, properties = _start_of(await call.body(str | MessageIdBody))  # type: ignore[arg-type]
     beyond = name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0)
     if beyond and not call.topics.exists(name):
+        if call.topics.partition_count(name.base) is not None:
+            raise precondition("Topic does not exist and cannot be auto-created")
         raise conflict(f"Partition metadata not found for the partitioned topic: {name.base}")
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         await _create_topic(call, name)
@@ -150,14 +154,14 @@ async def _reset_nothing(call: Call, subscription: str) -> Response:
 @routes.post(SUBSCRIPTION + "/resetcursor", TOPIC_CONSUME)
 async def reset_to_message(call: Call) -> Response:
     """The message of the body becomes the next one; with `excluded` the one after it."""
+    body = await _message_of(call)
+    if body is None:
+        raise RestError(500, "a message id is required")
     if call.topics.partition_count(call.topic()) is not None:
         raise RestError(405, "Reset-cursor at position is not allowed for partitioned-topic")
     name = single_topic(call)
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no positions to reset to")
-    body = await _message_of(call)
-    if body is None:
-        raise RestError(500, "a message id is required")
     position = body.position()
     if body.excluded:
         position = MessagePosition(body.ledger_id, body.entry_id + 1, body.partition_index)
@@ -177,12 +181,12 @@ async def expire_older(call: Call) -> Response:
 @routes.post(SUBSCRIPTION + "/expireMessages", TOPIC_CONSUME)
 async def expire_up_to(call: Call) -> Response:
     """Up to the message of the body, that one included."""
-    name = single_topic(call)
     body = await call.body(MessageIdBody)
     if body is None:
         raise RestError(500, "a message id is required")
-    if name.partition != body.partition_index:
+    if call.topic().partition != body.partition_index:
         raise precondition("the partition index of the position is not that of the topic")
+    name = single_topic(call)
     if not await call.topics.expire(name, call.param("subscription"), body.position()):
         raise _nothing_to_expire(name, call.param("subscription"))
     return done()
@@ -206,9 +210,14 @@ async def get_properties(call: Call) -> Response:
     subscription = call.param("subscription")
 
     async def look(part: TopicName) -> None:
+        if not part.persistent and subscription not in await call.topics.subscriptions(part):
+            raise SubscriptionNotFoundError(f"Subscription {subscription} not found for topic {part}")
         found.update(await call.topics.subscription_properties(part, subscription))
 
-    await _each(call, look, everywhere=True)
+    try:
+        await _each(call, look, everywhere=True)
+    except RestError as e:
+        raise RestError(500 if e.status == HTTPStatus.CONFLICT else e.status, e.reason) from e
     return json_response(found)
 
 
@@ -223,7 +232,8 @@ async def set_properties(call: Call) -> Response:
 @routes.post(SUBSCRIPTION + "/analyzeBacklog", TOPIC_CONSUME)
 async def analyze_backlog(call: Call) -> Response:
     """The backlog or, with a message id in the body, everything from that message on."""
-    name, body = single_topic(call), await _message_of(call)
+    body = await _message_of(call)
+    name = single_topic(call)
     start = None if body is None else body.position()
     return json_response(await call.topics.analyze_backlog(name, call.param("subscription"), start))
 
@@ -239,7 +249,10 @@ async def replicated(call: Call) -> Response:
 @routes.post(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
 async def set_replicated(call: Call) -> Response:
     """Kept and shown: there is no other cluster."""
-    subscription, on = call.param("subscription"), bool(await call.body(bool))
+    subscription = call.param("subscription")
+    if not (await call.raw_body()).strip():
+        raise RestError(400, EMPTY_BODY)
+    on = bool(await call.body(bool))
     _refuse_replicated(call)
     for part in existing_parts(call):
         await call.topics.set_replicated(part, subscription, on=on)
@@ -247,7 +260,7 @@ async def set_replicated(call: Call) -> Response:
 
 
 def _refuse_replicated(call: Call) -> None:
-    if call.request.path_params["domain"] == "non-persistent":
+    if call.request.path_params["domain"] == "non-persistent" and topic_of(call.request.path_params) is not None:
         raise RestError(405, "Cannot enable/disable replicated subscriptions on non-persistent topics")
 
 

@@ -4,7 +4,7 @@ import msgspec
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, not_found, precondition
+from magnetar.broker.admin.responses import RestError, conflict, not_found, precondition
 from magnetar.protocol.topic_name import TopicName
 
 NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
@@ -28,13 +28,32 @@ def topic_missing(name: TopicName) -> RestError:
     return not_found(f"Topic {name} not found")
 
 
+def topic_unloadable(call: Call, name: TopicName) -> RestError:
+    """What asking for a topic that is not there answers: partitions of non-persistent topics would be loaded, and
+    those that their topic does not have are refused.
+    """
+    if name.persistent or not name.is_partition:
+        return topic_missing(name)
+    count = call.topics.partition_count(name.base)
+    if count is None:
+        return conflict(f"Partition metadata not found for the partitioned topic: {name}")
+    return conflict(f"Illegal topic partition name {name} with max allowed {count} partitions")
+
+
+def loadable(call: Call, name: TopicName) -> bool:
+    """Whether it exists, or comes into being by being asked for, as partitions of non-persistent topics do."""
+    return call.topics.exists(name) or (
+        not name.persistent and name.is_partition and name.partition < (call.topics.partition_count(name.base) or 0)
+    )
+
+
 def single_topic(call: Call) -> TopicName:
     """The plain topic or partition of the path; raises 404 when it does not exist, 405 for a partitioned one."""
     name = call.topic()
     if call.topics.partition_count(name) is not None:
         raise RestError(405, f"{name}: {NOT_FOR_PARTITIONED}")
-    if not call.topics.exists(name):
-        raise topic_missing(name)
+    if not loadable(call, name):
+        raise topic_unloadable(call, name)
     return name
 
 
@@ -44,7 +63,7 @@ def topic_parts(call: Call) -> list[TopicName]:
     count = call.topics.partition_count(name)
     if count is None:
         if not call.topics.exists(name):
-            raise topic_missing(name)
+            raise topic_unloadable(call, name)
         return [name]
     return [name.partition_name(i) for i in range(count)]
 

@@ -68,8 +68,11 @@ async def rate_of_subscription(call: Call) -> Response:
 
 @routes.post(TOPIC + "/{subscription}/dispatchRate", TOPIC_POLICY)
 async def set_rate_of_subscription(call: Call) -> Response:
-    name = policy_topic(call)
-    return await _store_rate(call, name, await call.body(DispatchRate))
+    """One that limits nothing, and none at all, change nothing."""
+    name, rate = policy_topic(call), await call.body(DispatchRate)
+    if rate is None or (rate.dispatch_throttling_rate_in_msg, rate.dispatch_throttling_rate_in_byte) == (0, 0):
+        return done()
+    return await _store_rate(call, name, rate)
 
 
 @routes.delete(TOPIC + "/{subscription}/dispatchRate", TOPIC_POLICY)

@@ -1,6 +1,7 @@
 """Plain topics and single partitions: created, deleted, unloaded, terminated; their statistics and properties."""
 
 import re
+from http import HTTPStatus
 from typing import Final
 
 from starlette.responses import Response
@@ -9,7 +10,14 @@ from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, topic_stats
-from magnetar.broker.admin.topic_calls import existing_parts, load_partition, single_topic, topic_missing, topic_parts
+from magnetar.broker.admin.topic_calls import (
+    existing_parts,
+    load_partition,
+    single_topic,
+    topic_missing,
+    topic_parts,
+    topic_unloadable,
+)
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.errors import NotAllowedError
 from magnetar.protocol.topic_name import TopicName
@@ -43,7 +51,11 @@ async def internal_stats(call: Call, name: TopicName) -> Json:
     """ManagedLedgerInternalStats; of a non-persistent topic a blank form with its subscriptions."""
     if name.persistent:
         return await call.topics.internal_stats(name)
-    return _NO_ENTRIES | {"cursors": dict.fromkeys(await call.topics.subscriptions(name), _NO_CURSOR)}
+    got = (await call.topics.stats(name, earliest_in_backlog=False)).msg_in_counter
+    return _NO_ENTRIES | {
+        "entriesAddedCounter": got,
+        "cursors": dict.fromkeys(await call.topics.subscriptions(name), _NO_CURSOR),
+    }
 
 
 @routes.get(TOPIC + "/stats", TOPIC_USE)
@@ -56,7 +68,10 @@ async def get_stats(call: Call) -> Response:
 
 @routes.get(TOPIC + "/internalStats", TOPIC_USE)
 async def get_internal_stats(call: Call) -> Response:
-    name = await _loadable(call)
+    try:
+        name = await _loadable(call)
+    except RestError as e:
+        raise RestError(500 if e.status == HTTPStatus.CONFLICT else e.status, e.reason) from e
     return json_response(await internal_stats(call, name))
 
 
@@ -67,7 +82,9 @@ async def get_internal_info(call: Call) -> Response:
     if not name.persistent:
         raise RestError(500, f"{name}: a non-persistent topic stores nothing")
     if call.topics.partition_count(name) is None:
-        return json_response(await call.topics.internal_info(await _loadable(call)))
+        if not call.topics.exists(name):
+            raise RestError(500, f"{name} has no ledgers")
+        return json_response(await call.topics.internal_info(name))
     parts = {str(part): await call.topics.internal_info(part) for part in existing_parts(call)}
     return json_response({"version": 0, "partitions": parts})
 
@@ -79,8 +96,10 @@ async def get_properties(call: Call) -> Response:
 
 @routes.put(TOPIC + "/properties", TOPIC_ADMIN)
 async def add_properties(call: Call) -> Response:
-    name = _any_topic(call)
     more = await call.body(dict[str, str])
+    if not more and call.request.path_params["domain"] == "persistent":
+        return done()  # nobody asks whether there is such a topic
+    name = _any_topic(call)
     if more:
         await call.topics.set_properties(name, (await call.topics.properties(name) or {}) | more)
     return done()
@@ -92,9 +111,9 @@ async def remove_property(call: Call) -> Response:
     name = _any_topic(call)
     key = call.query("key")
     properties = await call.topics.properties(name) or {}
-    if "key" not in call.request.query_params:
+    if "key" not in call.request.query_params and call.topics.partition_count(name) is None:
         raise RestError(500, "key is required")
-    if key in properties:
+    if key in properties or call.topics.partition_count(name) is None:  # written anew, with what the broker keeps there
         await call.topics.set_properties(name, {k: v for k, v in properties.items() if k != key})
     return done()
 
@@ -159,12 +178,12 @@ async def _loadable(call: Call) -> TopicName:
     if not name.persistent:
         await load_partition(call, name)
     if not call.topics.exists(name):
-        raise topic_missing(name)
+        raise topic_unloadable(call, name)
     return name
 
 
 def _any_topic(call: Call) -> TopicName:
-    if call.request.path_params["domain"] == "non-persistent":
+    if call.request.path_params["domain"] == "non-persistent" and topic_of(call.request.path_params) is not None:
         raise RestError(406, "a non-persistent topic has no properties")
     name = call.topic()
     return name if call.topics.partition_count(name) is not None else single_topic(call)
