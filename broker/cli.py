@@ -134,7 +134,7 @@ def _run(settings: "Settings") -> int:
     # structlog draws tracebacks with rich where it finds it, and importing that is a fifth of the start-up.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from magnetar.broker.broker import run  # noqa: PLC0415 - the broker itself
-    from magnetar.broker.logs import configure_logs  # noqa: PLC0415
+    from magnetar.broker.logs import configure_logs  # noqa: PLC0415 - the same
 
     configure_logs()
     from magnetar.storage.errors import StorageError, StoreLockedError  # noqa: PLC0415 - comes with it

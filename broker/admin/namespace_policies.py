@@ -1,6 +1,6 @@
 """Policies of namespaces: /admin/v2/namespaces/{tenant}/{namespace}/<policy>."""
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -13,7 +13,7 @@ from magnetar.broker.admin.policy_table import PolicyRow, known_or
 from magnetar.broker.admin.responses import RestError, done, json_response, precondition
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
-from magnetar.broker.policy_records import Policies, shown
+from magnetar.broker.policy_records import Policies, TopicPolicies, shown
 from magnetar.broker.policy_values import (
     AutoSubscriptionCreation,
     AutoTopicCreation,
@@ -269,7 +269,10 @@ async def read_quota(call: Call) -> BacklogQuota | None:
     return msgspec.structs.replace(quota, limit=size, limit_size=size)
 
 
-def with_quota(policies: Policies, kind: str, quota: BacklogQuota | None) -> Policies:
+P = TypeVar("P", Policies, TopicPolicies)
+
+
+def with_quota(policies: P, kind: str, quota: BacklogQuota | None) -> P:
     kept = {name: value for name, value in policies.backlog_quota_map.items() if name != kind}
     return msgspec.structs.replace(policies, backlog_quota_map=kept if quota is None else kept | {kind: quota})
 

@@ -3,6 +3,7 @@ logging.
 """
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import string
@@ -72,8 +73,6 @@ class _Server(uvicorn.Server):
 
     def capture_signals(self) -> Any:
         """Called by newer ones."""
-        import contextlib  # noqa: PLC0415
-
         return contextlib.nullcontext()
 
 

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.namespace_policies import quota_type, read_quota
+from magnetar.broker.admin.namespace_policies import quota_type, read_quota, with_quota
 from magnetar.broker.admin.responses import RestError, done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
@@ -13,7 +13,7 @@ from magnetar.broker.admin.topic_scope import change_own, own_policies, refuse, 
 from magnetar.broker.auth.table import TOPIC_POLICY
 from magnetar.broker.policies import NO_TOPIC_POLICIES
 from magnetar.broker.policy_records import TopicPolicies, shown
-from magnetar.broker.policy_values import BacklogQuota, DispatchRate
+from magnetar.broker.policy_values import DispatchRate
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -121,18 +121,13 @@ async def set_backlog_quota(call: Call) -> Response:
     if quota is not None:
         kept = own_policies(call, name, all_clusters=scope_of(call)).retention or call.policies().retention_policies
         refuse(policy_rules.quota_fits_retention({kind: quota}, kept))
-    return await change_own(call, name, lambda old: _with_quota(old, kind, quota), all_clusters=scope_of(call))
+    return await change_own(call, name, lambda old: with_quota(old, kind, quota), all_clusters=scope_of(call))
 
 
 @routes.delete(TOPIC + "/backlogQuota", TOPIC_POLICY)
 async def remove_backlog_quota(call: Call) -> Response:
     name, kind = policy_topic(call), quota_type(call)
-    return await change_own(call, name, lambda old: _with_quota(old, kind, None), all_clusters=scope_of(call))
-
-
-def _with_quota(policies: TopicPolicies, kind: str, quota: BacklogQuota | None) -> TopicPolicies:
-    kept = {name: value for name, value in policies.backlog_quota_map.items() if name != kind}
-    return msgspec.structs.replace(policies, backlog_quota_map=kept if quota is None else kept | {kind: quota})
+    return await change_own(call, name, lambda old: with_quota(old, kind, None), all_clusters=scope_of(call))
 
 
 @routes.get(TOPIC + "/replication", TOPIC_POLICY)

@@ -104,7 +104,7 @@ class TopicCompaction:
             try:
                 info = await self._ledgers.open_recover(record.ledger_id)
             except NoSuchLedgerError:
-                log.error("compacted_ledger.missing", topic=str(self._name), ledger_id=record.ledger_id)  # noqa: TRY400
+                log.error("compacted_ledger.missing", topic=str(self._name), ledger_id=record.ledger_id)  # noqa: TRY400 - says all
                 record = self._record = replace(record, ledger_id=NO_LEDGER, horizon=EARLIEST)
             else:
                 self._current = CompactedTopic(CompactedLedger(self._ledgers, info), record.horizon)

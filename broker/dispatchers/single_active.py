@@ -186,7 +186,7 @@ class SingleActiveDispatcher(Dispatcher):
             self.rewind()
             self.wake()
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:  # noqa: ARG002
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:  # noqa: ARG002 - all go back
         """Single messages cannot go back without breaking the order: all of them do."""
         self.redeliver_all(consumer, None)
 

@@ -1,5 +1,6 @@
-"""What docs/operation.md and docs/testing.md tell to type works as it stands, but for ports and paths."""
+"""What docs/operation.md, docs/testing.md and docs/features/compaction.md tell to type works as it stands, but for ports and paths."""
 
+import json
 import os
 import pathlib
 import re
@@ -7,9 +8,11 @@ import shlex
 import subprocess
 import sys
 
+import pulsar
 import pytest
 
 from magnetar.broker import cli
+from tests.blackbox.clients import quiet_client
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENV = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -74,3 +77,20 @@ def test_every_exit_code_of_a_broker_is_on_the_operation_page():
     page = (ROOT / "docs/operation.md").read_text()
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
     assert told == {cli.EXIT_SYSTEM, cli.EXIT_STORAGE, cli.EXIT_IN_USE, cli.EXIT_CONFIGURATION}
+
+
+def test_using_compaction_as_its_page_says(new_broker):
+    (script,), (program,) = blocks("features/compaction.md", "sh"), blocks("features/compaction.md", "python")
+    broker = new_broker()
+    client = quiet_client(broker.url)
+    topic = "persistent://public/default/prices"
+    producer = client.create_producer(topic)
+    for value in (b"1", b"2"):
+        producer.send(value, partition_key="a")
+    script = script.replace("http://localhost:8080", broker.http).replace("curl ", "curl --fail --silent --show-error ")
+    done = subprocess.run(["bash", "-e", "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(done.stdout)["status"] in ("RUNNING", "SUCCESS")
+    names = {"pulsar": pulsar, "client": client, "topic": topic}
+    exec(compile(program, "compaction.md", "exec"), names)
+    assert names["view"].get("a") == b"2"
+    client.close()
