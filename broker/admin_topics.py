@@ -11,7 +11,7 @@ from magnetar.broker.admin.api import (
     StoredMessage,
     TopicStats,
 )
-from magnetar.broker.admin_scan import analyze_backlog, entry_of_index
+from magnetar.broker.admin_scan import analyze_backlog, entry_of_index, place_of_reset
 from magnetar.broker.admin_stats import broker_properties, bytes_after, internal_info, internal_stats, topic_stats
 from magnetar.broker.errors import (
     BrokerError,
@@ -314,9 +314,11 @@ class AdminTopics:
         topic, found = await self._subscription(name, subscription)
         await found.seek(await topic.ledger.position_for_time(timestamp_ms), None)
 
-    async def reset_to_message(self, name: TopicName, subscription: str, message: MessagePosition) -> None:
-        _, found = await self._subscription(name, subscription)
-        await found.seek(Position(message.ledger_id, message.entry_id), None)
+    async def reset_to_message(
+        self, name: TopicName, subscription: str, message: MessagePosition, *, excluded: bool
+    ) -> None:
+        topic, found = await self._subscription(name, subscription)
+        await found.seek(*await place_of_reset(topic, message, excluded=excluded))
 
     async def skip(self, name: TopicName, subscription: str, messages: int | None) -> None:
         topic, found = await self._subscription(name, subscription)

@@ -141,7 +141,7 @@ def check_with_existing(new: Definition, existing: list[Definition], strategy: S
 def _check_type(new: int, old: int) -> None:
     if new != old:
         raise IncompatibleSchemaError(
-            f"Incompatible schema: exists schema type {_type_name(old)}, new schema type {_type_name(new)}"
+            f"Incompatible schema: exists schema type {type_name(old)}, new schema type {type_name(new)}"
         )
 
 
@@ -221,7 +221,7 @@ def _parse(schema_type: int, data: bytes) -> Any:
     except SchemaTextError as e:
         if schema_type == pb.Schema.Json and _is_json_schema(data):
             return _OLD_JSON
-        text = f"Invalid schema definition data for {_type_name(schema_type)} schema: {e}"
+        text = f"Invalid schema definition data for {type_name(schema_type)} schema: {e}"
         raise (ImpossibleSchemaError if isinstance(e, SchemaMeaningError) else InvalidSchemaError)(text) from e
 
 
@@ -243,7 +243,7 @@ def _validate(schema_type: int, data: bytes) -> None:
     elif schema_type in _PRIMITIVE_TYPES and data and (schema_type, data) != _STRING_OF_CPP:
         raise InvalidSchemaError(f"Invalid schema definition data for primitive schemas: {len(data)} bytes")
     elif schema_type == pb.Schema.AutoConsume:
-        raise InvalidSchemaError(f"Unknown schema type: {_type_name(schema_type)}")
+        raise InvalidSchemaError(f"Unknown schema type: {type_name(schema_type)}")
 
 
 def protobuf_root(data: bytes) -> str:
@@ -261,5 +261,6 @@ def protobuf_root(data: bytes) -> str:
     return str(root)
 
 
-def _type_name(schema_type: int) -> str:
+def type_name(schema_type: int) -> str:
+    """SchemaType, by which Apache Pulsar names it in texts."""
     return _NAMES[schema_type]

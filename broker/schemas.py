@@ -29,6 +29,7 @@ from magnetar.broker.schema_compatibility import (
     check_definition,
     check_with_existing,
     same_definition,
+    type_name,
 )
 from magnetar.protocol import pulsar_api_pb2 as pb
 
@@ -200,7 +201,9 @@ class SchemaRegistry:
                 await self.for_producer(topic, schema)
             return
         if not live:
-            raise IncompatibleSchemaError("Topic does not have schema to check")
+            kind = type_name(schema.type)
+            text = f"Failed to add schema to an active topic with empty(BYTES) schema: new schema type {kind}"
+            raise IncompatibleSchemaError(text)
         strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()
         try:
             check_with_existing(new, [s.definition for s in live], strategy)

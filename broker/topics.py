@@ -197,9 +197,11 @@ class Topics:
         if not may_create:
             raise TopicNotFoundError(f"Topic {name} does not exist")
         if config.auto_topic_creation_type == "partitioned":
-            self.check_limit(name, config.default_num_partitions)
-            await self.catalog.create_partitioned(name, PartitionedTopic(partitions=config.default_num_partitions))
-            return config.default_num_partitions
+            most = self.context.settings.max_num_partitions_per_partitioned_topic
+            count = min(config.default_num_partitions, most) if most > 0 else config.default_num_partitions
+            self.check_limit(name, count)
+            await self.catalog.create_partitioned(name, PartitionedTopic(partitions=count))
+            return count
         return 0
 
     def _partition_of(self, name: TopicName, *, may_create: bool) -> int:

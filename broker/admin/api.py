@@ -300,8 +300,12 @@ class TopicsApi(Protocol):
 
     async def reset_to_time(self, name: "TopicName", subscription: str, timestamp_ms: int) -> None: ...
 
-    async def reset_to_message(self, name: "TopicName", subscription: str, message: MessagePosition) -> None:
-        """The message (or the next one that exists) becomes the first; consumers are closed and come back."""
+    async def reset_to_message(
+        self, name: "TopicName", subscription: str, message: MessagePosition, *, excluded: bool
+    ) -> None:
+        """The message (or the next one that exists) becomes the first, with `excluded` the one after it; of a batch
+        that very message. Consumers are closed and come back.
+        """
         ...
 
     async def skip(self, name: "TopicName", subscription: str, messages: int | None) -> None:

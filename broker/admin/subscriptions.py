@@ -162,10 +162,7 @@ async def reset_to_message(call: Call) -> Response:
     name = single_topic(call)
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no positions to reset to")
-    position = body.position()
-    if body.excluded:
-        position = MessagePosition(body.ledger_id, body.entry_id + 1, body.partition_index)
-    await call.topics.reset_to_message(name, call.param("subscription"), position)
+    await call.topics.reset_to_message(name, call.param("subscription"), body.position(), excluded=body.excluded)
     return done()
 
 

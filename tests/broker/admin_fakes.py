@@ -166,8 +166,8 @@ class FakeTopics:
     async def reset_to_time(self, name, subscription, timestamp_ms):
         self._subscription(name, subscription)["start"] = timestamp_ms
 
-    async def reset_to_message(self, name, subscription, message):
-        self._subscription(name, subscription)["start"] = message
+    async def reset_to_message(self, name, subscription, message, *, excluded):
+        self._subscription(name, subscription)["start"] = message, excluded
 
     async def skip(self, name, subscription, messages):
         self._subscription(name, subscription)["skipped"] = messages

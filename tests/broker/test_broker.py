@@ -53,3 +53,20 @@ async def test_a_topic_nobody_uses_goes_with_its_schema(tmp_path, domain):
         assert not await broker.schemas.live(name)
     finally:
         await broker.stop()
+
+
+async def test_a_topic_that_comes_by_itself_has_no_more_partitions_than_are_allowed(tmp_path):
+    broker = Broker(
+        dataclasses.replace(
+            settings(tmp_path),
+            allow_auto_topic_creation_type="partitioned",
+            default_num_partitions=6,
+            max_num_partitions_per_partitioned_topic=2,
+        )
+    )
+    await broker.start()
+    try:
+        name = TopicName.parse("persistent://public/default/t")
+        assert await broker.topics.partitions(name, auto_create=True) == 2
+    finally:
+        await broker.stop()
