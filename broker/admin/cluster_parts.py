@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.isolation_policies import checked
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER
@@ -137,9 +138,10 @@ def _names(patterns: Any, broker: str) -> bool:
 async def set_isolation_policy(call: Call) -> Response:
     known = _cluster(call).isolation_policies or _NO_PARTS
     body = await call.required_body(dict[str, Any])
-    if not body.get("namespaces") or not body.get("primary") or not body.get("auto_failover_policy"):
-        raise RestError(400, "namespaces, primary and auto_failover_policy are required")
-    await _change(call, isolation_policies=known | {call.param("policy"): body})
+    policy = checked(call.param("policy"), body)
+    if not policy["namespaces"] or not policy["primary"]:
+        raise RestError(400, "namespaces and primary are required")
+    await _change(call, isolation_policies=known | {call.param("policy"): policy})
     return done()
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.message_headers import list_headers, option_headers
 from magnetar.broker.admin.responses import JSON, RestError, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import loadable, shown_position, single_topic, topic_unloadable
@@ -108,14 +109,14 @@ def _message_response(message: "StoredMessage") -> Response:
     if message.conversion:
         headers["X-Magnetar-Conversion"] = message.conversion
     if metadata is not None:
-        headers |= _metadata_headers(metadata)
+        headers |= _metadata_headers(metadata) | option_headers(metadata)
     stored = parse_entry_metadata(message.entry)
     if stored is not None and stored.HasField("broker_timestamp"):
         headers["X-Pulsar-Broker-Entry-METADATA-timestamp"] = _iso(stored.broker_timestamp)
     if stored is not None and stored.HasField("index"):
         headers["X-Pulsar-Broker-Entry-METADATA-index"] = str(stored.index)
     answer = Response(bytes(payload), media_type=JSON)
-    for name, value in headers.items():
+    for name, value in (*headers.items(), *(() if metadata is None else list_headers(metadata))):
         # Header names keep their letters' case, values may hold any text: written as UTF-8 like Apache Pulsar's.
         answer.raw_headers.append((name.encode("latin-1"), _one_line(value).encode()))
     return answer

@@ -253,8 +253,17 @@ def partitioned_stats(parts: "dict[str, Json]", count: int, *, per_partition: bo
 def _summed_subscription(name: str, parts: "dict[str, Json]") -> Json:
     each = [part["subscriptions"][name] for part in parts.values() if name in part["subscriptions"]]
     out = _summed(each)
-    out["consumers"] = [one for part in each for one in part["consumers"]]
-    return out
+    consumers: list[Json] = []
+    for part in each:
+        consumers = _with_consumers(consumers, part["consumers"])
+    return out | {"consumers": consumers}
+
+
+def _with_consumers(known: list[Json], more: list[Json]) -> list[Json]:
+    """Added up place by place where there are as many, else one after the other."""
+    if len(known) != len(more):
+        return [*known, *more]
+    return [_summed(pair) for pair in zip(known, more, strict=True)]
 
 
 def _summed_list(publishers: list[Json]) -> list[Json]:

@@ -74,3 +74,140 @@ def insides_of_a_non_persistent_topic(s):
         topic = f"non-persistent://public/default/{s.tag}-t"
         c.subscribe(topic, f"sub{i}", i, quietly=True, subType=kind, consumer_name="c")
     s.call("GET", t + "/internalStats", keep=["cursors"])
+
+
+FAILOVER = {"policy_type": "min_available", "parameters": {"min_limit": "1", "usage_threshold": "100"}}
+
+
+def isolation(**more):
+    return {"namespaces": ["n/.*"], "primary": ["b1.*"], "secondary": [], "auto_failover_policy": FAILOVER} | more
+
+
+def failover(**parameters):
+    return isolation(auto_failover_policy={"policy_type": "min_available", "parameters": parameters})
+
+
+@scenario
+def isolation_policies_that_are_none(s):
+    """Patterns have to be some, a limit has to be a number; of what is kept, only what is known."""
+    c = "/admin/v2/clusters/" + s.tag
+    s.call("PUT", c, {"serviceUrl": "http://h:1"})
+    p = c + "/namespaceIsolationPolicies"
+    for body in (
+        isolation(primary=["[b"]),
+        isolation(secondary=["[b"]),
+        isolation(namespaces=[]),
+        isolation(primary=[]),
+        isolation(secondary=None),
+        isolation(namespaces="n"),
+        isolation(auto_failover_policy=None),
+        isolation(auto_failover_policy={"policy_type": "other", "parameters": FAILOVER["parameters"]}),
+        isolation(auto_failover_policy={"policy_type": "min_available"}),
+        failover(),
+        failover(min_limit="1"),
+        failover(min_limit="x", usage_threshold="1"),
+    ):
+        s.call("POST", p + "/p", body)
+    for i, body in enumerate(
+        (
+            failover(min_limit=-1, usage_threshold="-1", more="x"),
+            isolation(unload_scope="none"),
+            isolation(unload_scope="x", more=1),
+            isolation(namespaces=[1]),
+        )
+    ):
+        s.call("POST", f"{p}/p{i}", body)
+        s.call("GET", f"{p}/p{i}", keep=True)
+    s.call("DELETE", c)
+    for i in range(4):
+        s.call("DELETE", f"{p}/p{i}")
+    s.call("GET", p, keep=True)
+    s.call("DELETE", c)
+
+
+@scenario
+def consumers_of_a_partitioned_topic_added_up(s):
+    """By their place, as long as every partition has as many."""
+    t = path_of(s)
+    s.call("PUT", t + "/partitions", 3)
+    topic = f"persistent://public/default/{s.tag}-t"
+    c = s.connect()
+    stats = t + "/partitioned-stats?perPartition=false"
+    at = iter(range(1, 99))
+    for names, parts in (("ab", (0, 1, 2)), ("c", (0,)), ("d", (2,))):
+        for i in parts:
+            for name in names:
+                c.subscribe(
+                    f"{topic}-partition-{i}", "sub", next(at), quietly=True, subType="Shared", consumer_name=name
+                )
+        _, found = s.http("GET", stats, quietly=True)
+        s.note("consumers", [each.get("consumerName") for each in found["subscriptions"]["sub"]["consumers"]])
+
+
+@scenario
+def cursors_have_encoded_names(s):
+    t = path_of(s)
+    s.call("PUT", t)
+    c = s.connect()
+    name = "a b+&*%{}() \\/$@#^-_.~\u00fc"
+    c.subscribe(f"persistent://public/default/{s.tag}-t", name, 1, quietly=True)
+    for path in ("/internalStats", "/internal-info"):
+        _, found = s.http("GET", t + path, quietly=True)
+        s.note(path, sorted(found["cursors"]))
+    _, found = s.http("GET", t + "/stats", quietly=True)
+    s.note("stats", sorted(found["subscriptions"]))
+
+
+HEADERS = tuple(
+    "X-Pulsar-" + name
+    for name in (
+        "Base64-encryption-keys", "Base64-encryption-param", "Base64-ordering-key", "Base64-schema-version", "Is-Encrypted",
+        "PROPERTY", "PROPERTY-CHUNK-ID", "PROPERTY-TOTAL-CHUNKS", "batch-size", "chunk-id", "compression",
+        "encryption-algo", "highest-sequence-id", "marker-type", "null-partition-key", "null-value",
+        "num-batch-message", "num-chunks-from-msg", "partition-key", "partition-key-b64-encoded", "replicated-from",
+        "replicated-to", "sequence-id", "total-chunk-msg-size", "txn-aborted", "txn-uncommitted", "txnid-least-bits",
+        "txnid-most-bits", "uncompressed-size", "uuid",
+    )
+)  # fmt: skip
+KEY = {"key": "k1", "value": b"\x01\x02", "metadata": [{"key": "m", "value": "v"}]}
+
+
+def _peeked(name, text, **metadata):
+    def run(s):
+        t = path_of(s)
+        s.call("PUT", t + "/subscription/sub", "earliest")
+        c = s.connect()
+        c.producer(f"persistent://public/default/{s.tag}-t", 1, quietly=True)
+        c.publish_all(1, [b"m"], **metadata)
+        s.call("GET", t + "/subscription/sub/position/1", show=HEADERS)
+
+    run.__name__ = run.__qualname__ = "headers_of_a_peeked_message_" + name
+    run.__doc__ = text
+    scenario(run)
+
+
+_peeked("without_value", "It is not an empty one.", null_value=True, null_partition_key=True)
+_peeked(
+    "with_a_key_of_bytes",
+    "Its text stays Base64.",
+    partition_key="AQI=",
+    partition_key_b64_encoded=True,
+    ordering_key=b"\x03\x04",
+)
+_peeked(
+    "of_a_chunk", "One chunk is one message.", uuid="p-0", chunk_id=0, num_chunks_from_msg=2, total_chunk_msg_size=9
+)
+_peeked(
+    "of_a_schema",
+    "And with what clients rarely set.",
+    schema_version=b"\0\0\0\0\0\0\0\1",
+    highest_sequence_id=7,
+    replicate_to=["a", "b"],
+)
+_peeked(
+    "encrypted",
+    "Who peeks gets what is needed to decrypt.",
+    encryption_keys=[KEY],
+    encryption_algo="A",
+    encryption_param=b"\x05\x06",
+)

@@ -1,0 +1,68 @@
+"""Which brokers serve which namespaces (NamespaceIsolationData): what is refused, and what is kept of a body."""
+
+import enum
+import re
+from typing import Any, Final
+
+import msgspec
+
+from magnetar.broker.admin.responses import RestError
+from magnetar.broker.topic_patterns import InvalidPatternError, TopicPattern
+
+_SCOPES: Final = ("all_matching", "none", "changed")
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+
+
+class FailoverPolicy(enum.Enum):
+    """When the secondary brokers step in; there is one such policy."""
+
+    MIN_AVAILABLE = "min_available"
+
+
+class AutoFailover(msgspec.Struct):
+    """Parameters are texts; a number comes as a text too."""
+
+    parameters: dict[str, str | int]
+    policy_type: FailoverPolicy
+
+
+class IsolationPolicy(msgspec.Struct):
+    """All patterns are regular expressions."""
+
+    namespaces: list[str | int]
+    primary: list[str | int]
+    secondary: list[str | int]
+    auto_failover_policy: AutoFailover
+    unload_scope: str | None = None
+
+
+def checked(name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The policy as it is kept and shown; raises 400. What is no part of it is dropped, as is an unknown scope."""
+    try:
+        policy = msgspec.convert(body, IsolationPolicy)
+        namespaces, primary, secondary = map(_patterns, (policy.namespaces, policy.primary, policy.secondary))
+        parameters = _parameters(policy.auto_failover_policy)
+    except (msgspec.ValidationError, ValueError) as e:
+        raise RestError(400, f"Invalid format of input policy data. policy: {name}; {e}") from e
+    failover = {"parameters": parameters, "policy_type": policy.auto_failover_policy.policy_type.value}
+    kept = {"namespaces": namespaces, "primary": primary, "secondary": secondary, "auto_failover_policy": failover}
+    return kept | ({"unload_scope": policy.unload_scope} if policy.unload_scope in _SCOPES else {})
+
+
+def _patterns(given: list[str | int]) -> list[str]:
+    texts = [str(each) for each in given]
+    for text in texts:
+        try:
+            TopicPattern(text)
+        except InvalidPatternError as e:
+            raise ValueError(str(e)) from e
+    return texts
+
+
+def _parameters(failover: AutoFailover) -> dict[str, str]:
+    """How many primary brokers there have to be, and how busy they may be: numbers of 32 bits."""
+    texts = {key: str(value) for key, value in failover.parameters.items()}
+    for key in ("min_limit", "usage_threshold"):
+        if not _INTEGER.fullmatch(texts.get(key, "")) or not -(2**31) <= int(texts[key]) < 2**31:
+            raise ValueError(f"{key} is no number")
+    return texts
