@@ -39,14 +39,13 @@ class Acknowledger:
         self._context = context
         self._pinned = pinned
         self.books: MultipleConsumersDispatcher | None = None
-        self.last_acked_ms = 0
         self.last_mark_delete_advanced_ms = 0
         self._mark_delete: Position = context.cursor.mark_delete
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> None:
         """Apply one CommandAck in memory; durable later, or when the cursor is flushed."""
         ids = command.message_id
-        consumer.last_acked_ms = self.last_acked_ms = self._context.now_ms()
+        consumer.last_acked_ms = self._context.now_ms()
         if command.HasField("validation_error"):
             self._log_validation_error(consumer, command)
         if self._pinned:

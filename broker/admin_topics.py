@@ -139,6 +139,9 @@ class AdminTopics:
         if not name.is_partition:
             await self._forget(name)
 
+    async def forget_schema(self, name: TopicName) -> None:
+        await self._broker.schemas.forget(name)
+
     async def delete_partitioned(self, name: TopicName) -> None:
         for part in self._parts(name):
             if self.exists(part):
@@ -206,7 +209,7 @@ class AdminTopics:
         if earliest_in_backlog and isinstance(topic, Topic):
             for subscription in topic.subscriptions.by_name.values():
                 position = topic.ledger.next_valid(subscription.cursor.mark_delete)
-                earliest[subscription.name] = 0 if position is None else await topic.entry_time_ms(position)
+                earliest[subscription.name] = -1 if position is None else await topic.entry_time_ms(position)
         return topic_stats(topic, earliest)
 
     def loaded_stats(self) -> list[TopicStats]:
@@ -298,7 +301,7 @@ class AdminTopics:
         found = topic.subscriptions.by_name.get(subscription)
         if found is None:
             raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
-        if found.consumers and not force:
+        if found.consumers and not force and name.persistent:
             raise ConsumerBusyError("Subscription has active connected consumers")
         await topic.subscriptions.delete(subscription)
 

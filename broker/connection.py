@@ -28,7 +28,7 @@ from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.runs import EntryRun
-from magnetar.protocol.texts import has_sound_texts
+from magnetar.protocol.texts import has_sound_texts, with_sound_texts
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -198,7 +198,8 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionFatalError(f"command {command_type} lacks a required field")
         command = getattr(base, row.field)
         if command_type != pb.BaseCommand.ACK and not has_sound_texts(command):  # ACK's only texts are read by nobody
-            raise ConnectionFatalError(f"command {command_type} with a text that is not UTF-8")
+            data = with_sound_texts(data, cast("Any", pb.BaseCommand.DESCRIPTOR))
+            command = getattr(pb.BaseCommand.FromString(data), row.field)
         try:
             result = row.handler(self, command)
         except Exception as e:  # noqa: BLE001 - a door: whatever a handler raises becomes a reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.consumer import KEY_SHARED, TYPE_NAMES
+from magnetar.broker.consumer import TYPE_NAMES
 from magnetar.broker.dispatchers.non_persistent import fits, make_non_persistent
 from magnetar.broker.dispatchers.ports import DispatchContext
 from magnetar.broker.dispatchers.sift import messages_in
@@ -66,7 +66,6 @@ class NonPersistentSubscription:
         self.dispatcher: NonPersistentDispatcher | None = None
         self.dropped = RateMeter()
         self.gone = RateMeter()
-        self.last_flow_ms = 0
         self._on_empty = on_empty
         self.context = DispatchContext(
             topic_name=str(topic_name),
@@ -161,7 +160,7 @@ class NonPersistentSubscription:
     def on_flow(self, consumer: Consumer, permits: int) -> None:
         """FLOW: so many more messages may be sent."""
         now_ms = self.context.now_ms()
-        consumer.last_flow_ms = self.last_flow_ms = now_ms
+        consumer.last_flow_ms = now_ms
         consumer.first_flow_ms = consumer.first_flow_ms or now_ms
         consumer.permits.flow(permits)
 
@@ -230,16 +229,6 @@ class NonPersistentSubscription:
             msg_drop_rate=self.dropped.rates().messages_per_second,
             msg_drop_counter=self.dropped.total_messages,
             type_name=self.type_name,
-            last_consumed_flow_ms=self.last_flow_ms,
-            last_consumed_ms=max((c.last_consumed_ms for c in consumers), default=0),
-            last_acked_ms=max((c.last_acked_ms for c in consumers), default=0),
             consumers=consumers,
             is_durable=False,
-            key_shared_mode=_key_shared_mode(self.dispatcher),
         )
-
-
-def _key_shared_mode(dispatcher: NonPersistentDispatcher | None) -> str | None:
-    if dispatcher is None or dispatcher.sub_type != KEY_SHARED:
-        return None
-    return "STICKY" if getattr(dispatcher, "sticky", False) else "AUTO_SPLIT"

@@ -23,6 +23,7 @@ from magnetar.broker.errors import (
     IncompatibleSchemaError,
     InvalidSchemaError,
 )
+from magnetar.broker.java_order import java_order
 from magnetar.broker.schema_compatibility import (
     Definition,
     Strategy,
@@ -34,7 +35,7 @@ from magnetar.broker.schema_compatibility import (
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from magnetar.broker.topics import AnyTopic
     from magnetar.protocol.topic_name import TopicName
@@ -200,11 +201,11 @@ class SchemaRegistry:
             with contextlib.suppress(InvalidSchemaError):  # it is not kept; the consumer may read all the same
                 await self.for_producer(topic, schema)
             return
-        if not live:
+        strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()
+        if not live and strategy is not Strategy.ALWAYS_COMPATIBLE:
             kind = type_name(schema.type)
             text = f"Failed to add schema to an active topic with empty(BYTES) schema: new schema type {kind}"
             raise IncompatibleSchemaError(text)
-        strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()
         try:
             check_with_existing(new, [s.definition for s in live], strategy)
         except ImpossibleSchemaError as e:
@@ -217,23 +218,6 @@ def properties_of(schema: pb.Schema) -> dict[str, str]:
     if len(found) != len(schema.properties):
         raise ConnectionFatalError("schema with a property twice")
     return found
-
-
-def java_order(keys: Iterable[str]) -> list[str]:
-    """The keys as a Java HashMap of them is walked: what clients of Apache Pulsar see of a schema's properties."""
-    keys = list(keys)
-    buckets = 16
-    while len(keys) > buckets * 3 // 4:
-        buckets *= 2
-
-    def bucket(key: str) -> int:
-        h = 0
-        units = key.encode("utf-16-be", "surrogatepass")
-        for i in range(0, len(units), 2):
-            h = (31 * h + int.from_bytes(units[i : i + 2], "big")) & 0xFFFFFFFF
-        return (h ^ h >> 16) & (buckets - 1)
-
-    return sorted(keys, key=bucket)
 
 
 def _path(name: TopicName) -> str:

@@ -67,7 +67,7 @@ def subscription_stats(subscription: Subscription) -> SubscriptionStats:
         last_expire_ms=subscription.last_expire_ms,
         last_consumed_flow_ms=subscription.last_flow_ms,
         last_consumed_ms=max((c.last_consumed_ms for c in consumers), default=0),
-        last_acked_ms=acknowledger.last_acked_ms,
+        last_acked_ms=max((c.last_acked_ms for c in consumers), default=0),
         last_mark_delete_advanced_ms=acknowledger.last_mark_delete_advanced_ms,
         consumers=consumers,
         is_durable=subscription.durable,

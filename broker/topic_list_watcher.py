@@ -28,7 +28,7 @@ class TopicListWatcher:
 
     def names(self) -> list[str]:
         """The matching topics of now; persistent ones alone are watched."""
-        return self._pattern.filter([str(t) for t in self._catalog.topics(self._namespace) if not t.is_system])
+        return self._pattern.filter(sorted(str(t) for t in self._catalog.topics(self._namespace) if not t.is_system))
 
     def _changed(self, namespace: str, new: list[str], deleted: list[str]) -> None:
         if namespace != self._namespace:

@@ -164,7 +164,7 @@ class TopicSubscriptions:
             raise NotAllowedError(
                 f"{'D' if subscription.durable else 'Non-d'}urable subscription with the same name already exists."
             )
-        if request.replicated:
+        if request.replicated and subscription.durable:
             subscription.replicated = True
         await self._roll_back(subscription, request)
         if not subscription.consumers:

@@ -78,6 +78,15 @@ class Topics:
         """Whether the topic (a partition or a plain one) exists now."""
         return self.catalog.exists(name) if name.persistent else str(name) in self.loaded
 
+    def is_loaded_by_a_look(self, name: TopicName) -> bool:
+        """Whether asking for the topic loads it, or is refused: partitions of non-persistent topics have no record."""
+        return name.is_partition and not name.persistent
+
+    def is_partition_of_nothing(self, name: TopicName) -> bool:
+        """Whether it is a partition that its topic does not have."""
+        base = self.catalog.partitioned(name.base) if name.is_partition else None
+        return name.is_partition and (base is None or name.partition >= base.partitions)
+
     async def get(self, name: TopicName, *, create: bool) -> AnyTopic:
         """The topic, loaded; created when `create` and the rules of auto creation allow it.
 
@@ -141,14 +150,14 @@ class Topics:
         base = self.catalog.partitioned(name.base)
         if name.is_partition:
             if base is None:
-                if not create:
+                if not create and name.persistent:
                     raise TopicNotFoundError(f"Topic {name} does not exist")
                 raise NotAllowedError(f"{name} is a partition of a topic that does not exist")
             if name.partition >= base.partitions:
                 error = TopicNotFoundError if name.persistent else NotAllowedError
                 raise error(f"Topic {name.base} has {base.partitions} partitions")
             return
-        if not create or (base is None and not config.allow_auto_topic_creation):
+        if not create or not config.allow_auto_topic_creation:
             raise TopicNotFoundError(f"Topic {name} does not exist")
         if base is not None:
             raise NotAllowedError(f"{name} is a partitioned topic: name one of its partitions")

@@ -190,6 +190,10 @@ class TopicsApi(Protocol):
         """A plain topic or one partition, whoever is connected: clients are told."""
         ...
 
+    async def forget_schema(self, name: "TopicName") -> None:
+        """All versions, of a topic that is there or not."""
+        ...
+
     async def delete_partitioned(self, name: "TopicName") -> None:
         """All partitions and the record of the partitioned topic."""
         ...

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -28,7 +29,7 @@ def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Js
     out |= {
         "backlogQuotaLimitSize": config.size_quota.limit_size,
         "backlogQuotaLimitTime": config.age_quota.limit_time,
-        "publishers": [publisher(each) for each in stats.publishers],
+        "publishers": [publisher(each, stats) for each in stats.publishers],
         "subscriptions": {name: subscription(each, stats, name) for name, each in stats.subscriptions.items()},
         "replication": {},
         "deduplicationStatus": stats.deduplication_status,
@@ -48,7 +49,8 @@ def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Js
 
 def _topic_figures(stats: "TopicStats") -> Json:
     subscriptions = stats.subscriptions.values()
-    earliest = [ms for ms in stats.earliest_publish_ms.values() if ms > 0]
+    durable = {name for name, each in stats.subscriptions.items() if each.is_durable}
+    earliest = [ms for name, ms in stats.earliest_publish_ms.items() if ms > 0 and name in durable]
     return {
         "msgRateIn": stats.msg_rate_in,
         "msgThroughputIn": stats.msg_throughput_in,
@@ -115,7 +117,7 @@ def compaction(stats: "CompactionStats") -> Json:
     }
 
 
-def publisher(stats: "ProducerStats") -> Json:
+def publisher(stats: "ProducerStats", topic: "TopicStats") -> Json:
     return {
         "accessMode": pb.ProducerAccessMode.Name(stats.access_mode),
         "msgRateIn": stats.msg_rate_in,
@@ -129,6 +131,7 @@ def publisher(stats: "ProducerStats") -> Json:
         "connectedSince": iso_time(stats.connected_since_ms),
         "clientVersion": stats.client_version,
         "metadata": stats.metadata,
+        **({} if topic.name.persistent else {"msgDropRate": 0.0}),
     }
 
 
@@ -159,7 +162,7 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str) -> 
         "lastConsumedTimestamp": stats.last_consumed_ms,
         "lastAckedTimestamp": stats.last_acked_ms,
         "lastMarkDeleteAdvancedTimestamp": stats.last_mark_delete_advanced_ms,
-        "consumers": [consumer(each) for each in stats.consumers],
+        "consumers": [consumer(each, topic) for each in stats.consumers],
         "isDurable": durable,
         "isReplicated": stats.is_replicated,
         "allowOutOfOrderDelivery": stats.allow_out_of_order_delivery,
@@ -189,7 +192,7 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str) -> 
     return out
 
 
-def consumer(stats: "ConsumerStats") -> Json:
+def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
     out: Json = {
         "msgRateOut": stats.msg_rate_out,
         "msgThroughputOut": stats.msg_throughput_out,
@@ -218,7 +221,7 @@ def consumer(stats: "ConsumerStats") -> Json:
         "lastAckedTime": iso_time(stats.last_acked_ms),
         "lastConsumedTime": iso_time(stats.last_consumed_ms),
     }
-    if stats.type_name == "Key_Shared":
+    if stats.type_name == "Key_Shared" and topic.name.persistent:
         out["drainingHashes"] = [
             {"hash": each.key_hash, "unackMsgs": each.unacked_entries, "blockedAttempts": each.blocked_attempts}
             for each in stats.draining_hashes
@@ -240,7 +243,7 @@ def partitioned_stats(parts: "dict[str, Json]", count: int, *, per_partition: bo
         out[key] = max((each[key] for each in figures), default=0)
     for key in ("backlogQuotaLimitSize", "backlogQuotaLimitTime"):
         out[key] = figures[0][key] if figures else -1
-    out["publishers"] = _summed_list([each for part in parts.values() for each in part["publishers"]])
+    out["publishers"] = _summed_publishers(parts.values())
     names = sorted({name for part in parts.values() for name in part["subscriptions"]})
     out["subscriptions"] = {name: _summed_subscription(name, parts) for name in names}
     out["replication"] = {}
@@ -266,12 +269,17 @@ def _with_consumers(known: list[Json], more: list[Json]) -> list[Json]:
     return [_summed(pair) for pair in zip(known, more, strict=True)]
 
 
-def _summed_list(publishers: list[Json]) -> list[Json]:
-    """One row per producer name: a partitioned producer has one producer on each partition."""
-    by_name: dict[str, list[Json]] = {}
-    for each in publishers:
-        by_name.setdefault(each["producerName"], []).append(each)
-    return [_summed(rows) for rows in by_name.values()]
+def _summed_publishers(parts: Iterable[Json]) -> list[Json]:
+    """The rates of the first, second, ... producer of each partition: Apache Pulsar does not tell whose they are."""
+    rows = zip_longest(*(part["publishers"] for part in parts))
+    return [_one_publisher([each for each in row if each is not None]) for row in rows]
+
+
+def _one_publisher(row: list[Json]) -> Json:
+    rates = [key for key in ("msgRateIn", "msgThroughputIn", "chunkedMessageRate", "msgDropRate") if key in row[0]]
+    out: Json = {key: sum((each[key] for each in row), 0.0) for key in rates}
+    out["averageMsgSize"] = sum((each["averageMsgSize"] for each in row), 0.0) / len(row)
+    return out | {"producerId": 0, "supportsPartialProducer": False}
 
 
 def _summed(rows: Iterable[Json]) -> Json:

@@ -14,6 +14,7 @@ from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import MessageIdBody, existing_parts, load_partition, single_topic, topic_parts
 from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.errors import BrokerError, NotAllowedError, SubscriptionNotFoundError
+from magnetar.broker.java_order import java_order
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -23,10 +24,10 @@ _LATEST_ID, _EARLIEST_ID = 2**63 - 1, -1
 
 @routes.get(TOPIC + "/subscriptions", TOPIC_CONSUME)
 async def list_subscriptions(call: Call) -> Response:
-    names: set[str] = set()
+    names: list[str] = []
     for part in existing_parts(call):
-        names.update(await call.topics.subscriptions(part))
-    return json_response(sorted(names, key=lambda name: (name.startswith("__"), name)))
+        names += await call.topics.subscriptions(part)
+    return json_response(java_order(names, concurrent=True))
 
 
 @routes.put(SUBSCRIPTION, TOPIC_CONSUME)
@@ -94,7 +95,7 @@ def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition
 
 @routes.delete(SUBSCRIPTION, TOPIC_CONSUME)
 async def delete(call: Call) -> Response:
-    """?force=true closes its consumers; without it they are 412."""
+    """?force=true closes its consumers; without it they are 412, on a persistent topic."""
     subscription, force = call.param("subscription"), call.flag("force")
     await _each(call, lambda part: call.topics.delete_subscription(part, subscription, force=force), everywhere=True)
     return done()

@@ -8,6 +8,7 @@ from magnetar.broker.admin.namespaces import delete_namespace_by_force
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER, TENANT_ADMIN
+from magnetar.broker.java_order import java_order
 from magnetar.broker.policy_records import shown
 from magnetar.broker.policy_values import TenantInfo
 
@@ -94,5 +95,5 @@ async def _info(call: Call) -> TenantInfo:
         raise precondition("Clusters do not exist")
     if any(role != role.strip(_WHITESPACE) for role in body.admin_roles or []):
         raise precondition("AdminRoles contains whitespace in the beginning or end.")
-    roles = None if body.admin_roles is None else sorted(set(body.admin_roles))
-    return TenantInfo(admin_roles=roles, allowed_clusters=body.allowed_clusters)
+    roles = None if body.admin_roles is None else java_order(body.admin_roles)
+    return TenantInfo(admin_roles=roles, allowed_clusters=list(dict.fromkeys(body.allowed_clusters)))

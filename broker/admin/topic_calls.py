@@ -95,8 +95,9 @@ async def load_partition(call: Call, name: TopicName) -> None:
 
 
 def shown_position(message: MessagePosition) -> dict[str, int]:
-    """MessageIdImpl as Pulsar's REST shows it."""
-    return {
+    """MessageIdImpl as Pulsar's REST shows it, or BatchMessageIdImpl for a message of a batch."""
+    of_batch = {"originalBatchSize": 0, "outstandingAcksInSameBatch": 0}
+    return ({} if message.batch_index < 0 else of_batch) | {
         "ledgerId": message.ledger_id,
         "entryId": message.entry_id,
         "partitionIndex": message.partition,

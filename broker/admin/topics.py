@@ -163,6 +163,8 @@ async def delete(call: Call) -> Response:
             f"{name} is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic."
         )
     if not call.topics.exists(name):
+        if not name.is_partition:  # its schema may be there without it
+            await call.topics.forget_schema(name)
         raise topic_missing(name)
     if not call.flag("force") and call.topics.in_use(name):
         raise precondition("Topic has active producers/subscriptions")

@@ -90,7 +90,7 @@ async def on_get_topics_of_namespace(conn: Connection, command: pb.CommandGetTop
     if command.mode != pb.CommandGetTopicsOfNamespace.PERSISTENT and not broker.namespaces.exists(namespace):
         raise MetadataError(f"Namespace {namespace} does not exist")
     if command.mode in (pb.CommandGetTopicsOfNamespace.PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
-        names += [str(t) for t in broker.catalog.topics(namespace) if not t.is_system]
+        names += sorted(str(t) for t in broker.catalog.topics(namespace) if not t.is_system)
     if command.mode in (pb.CommandGetTopicsOfNamespace.NON_PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
         names += broker.non_persistent_names(namespace)
     filtered = False

@@ -36,7 +36,10 @@ def _refusal(conn: Connection, name: TopicName) -> int:
 def on_end_txn_on_partition(conn: Connection, command: Any) -> None:
     """Between brokers only: an error for a topic that is here, no news for any other."""
     name = _topic(command.topic)
-    code = _refusal(conn, name) if conn.broker.topics.known(name) else None
+    topics = conn.broker.topics
+    code = _refusal(conn, name) if topics.known(name) else None
+    if code is None and topics.is_loaded_by_a_look(name) and topics.is_partition_of_nothing(name):
+        code = pb.ServiceNotReady
     conn.write(
         replies.end_txn_on_partition_response(
             command.request_id, command.txnid_least_bits, command.txnid_most_bits, code

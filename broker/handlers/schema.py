@@ -54,7 +54,7 @@ async def on_get_or_create_schema(conn: Connection, command: pb.CommandGetOrCrea
     conn.authorize(pb.BaseCommand.GET_OR_CREATE_SCHEMA, name)
     topic = conn.broker.topics.loaded.get(str(name))
     if topic is None:
-        if not conn.broker.topics.known(name):
+        if not conn.broker.topics.known(name) and not conn.broker.topics.is_loaded_by_a_look(name):
             raise TopicNotFoundError(f"Topic {name} does not exist")
         topic = await conn.broker.topics.get(name, create=False)
     if command.schema.type == NO_SCHEMA:

@@ -1,17 +1,18 @@
-"""Texts that are not UTF-8 are noticed wherever in a command they stand."""
+"""Texts that are not UTF-8 are noticed and replaced wherever in a command they stand."""
 
 import pytest
+from google.protobuf import text_format
 
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.protocol.texts import has_sound_texts
+from magnetar.protocol.texts import has_sound_texts, with_sound_texts
 
 
-def swapped(message, text: bytes = b"swap"):
-    """The message with `swap` replaced by what is no text, as a peer may send it."""
-    return type(message).FromString(message.SerializeToString().replace(text, b"\xff\xfe\xfd\xfc"))
+def swapped(message):
+    """The message with each text `swap` replaced by what is no text, as a peer may send it."""
+    return type(message).FromString(message.SerializeToString().replace(b"swap", b"\xff\xfe\xfd\xfc"))
 
 
-@pytest.mark.parametrize(
+COMMANDS = pytest.mark.parametrize(
     "command",
     [
         pb.CommandLookupTopic(topic="swap", request_id=1),
@@ -34,9 +35,29 @@ def swapped(message, text: bytes = b"swap"):
     ],
     ids=lambda c: type(c).__name__,
 )
+
+
+@COMMANDS
 def test_a_text_that_is_none_is_noticed(command):
     assert has_sound_texts(command)
     assert not has_sound_texts(swapped(command))
+
+
+@COMMANDS
+def test_a_text_that_is_none_is_read_as_java_reads_it(command):
+    data = swapped(command).SerializeToString()
+    sound = text_format.MessageToString(command, as_utf8=True).replace("swap", "\ufffd" * 4)
+    assert type(command).FromString(with_sound_texts(data, command.DESCRIPTOR)) == text_format.Parse(
+        sound, type(command)()
+    )
+
+
+def test_all_else_stays_byte_for_byte():
+    schema = pb.Schema(name="swap", schema_data=b"\xff\xfe", type=pb.Schema.String)
+    command = pb.CommandProducer(topic="ü", producer_id=2**64 - 1, request_id=1, schema=schema, encrypted=True)
+    unknown = b"\xf9\x3f12345678\xfd\x3f1234\xfb\x3f\xfc\x3f\xfa\x3f\x02\xff\xff"  # fixed64, fixed32, a group, bytes
+    data = command.SerializeToString() + unknown
+    assert with_sound_texts(data, command.DESCRIPTOR) == data
 
 
 def test_bytes_may_be_any_bytes():

@@ -1,0 +1,34 @@
+"""The order in which Apache Pulsar shows what it keeps in Java's hash tables.
+
+Lists and properties over REST and on the wire have no order of their own there: names come by the slot of their hash
+code in a table that doubles when it is three quarters full. Two names in one slot come in the order in which they were
+added.
+"""
+
+from collections.abc import Iterable
+
+_SMALLEST_TABLE = 16
+
+
+def java_order(keys: Iterable[str], *, concurrent: bool = False) -> list[str]:
+    """The keys as a Java HashMap is walked to which they were added as given, or a ConcurrentHashMap: the one doubles
+    with the key beyond three quarters, the other with the one before.
+    """
+    given = list(dict.fromkeys(keys))
+    slots, early = _SMALLEST_TABLE, int(concurrent)
+    while len(given) + early > slots * 3 // 4:
+        slots *= 2
+    return sorted(given, key=lambda key: _spread(java_hash(key)) & (slots - 1))
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode as an unsigned number of 32 bits: over the units of UTF-16."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value
+
+
+def _spread(value: int) -> int:
+    return value ^ value >> 16

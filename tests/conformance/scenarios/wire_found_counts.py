@@ -1,0 +1,220 @@
+"""Statistics right after what moves them, consumer type by type."""
+
+from harness.steps import EARLIEST, ack, drained, published, published_batches, rest, stats
+from transcript import scenario
+
+SUB = (
+    "msgBacklog",
+    "msgBacklogNoDelayed",
+    "unackedMessages",
+    "msgOutCounter",
+    "type",
+    "activeConsumerName",
+    "msgInReplay",
+    "msgDelayed",
+    "filterProcessedMsgCount",
+    "filterAcceptedMsgCount",
+    "filterRejectedMsgCount",
+    "filterRescheduledMsgCount",
+    "blockedSubscriptionOnUnackedMsgs",
+    "lastAckedTimestamp",
+    "lastConsumedTimestamp",
+    "lastConsumedFlowTimestamp",
+    "lastExpireTimestamp",
+    "msgExpired",
+    "totalMsgExpired",
+    "chunkedMessageRate",
+    "earliestMsgPublishTimeInBacklog",
+    "backlogSize",
+    "isDurable",
+    "isReplicated",
+    "allowOutOfOrderDelivery",
+    "keySharedMode",
+    "consumersAfterMarkDeletePosition",
+    "drainingHashesCount",
+    "drainingHashesClearedTotal",
+    "drainingHashesUnackedMessages",
+    "nonContiguousDeletedMessagesRanges",
+    "delayedMessageIndexSizeInBytes",
+    "subscriptionProperties",
+    "dispatchThrottledMsgEventsBySubscriptionLimit",
+    "dispatchThrottledBytesEventsByTopicLimit",
+    "bytesOutCounter",
+    "replicatedSubscriptionSnapshotCache",
+)
+CON = (
+    "availablePermits",
+    "unackedMessages",
+    "msgOutCounter",
+    "bytesOutCounter",
+    "avgMessagesPerEntry",
+    "blockedConsumerOnUnackedMsgs",
+    "consumerName",
+    "lastAckedTimestamp",
+    "lastConsumedTimestamp",
+    "lastConsumedFlowTimestamp",
+    "firstMessagesSentTimestamp",
+    "firstConsumedFlowTimestamp",
+    "keyHashRanges",
+    "metadata",
+    "drainingHashesCount",
+    "drainingHashesClearedTotal",
+    "drainingHashesUnackedMessages",
+    "readPositionWhenJoining",
+    "appId",
+    "clientVersion",
+    "keyHashRangeArrays",
+    "drainingHashes",
+)
+TOP = (
+    "msgInCounter",
+    "bytesInCounter",
+    "msgOutCounter",
+    "bytesOutCounter",
+    "storageSize",
+    "backlogSize",
+    "waitingPublishers",
+    "publishRateLimitedTimes",
+    "earliestMsgPublishTimeInBacklogs",
+    "offloadedStorageSize",
+    "lastOffloadLedgerId",
+    "nonContiguousDeletedMessagesRanges",
+    "delayedMessageIndexSizeInBytes",
+    "ongoingTxnCount",
+    "abortedTxnCount",
+    "committedTxnCount",
+    "deduplicationStatus",
+    "msgChunkPublished",
+    "averageMsgSize",
+)
+
+
+def some(value):
+    """Times and rates only as zero or not."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    return "T" if value and (isinstance(value, float) or value > 10**9) else value
+
+
+def show(s, topic, query=""):
+    b = s.http("GET", rest(topic, "/stats" + query), quietly=True)[1]
+    s.note("topic", {k: some(b[k]) for k in TOP if k in b})
+    for name, sub in sorted(b["subscriptions"].items()):
+        s.note(name, {k: some(sub[k]) for k in SUB if k in sub})
+        for c in sorted(sub["consumers"], key=lambda c: c["consumerName"]):
+            s.note("consumer", {k: some(c[k]) for k in CON if k in c})
+
+
+def stats_by_kind(s, kind):
+    topic = s.topic()
+    c = s.connect()
+    published(s, topic, 2)
+    c.subscribe(topic, permits=0, quietly=True, subType=kind, consumer_name="c", initialPosition="Earliest")
+    if kind == "Failover":
+        c.recv()
+    show(s, topic, "?getPreciseBacklog=true&subscriptionBacklogSize=true&getEarliestTimeInBacklog=true")
+    c.send("FLOW", consumer_id=1, messagePermits=10)
+    ids = [f.message_id for f in drained(c, 0.4)]
+    show(s, topic, "?getPreciseBacklog=true&subscriptionBacklogSize=true&getEarliestTimeInBacklog=true")
+    ack(c, *ids[1:])
+    show(s, topic, "?getPreciseBacklog=true&subscriptionBacklogSize=true&getEarliestTimeInBacklog=true")
+    published_batches(s, topic, [b"a", b"b", b"c"])
+    more = [f.message_id for f in drained(c, 0.4)]
+    c.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1)
+    drained(c, 0.4)
+    show(s, topic)
+    ack(c, more[0] | {"ack_set": [6], "batch_size": 3})
+    show(s, topic)
+    ack(c, more[0], kind="Individual" if "hared" in kind else "Cumulative")
+    show(s, topic, "?getPreciseBacklog=true&subscriptionBacklogSize=true&getEarliestTimeInBacklog=true")
+    c.ask("CLOSE_CONSUMER", consumer_id=1)
+    show(s, topic)
+
+
+@scenario
+def stats_along_an_exclusive_consumer(s):
+    stats_by_kind(s, "Exclusive")
+
+
+@scenario
+def stats_along_a_shared_consumer(s):
+    stats_by_kind(s, "Shared")
+
+
+@scenario
+def stats_along_a_failover_consumer(s):
+    stats_by_kind(s, "Failover")
+
+
+@scenario
+def stats_along_a_reader(s):
+    topic = s.topic()
+    published(s, topic, 3)
+    c = s.connect()
+    c.subscribe(topic, "r", quietly=True, durable=False, start_message_id=EARLIEST, consumer_name="c", permits=2)
+    ids = [f.message_id for f in drained(c, 0.4)]
+    show(s, topic)
+    ack(c, ids[0])
+    show(s, topic)
+    ack(c, ids[1], kind="Cumulative")
+    show(s, topic, "?getPreciseBacklog=true&subscriptionBacklogSize=true&getEarliestTimeInBacklog=true")
+
+
+@scenario
+def stats_along_a_non_persistent_topic(s):
+    topic = s.topic(domain="non-persistent")
+    c = s.connect()
+    c.producer(topic, 1, quietly=True, producer_name="p")
+    c.subscribe(topic, quietly=True, subType="Shared", consumer_name="c", permits=2)
+    for i in range(4):
+        c.publish(1, i)
+        c.recv_quietly()
+    drained(c, 0.4)
+    show(s, topic)
+    b = stats(s, topic)
+    s.note(
+        "drops",
+        [
+            b.get("msgDropRate"),
+            [x.get("msgDropRate") for x in b["publishers"]],
+            b["subscriptions"]["sub"].get("msgDropRate"),
+            sorted(b),
+            sorted(b["subscriptions"]["sub"]),
+            sorted(b["publishers"][0]),
+        ],
+    )
+
+
+def kinds(value):
+    """The type of each number and text: whole numbers and others look different in JSON."""
+    if isinstance(value, dict):
+        return {k: kinds(v) for k, v in value.items() if k != "consumers"}
+    return [kinds(v) for v in value] if isinstance(value, list) else type(value).__name__
+
+
+@scenario
+def kinds_of_numbers_in_stats(s):
+    for domain in ("persistent", "non-persistent"):
+        topic, c = s.topic("t", domain=domain), s.connect()
+        s.http("PUT", rest(topic), quietly=True)
+        s.note("nobody", kinds(stats(s, topic)))
+        c.subscribe(topic, quietly=True, subType="Shared", consumer_name="c")
+        c.producer(topic, 1, quietly=True, producer_name="p")
+        s.note("both", kinds(stats(s, topic)))
+        c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+        s.note("left", kinds(stats(s, topic)))
+        part = s.topic("p", domain=domain)
+        s.http("PUT", rest(part, "/partitions"), 2, quietly=True)
+        s.note("partitions", kinds(s.http("GET", rest(part, "/partitioned-stats?perPartition=false"), quietly=True)[1]))
+        s.lookup(part + "-partition-0")
+        c.subscribe(part + "-partition-0", "sub", 2, quietly=True, subType="Shared", consumer_name="c")
+        c.producer(part + "-partition-0", 2, quietly=True, producer_name="p")
+        s.note(
+            "partitions in use",
+            kinds(s.http("GET", rest(part, "/partitioned-stats?perPartition=false"), quietly=True)[1]),
+        )
+        c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=2)
+        s.note(
+            "partitions left",
+            kinds(s.http("GET", rest(part, "/partitioned-stats?perPartition=false"), quietly=True)[1]),
+        )
