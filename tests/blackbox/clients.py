@@ -18,7 +18,7 @@ def id_of(message_id):
     return message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()
 
 
-def read_all(url, topic, timeout_ms=10_000):
+def read_all(url, topic, timeout_ms=60_000):
     """Every message of a topic, in order: (key, data, id)."""
     client = quiet_client(url)
     try:

@@ -9,7 +9,7 @@ import pulsar
 import pytest
 from pulsar import CompressionType, MessageId
 
-RECEIVE_MS = 10_000
+RECEIVE_MS = 60_000
 NOTHING_MS = 500
 
 
@@ -18,7 +18,7 @@ def http(broker, method, path, body=None):
     if body is not None:
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         text = answer.read()
     return json.loads(text) if text else None
 

@@ -30,7 +30,7 @@ from tests.blackbox.foreign import (
 )
 
 pytestmark = pytest.mark.blackbox
-RECEIVE_MS = 15_000
+RECEIVE_MS = 60_000
 TYPES = [ConsumerType.Exclusive, ConsumerType.Failover, ConsumerType.Shared, ConsumerType.KeyShared]
 ORDERED = (ConsumerType.Exclusive, ConsumerType.Failover)
 RECORDED = [

@@ -109,7 +109,7 @@ def test_one_that_fails_loses_nothing(new_broker, modules):
 def test_one_that_cannot_be_used_stops_the_start(tmp_path, modules, name):
     arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(tmp_path / "data")]
     arguments += ["--set", f"brokerEntryMetadataInterceptors={name}", "--set", "brokerServicePort=0"]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=30, check=False, env=os.environ | modules)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False, env=os.environ | modules)
     assert done.returncode == 78
     assert name in done.stderr
     assert "Traceback" not in done.stderr

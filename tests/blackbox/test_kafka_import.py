@@ -128,7 +128,7 @@ def test_batches_as_producers_send_them(new_broker, file):
     assert "--sequence-ids position" in said
 
 
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(120 + 60 * KILLS)
 def test_killed_at_random_points_nothing_is_lost_or_twice(new_broker, file):
     """kill -9 of the importer, then of the broker, wherever they are: the topic ends with every record once, in order."""
     chance = random.Random(7)

@@ -4,7 +4,7 @@ import pulsar
 import pytest
 from pulsar import ConsumerType, InitialPosition, MessageId
 
-RECEIVE_MS = 10_000
+RECEIVE_MS = 60_000
 NOTHING_MS = 400
 
 

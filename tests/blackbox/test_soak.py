@@ -96,7 +96,7 @@ class Soak:
             self.stopping.wait(0.3)
 
 
-@pytest.mark.timeout(SECONDS * 2 + 60)
+@pytest.mark.timeout(SECONDS * 4 + 240)
 def test_nothing_grows(new_broker):
     broker = new_broker(
         managedLedgerCacheSizeMB=16, managedLedgerMaxEntriesPerLedger=5000, managedLedgerMinLedgerRolloverTimeMinutes=0

@@ -175,7 +175,7 @@ def test_a_flipped_bit_costs_one_entry_and_is_said(new_broker):
     publish(broker.url, 30, 1)
     assert broker.stop() == 0
     report = subprocess.run(
-        [*_magnetar(), "verify", str(broker.data_dir)], capture_output=True, text=True, timeout=30, check=False
+        [*_magnetar(), "verify", str(broker.data_dir)], capture_output=True, text=True, timeout=60, check=False
     )
     assert report.returncode == 1
     assert "DAMAGED" in report.stdout

@@ -1,0 +1,19 @@
+"""Delays for tests of delayed messages, on machines that are busy with something else as well."""
+
+import time
+
+import pytest
+
+TICK_MS = 1000  # delayedDeliveryTickTimeMillis: without the strict setting a message may be so much early
+
+
+def longer_and_longer(topic, seconds):
+    """Topics and delays to try: on a machine that is too busy for the one, what should wait is due before it is looked at."""
+    for times in range(4):
+        yield f"{topic}-{times}", seconds * 3**times
+    pytest.fail("the machine is too slow for this test to say anything")
+
+
+def is_before(due_seconds):
+    """Whether nothing that is due then may have been delivered yet."""
+    return time.time() < due_seconds - TICK_MS / 1000
