@@ -70,8 +70,14 @@ class AdvertisedAddresses:
         self.own = own
 
     def of(self, listener: str = "") -> AdvertisedUrls | None:
-        """The urls of a named listener; of the broker itself for no name; None for an unknown name."""
-        return self._listeners.get(listener) if listener else self.own
+        """The urls of a named listener, of the broker itself for no name; None for an unknown name. A listener without
+        web addresses has the broker's, as in Apache Pulsar.
+        """
+        named = self._listeners.get(listener) if listener else self.own
+        if named is None:
+            return None
+        web, web_tls = named.http_url or self.own.http_url, named.http_url_tls or self.own.http_url_tls
+        return replace(named, http_url=web, http_url_tls=web_tls)
 
 
 def parse_listeners(texts: tuple[str, ...]) -> dict[str, AdvertisedUrls]:

@@ -33,7 +33,8 @@ def test_who_names_no_listener_gets_the_internal_one_which_is_the_first_unless_t
     assert made.of().service_url == made.own.service_url == f"pulsar://h:{port}"
     assert made.own.service_url_tls == "pulsar+ssl://h:3", "another listener's, where the internal one has none"
     assert made.own.http_url == "http://127.0.0.1:8080", "the broker's own, where no listener has one"
-    assert made.of("out") == AdvertisedUrls("pulsar://h:2", "pulsar+ssl://h:3")
+    assert made.of("out") == AdvertisedUrls("pulsar://h:2", "pulsar+ssl://h:3", "http://127.0.0.1:8080")
+    assert made.of("in") == AdvertisedUrls("pulsar://h:1", None, "http://127.0.0.1:8080")
     assert made.of("none") is None
 
 
