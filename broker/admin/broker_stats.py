@@ -12,6 +12,9 @@ from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.stats_json import topic_stats
 from magnetar.broker.auth.table import OPEN, SUPER
 from magnetar.broker.metrics import CONTENT_TYPE, render
+from magnetar.broker.policy_records import bundle_of
+from magnetar.broker.policy_values import BundlesData
+from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 STATS = ADMIN + "/broker-stats"
@@ -93,7 +96,7 @@ async def allocator(call: Call) -> Response:
     return json_response(
         {
             **dict.fromkeys(("numDirectArenas", "numHeapArenas", "numThreadLocalCaches"), 0),
-            **dict.fromkeys(("smallCacheSize", "normalCacheSize"), 0),
+            **dict.fromkeys(("smallCacheSize", "normalCacheSize", "usedDirectMemory", "usedHeapMemory"), 0),
             "directArenas": [],
             "heapArenas": [],
         }
@@ -105,10 +108,16 @@ async def availability(_call: Call) -> Response:
     raise RestError(409, "this load manager does not tell what is available")
 
 
+def _bundle_of(call: Call, name: TopicName) -> str:
+    policies = call.namespaces.policies(name.namespace)
+    return f"{name.namespace}/{bundle_of(str(name), policies.bundles if policies else BundlesData())}"
+
+
 @routes.get(STATS + "/load-report", SUPER)
 async def load_report(call: Call) -> Response:
     urls, topics = call.api.urls, call.topics.loaded_stats()
     settings = call.api.settings
+    bundles = sorted({_bundle_of(call, stats.name) for stats in topics})
     report = {
         "webServiceUrl": urls.web_url,
         "webServiceUrlTls": urls.web_url_tls,
@@ -118,6 +127,16 @@ async def load_report(call: Call) -> Response:
         "nonPersistentTopicsEnabled": settings.enable_non_persistent_topics,
         "msgRateIn": sum(stats.msg_rate_in for stats in topics),
         "msgThroughputIn": sum(stats.msg_throughput_in for stats in topics),
+        "msgRateOut": sum((each.msg_rate_out for stats in topics for each in stats.subscriptions.values()), 0.0),
+        "bundles": bundles,
+        "numBundles": len(bundles),
         "numTopics": len(topics),
+        "numConsumers": sum(len(each.consumers) for stats in topics for each in stats.subscriptions.values()),
+        "numProducers": sum(len(stats.publishers) for stats in topics),
+        "protocols": {},
+        "advertisedListeners": {},
+        "lastBundleGains": [],
+        "lastBundleLosses": [],
+        "loadReportType": "LocalBrokerData",
     }
     return json_response({key: value for key, value in report.items() if value != ""})

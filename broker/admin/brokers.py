@@ -21,6 +21,9 @@ BROKERS = ADMIN + "/brokers"
 @routes.get(BROKERS + "/health", SUPER)
 async def health(call: Call) -> Response:
     """`ok` when the broker serves requests and its storage takes writes."""
+    asked = call.query("brokerId")
+    if asked and asked != call.api.urls.broker_id:
+        raise not_found(f"Broker id '{asked}' not found in available brokers.")
     if not call.api.is_ready():
         raise RestError(503, "the broker is starting or stopping")
     try:

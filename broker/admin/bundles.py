@@ -28,6 +28,8 @@ async def unload_bundle(call: Call) -> Response:
     call.policies()
     if not _is_range(call.param("bundle")):
         raise RestError(500, f"Invalid bundle range: {call.param('bundle')}")
+    if call.query("destinationBroker") not in ("", call.api.urls.broker_id):
+        raise conflict("Not allowed unload namespace bundle to inactive destination broker")
     await unload_topics(call, call.namespace, "_".join(_check_bundle(call)))
     return done()
 

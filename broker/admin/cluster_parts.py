@@ -59,7 +59,10 @@ async def failure_domain(call: Call) -> Response:
 async def set_failure_domain(call: Call) -> Response:
     """A broker belongs to one domain only."""
     name, domains = call.param("domain_name"), _cluster(call).failure_domains or _NO_PARTS
-    body = await call.body(dict[str, Any]) or {}
+    body = await call.body(dict[str, Any])
+    if body is None:  # as if there were none
+        await _change(call, failure_domains={key: domain for key, domain in domains.items() if key != name})
+        return done()
     brokers = list(dict.fromkeys(body.get("brokers") or []))
     for other, domain in domains.items():
         if other != name and set(domain.get("brokers", ())) & set(brokers):

@@ -118,7 +118,7 @@ def _check_urls(data: ClusterData) -> None:
         (data.broker_service_url, ("pulsar",)),
         (data.broker_service_url_tls, ("pulsar+ssl",)),
     ):
-        if url and not url.startswith(tuple(f"{scheme}://" for scheme in schemes)):
+        if url and (" " in url or not url.startswith(tuple(f"{scheme}://" for scheme in schemes))):
             raise RestError(400, f"Illegal service url {url}: must begin with {schemes[0]}://")
 
 

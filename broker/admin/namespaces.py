@@ -71,7 +71,7 @@ async def create_namespace(call: Call) -> Response:
     if tenant is None:
         raise not_found("Tenant does not exist")
     policies = _new_policies(call, body)
-    for cluster in policies.replication_clusters:
+    for cluster in (*policies.replication_clusters, *policies.allowed_clusters):
         if cluster not in tenant.allowed_clusters:
             raise RestError(403, f"Cluster [{cluster}] is not in the list of allowed clusters of the tenant")
     if call.namespaces.exists(name):
@@ -105,8 +105,8 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
     boundaries = sorted(set(given.bundles.boundaries or ()))
     if count > 0 and not all(map(BOUNDARY.fullmatch, boundaries)):
         raise RestError(500, "a boundary of a bundle is a hexadecimal number")
-    if count > 0 and len(boundaries) - 1 == count:
-        bundles = msgspec.structs.replace(given.bundles, boundaries=boundaries)
+    if count > 0 and len(boundaries) > 1:
+        bundles = msgspec.structs.replace(given.bundles, boundaries=boundaries, num_bundles=len(boundaries) - 1)
     else:
         bundles = even_bundles(count) if count > 0 else fresh.bundles
     quotas = {kind: msgspec.structs.replace(q, limit=q.limit_size) for kind, q in given.backlog_quota_map.items()}

@@ -124,37 +124,49 @@ def _topic(call: Call) -> TopicName:
 class TopicGrant(msgspec.Struct):
     """One element of a list of grants to give or take."""
 
-    topic: str
-    role: str
+    topic: str = ""
+    role: str = ""
     actions: list[str] = []
 
 
 @routes.post(ADMIN + "/namespaces/grantPermissionsOnTopics", OPEN)
 async def grant_on_topics(call: Call) -> Response:
-    for each in await _grants(call):
-        await _change_topic(call, TopicName.parse(each.topic), each.role, _known(each.actions))
+    for name, each in await _grants(call):
+        await _change_topic(call, name, each.role, _known(each.actions))
     return done()
 
 
 @routes.post(ADMIN + "/namespaces/revokePermissionsOnTopics", OPEN)
 async def revoke_on_topics(call: Call) -> Response:
-    for each in await _grants(call):
-        await _change_topic(call, TopicName.parse(each.topic), each.role, None)
+    for name, each in await _grants(call):
+        await _change_topic(call, name, each.role, None)
     return done()
 
 
-async def _grants(call: Call) -> list[TopicGrant]:
-    """The body; raises 401 unless the caller administers the tenants of all topics, 412 for a bad name."""
-    grants = await call.body(list[TopicGrant]) or []
-    for each in grants:
-        try:
-            name = TopicName.parse(each.topic)
-        except InvalidTopicNameError as e:
-            raise precondition(str(e)) from e
-        target = Target.of_topic(name)
-        if not call.api.authorizer.allows(call.identity, TOPIC_ADMIN, target):
+async def _grants(call: Call) -> list[tuple[TopicName, TopicGrant]]:
+    """The body; raises 401 unless the caller administers the tenants of all topics, 412 for a bad name, 400 unless
+    they are topics of one namespace, 404 unless they are there.
+    """
+    grants = await call.body(list[TopicGrant])
+    if grants is None or not all(each.topic for each in grants):
+        raise RestError(500, "topics are required")
+    named = [(_parsed(each.topic), each) for each in grants]
+    for name, _ in named:
+        if not call.api.authorizer.allows(call.identity, TOPIC_ADMIN, Target.of_topic(name)):
             raise RestError(401, "Unauthorized to administer the topic")
-    return grants
+    if len({name.namespace for name, _ in named}) != 1:
+        raise RestError(400, "The namespace should be the same")
+    for name, _ in named:
+        if not call.topics.exists(name) and call.topics.partition_count(name) is None:
+            raise not_found(f"Topic {name} not found")
+    return named
+
+
+def _parsed(topic: str) -> TopicName:
+    try:
+        return TopicName.parse(topic)
+    except InvalidTopicNameError as e:
+        raise precondition(str(e)) from e
 
 
 async def _change_topic(call: Call, name: TopicName, role: str, actions: list[Granted] | None) -> None:
