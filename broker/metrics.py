@@ -5,6 +5,7 @@ and sizes are plain gauges per bucket, not cumulative, of the last stats period.
 arguments.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_BEFORE_LABELS: Final = re.compile(r"^([a-z]\w*)(\{|(?= ))", re.MULTILINE)
+"""What a sample's labels begin behind, and whether there are any."""
 T = TypeVar("T")
 Number = int | float
 
@@ -131,7 +134,7 @@ def render(
     yield _topics_count(cluster, views)
     if broker.converting is not None:
         yield from _converter_rows(settings, cluster, broker.converting)
-    yield process_text()
+    yield process_text(cluster)
 
 
 # --- the broker -------------------------------------------------------------------------------------------------
@@ -294,8 +297,11 @@ def _topics_count(cluster: str, views: Sequence[TopicView]) -> str:
 # --- the process ------------------------------------------------------------------------------------------------
 
 
-def process_text() -> str:
-    """CPU, memory, file descriptors and garbage collection of this process, under Prometheus' usual names."""
+def process_text(cluster: str) -> str:
+    """CPU, memory, file descriptors and garbage collection of this process, under Prometheus' usual names.
+
+    They have the label of the cluster too: on a page of Apache Pulsar no line is without.
+    """
     from prometheus_client import (  # noqa: PLC0415 - takes a tenth of a second, and most starts are never scraped
         GC_COLLECTOR,
         PLATFORM_COLLECTOR,
@@ -307,4 +313,6 @@ def process_text() -> str:
     registry = CollectorRegistry()
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)
-    return generate_latest(registry).decode()
+    return _BEFORE_LABELS.sub(
+        lambda found: f"{found[1]}{{{cluster}" + ("," if found[2] else "}"), generate_latest(registry).decode()
+    )

@@ -52,7 +52,7 @@ def samples(topics, settings=None, broker=None):
     values, kinds = {}, {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            assert sample.labels.get("cluster") == "standalone" or sample.name.startswith(("process_", "python_"))
+            assert sample.labels.get("cluster") == "standalone"
             labels = tuple(sorted((k, v) for k, v in sample.labels.items() if k != "cluster"))
             assert (sample.name, labels) not in values, "each sample once"
             values[sample.name, labels] = sample.value
