@@ -186,7 +186,7 @@ def _declare(row: PolicyRow) -> None:
         policies = call.policies()
         value = await row.value_of_body(call)
         if row.field == "retention_policies":
-            _refuse(policy_rules.quota_fits_retention(policies.backlog_quota_map, value))
+            _refuse(policy_rules.retention_fits_quota(_by_size(policies.backlog_quota_map), value, "namespace"))
         if isinstance(value, AutoTopicCreation):
             _refuse(policy_rules.partitions_allowed(call.api.settings, value))
         return await store(call, value, row.set_status)
@@ -225,13 +225,18 @@ async def backlog_quotas(call: Call) -> Response:
     return json_response({kind: shown(quota) for kind, quota in call.policies().backlog_quota_map.items()})
 
 
+def _by_size(quotas: dict[str, BacklogQuota]) -> list[BacklogQuota]:
+    """Of a namespace's quotas the one by size alone is compared with its retention."""
+    return [quota for kind, quota in quotas.items() if kind == "destination_storage"]
+
+
 @routes.post(NAMESPACE + "/backlogQuota", NAMESPACE_ADMIN)
 async def set_backlog_quota(call: Call) -> Response:
     policies = call.policies()
     quota, kind = await read_quota(call), quota_type(call)
     if quota is None:
         raise RestError(500, "a backlog quota is required")
-    _refuse(policy_rules.quota_fits_retention({kind: quota}, policies.retention_policies))
+    _refuse(policy_rules.quota_fits_retention(_by_size({kind: quota}), policies.retention_policies, "namespace"))
     await call.namespaces.update_namespace(call.namespace, lambda old: with_quota(old, kind, quota))
     return done()
 

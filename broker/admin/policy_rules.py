@@ -3,7 +3,7 @@
 Statuses as Apache Pulsar has them: contradictions in retention and persistence are 400, values out of range 412.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.admin.responses import RestError, precondition
@@ -92,20 +92,27 @@ def delayed_delivery(value: DelayedDeliveryPolicies) -> RestError | None:
     return None
 
 
-def quota_fits_retention(quotas: dict[str, BacklogQuota], kept: RetentionPolicies | None) -> RestError | None:
-    """A backlog may not be allowed to be larger or older than what is retained at all."""
-    if kept is None or (kept.time_in_minutes, kept.size_in_mb) == (0, 0):
+def quota_fits_retention(quotas: Iterable[BacklogQuota], kept: RetentionPolicies | None, of: str) -> RestError | None:
+    """A backlog may not be allowed to be larger or older than what is retained. Both limits of a quota count, whatever
+    its type; a limit of -1 is none, a retention of 0 or -1 does not count.
+    """
+    if kept is None or all(_fits(quota, kept) for quota in quotas):
         return None
-    size, age = quotas.get("destination_storage"), quotas.get("message_age")
-    if size is not None and kept.size_in_mb > 0 and not 0 <= size.limit_size < kept.size_in_mb * _MIB:
-        return precondition(
-            "Backlog Quota exceeds configured retention quota for namespace. Please increase retention quota and retry"
-        )
-    if age is not None and kept.time_in_minutes > 0 and not 0 <= age.limit_time < kept.time_in_minutes * _MINUTE_S:
-        return precondition(
-            "Backlog Quota exceeds configured retention quota for namespace. Please increase retention quota and retry"
-        )
-    return None
+    return precondition(
+        f"Backlog Quota exceeds configured retention quota for {of}. Please increase retention quota and retry"
+    )
+
+
+def retention_fits_quota(quotas: Iterable[BacklogQuota], kept: RetentionPolicies | None, of: str) -> RestError | None:
+    """The same, asked the other way round."""
+    if quota_fits_retention(quotas, kept, of) is None:
+        return None
+    return precondition(f"Retention Quota must exceed configured backlog quota for {of}.")
+
+
+def _fits(quota: BacklogQuota, kept: RetentionPolicies) -> bool:
+    size_fits = kept.size_in_mb <= 0 or quota.limit_size < kept.size_in_mb * _MIB
+    return size_fits and (kept.time_in_minutes <= 0 or quota.limit_time < kept.time_in_minutes * _MINUTE_S)
 
 
 def message_size(settings: "Settings", value: int) -> RestError | None:

@@ -213,7 +213,7 @@ def _declare(row: PolicyRow) -> None:
         if row.field == "retention":
             own = own_policies(call, name, all_clusters=all_clusters).backlog_quota_map
             quotas = call.policies().backlog_quota_map | own
-            refuse(policy_rules.quota_fits_retention(quotas, value))
+            refuse(policy_rules.retention_fits_quota(quotas.values(), value, "topic"))
         return await change_own(call, name, lambda old: row.written(old, value, ""), all_clusters=all_clusters)
 
     async def remove(call: Call) -> Response:

@@ -120,7 +120,7 @@ async def set_backlog_quota(call: Call) -> Response:
     quota, kind = await read_quota(call), quota_type(call)
     if quota is not None:
         kept = own_policies(call, name, all_clusters=scope_of(call)).retention or call.policies().retention_policies
-        refuse(policy_rules.quota_fits_retention({kind: quota}, kept))
+        refuse(policy_rules.quota_fits_retention([quota], kept, "topic"))
     return await change_own(call, name, lambda old: with_quota(old, kind, quota), all_clusters=scope_of(call))
 
 

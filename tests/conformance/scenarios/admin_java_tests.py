@@ -211,3 +211,37 @@ _peeked(
     encryption_algo="A",
     encryption_param=b"\x05\x06",
 )
+
+
+MIB = 1024 * 1024
+
+
+def _quotas_and_retention(of):
+    def run(s):
+        n, t = namespace_of(s, 1, 1)
+        base = n if of == "namespace" else t + "0"
+
+        def quota(size, seconds, kind=""):
+            body = {"limitSize": size, "limitTime": seconds, "policy": "producer_exception"}
+            s.call("POST", base + "/backlogQuota" + (kind and "?backlogQuotaType=" + kind), body)
+
+        def retention(minutes, megabytes):
+            s.call("POST", base + "/retention", {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes})
+
+        retention(10, 10)
+        for kind in ("destination_storage", "message_age"):
+            for size, seconds in ((10 * MIB - 1, 0), (10 * MIB, 0), (-1, -1), (1, 599), (1, 600)):
+                quota(size, seconds, kind)
+        s.call("DELETE", base + "/retention")
+        for kind in ("destination_storage", "message_age"):
+            quota(5 * MIB, 100, kind)
+            for minutes, megabytes in ((1, 5), (-1, 5), (-1, 6), (1, -1), (2, -1), (2, 6), (-1, -1), (0, 0)):
+                retention(minutes, megabytes)
+            s.call("DELETE", base + "/backlogQuota?backlogQuotaType=" + kind)
+
+    run.__name__ = run.__qualname__ = f"quotas_and_retention_of_a_{of}"
+    scenario(run)
+
+
+_quotas_and_retention("namespace")
+_quotas_and_retention("topic")
