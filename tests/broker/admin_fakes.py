@@ -84,6 +84,9 @@ class FakeTopics:
     async def delete(self, name):
         del self.plain[str(name)]
 
+    async def forget_schema(self, name):
+        self.calls.append(("forget_schema", str(name)))
+
     async def delete_partitioned(self, name):
         for i in range(self.partitioned.pop(str(name))):
             self.plain.pop(str(name.partition_name(i)), None)
