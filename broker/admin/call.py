@@ -2,7 +2,7 @@
 
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
@@ -25,6 +25,7 @@ T = TypeVar("T")
 _NOT_JSON = "the body must be application/json"
 _PLAIN_KINDS: tuple[object, ...] = (int, bool, float, str)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_NO_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-=:._")
 
 
@@ -52,8 +53,10 @@ class Call:
 
     def param(self, name: str) -> str:
         """A part of the path, decoded; raises 400 for bytes that are no UTF-8."""
-        raw = self.request.path_params[name]
-        return decoded(raw.replace("+", " ") if name in ("topic", "subscription") else raw)
+        params = self.request.path_params
+        if name == "subscription":
+            return subscription_of(params)
+        return decoded(params[name].replace("+", " ") if name == "topic" else params[name])
 
     def number(self, name: str, *, bits: int = 64) -> int:
         """A part of the path that must be an integer of so many bits; anything else is no such path."""
@@ -150,6 +153,18 @@ def decoded(text: str) -> str:
         raise RestError(400, "the path is not UTF-8") from None
 
 
+def subscription_of(params: dict[str, Any]) -> str:
+    """The subscription that path parameters name. In the path of a topic it is decoded twice, the second time like a
+    form: Java's admin client encodes it twice. Raises 400, and 500 when the second time cannot be.
+    """
+    if "topic" not in params:
+        return decoded(params["subscription"].replace("+", " "))
+    once = decoded(params["subscription"])
+    if _NO_ESCAPE.search(once):
+        raise RestError(500, "the name of the subscription is not encoded twice")
+    return unquote_plus(once)
+
+
 def topic_of(params: dict[str, Any]) -> TopicName | None:
     """The topic that path parameters name; None when it is no topic name."""
     # Apache Pulsar decodes names of topics like forms: a plus is a space.
@@ -165,7 +180,7 @@ def target_of(params: dict[str, Any]) -> Target:
     tenant = decoded(params.get("tenant", ""))
     namespace = f"{tenant}/{decoded(params['namespace'])}" if "namespace" in params else ""
     name = topic_of(params) if "topic" in params else None
-    subscription = decoded(params.get("subscription", "").replace("+", " "))
+    subscription = subscription_of(params) if "subscription" in params else ""
     return Target.of_topic(name, subscription) if name else Target(tenant, namespace, subscription=subscription)
 
 

@@ -245,3 +245,19 @@ def _quotas_and_retention(of):
 
 _quotas_and_retention("namespace")
 _quotas_and_retention("topic")
+
+
+@scenario
+def subscriptions_are_decoded_twice(s):
+    """In the path of a topic, the second time like a form."""
+    t = path_of(s)
+    s.call("PUT", t)
+    for name in (
+        "100%25", "x%25zz", "a%2Bb", "a+b", "a%2520b", "a%252Fb", "c%2Fd", "%25C3%25BC", "%252525", "q%2525"
+    ):  # fmt: skip
+        s.call("PUT", f"{t}/subscription/{name}")
+    s.call("GET", t + "/subscriptions", keep=sorted)
+    for name in ("a%252Fb", "c%252Fd", "a%2520b"):
+        s.call("POST", f"{t}/subscription/{name}/skip_all")
+        s.call("DELETE", f"{t}/subscription/{name}")
+    s.call("GET", t + "/subscriptions", keep=sorted)
