@@ -90,4 +90,7 @@ class DynamicSettings:
             log.warning("setting.not_changed", key=key, reason=str(e))
             return False
         log.info("setting.changed", key=key, value="(hidden)" if row.secret else text)
+        most = self._settings.max_num_partitions_per_partitioned_topic
+        if "num_partitions" in row.attribute and 0 < most < self._settings.default_num_partitions:
+            self._settings.change("default_num_partitions", most)  # so that topics can come by themselves
         return True

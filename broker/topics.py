@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from magnetar.broker.errors import MetadataError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
+from magnetar.broker.errors import BrokerError, MetadataError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_catalog import PartitionedTopic
@@ -206,8 +206,9 @@ class Topics:
         if not may_create:
             raise TopicNotFoundError(f"Topic {name} does not exist")
         if config.auto_topic_creation_type == "partitioned":
-            most = self.context.settings.max_num_partitions_per_partitioned_topic
-            count = min(config.default_num_partitions, most) if most > 0 else config.default_num_partitions
+            count, most = config.default_num_partitions, self.context.settings.max_num_partitions_per_partitioned_topic
+            if 0 < most < count:
+                raise BrokerError(f"Number of partitions should be less than or equal to {most}")
             self.check_limit(name, count)
             await self.catalog.create_partitioned(name, PartitionedTopic(partitions=count))
             return count

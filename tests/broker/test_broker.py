@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from magnetar.broker.broker import EXIT_STORAGE_FAILED, Broker
+from magnetar.broker.errors import BrokerError
 from magnetar.broker.schema_compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -56,17 +57,19 @@ async def test_a_topic_nobody_uses_goes_with_its_schema(tmp_path, domain):
 
 
 async def test_a_topic_that_comes_by_itself_has_no_more_partitions_than_are_allowed(tmp_path):
-    broker = Broker(
-        dataclasses.replace(
-            settings(tmp_path),
-            allow_auto_topic_creation_type="partitioned",
-            default_num_partitions=6,
-            max_num_partitions_per_partitioned_topic=2,
-        )
+    given = dataclasses.replace(
+        settings(tmp_path),
+        allow_auto_topic_creation_type="partitioned",
+        default_num_partitions=6,
+        max_num_partitions_per_partitioned_topic=4,
     )
+    broker = Broker(given)
     await broker.start()
     try:
         name = TopicName.parse("persistent://public/default/t")
-        assert await broker.topics.partitions(name, auto_create=True) == 2
+        with pytest.raises(BrokerError, match="less than or equal to 4"):
+            await broker.topics.partitions(name, auto_create=True)
+        await broker.dynamic_settings.change("maxNumPartitionsPerPartitionedTopic", "2")
+        assert await broker.topics.partitions(name, auto_create=True) == 2, "the default goes down with the limit"
     finally:
         await broker.stop()
