@@ -183,7 +183,9 @@ async def expire_up_to(call: Call) -> Response:
     if body is None:
         raise RestError(500, "a message id is required")
     if call.topic().partition != body.partition_index:
-        raise precondition("the partition index of the position is not that of the topic")
+        raise precondition(
+            "Invalid parameter for expire message by position, the partition index is not that of the topic"
+        )
     name = single_topic(call)
     if not await call.topics.expire(name, call.param("subscription"), body.position()):
         raise _nothing_to_expire(name, call.param("subscription"))

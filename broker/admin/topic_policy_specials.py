@@ -149,7 +149,7 @@ async def set_replication(call: Call) -> Response:
     if scope_of(call):
         raise precondition("Can not set topic-level replication clusters for all clusters")
     if call.api.settings.cluster_name not in clusters:
-        raise precondition("Can not remove local cluster from the topic-level replication clusters policy")
+        raise precondition("Can not remove local cluster from the local topic-level replication clusters policy")
     for cluster in clusters:
         if cluster not in call.namespaces.clusters:
             raise RestError(403, f"Invalid cluster id: {cluster}")
