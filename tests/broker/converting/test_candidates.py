@@ -51,8 +51,20 @@ def test_large_payloads_are_not_searched_but_their_metadata_is():
     assert found(Candidates(BYTES), slab) == [(0, "bytes")]
 
 
+class Picky(RejectAllConverter):
+    """Takes nothing, and has to be asked about everything."""
+
+    entry_formats = None
+
+
+def test_who_takes_nothing_is_not_asked():
+    chain = Counted([loaded(RejectAllConverter())])
+    assert found(Candidates(chain), slab_of(1, 0, [entry(), entry()])) == []
+    assert chain.asked == 0
+
+
 def test_who_asks_for_every_entry_is_asked_once_for_each():
-    chain = Counted([loaded(RejectAllConverter()), loaded(BytesConverter())])
+    chain = Counted([loaded(Picky()), loaded(BytesConverter())])
     candidates = Candidates(chain)
     slab = slab_of(1, 0, [entry(), foreign(), entry()])
     assert found(candidates, slab, 0, 1) == []
