@@ -78,7 +78,7 @@ async def create_namespace(call: Call) -> Response:
         raise conflict("Namespace already exists")
     limit = call.api.settings.max_namespaces_per_tenant
     if limit and len(call.namespaces.namespaces_of(call.param("tenant"))) >= limit:
-        raise precondition(f"Exceed the maximum number of namespace in tenant: {call.param('tenant')}")
+        raise precondition(f"Exceed the maximum number of namespace in tenant :{call.param('tenant')}")
     await call.namespaces.create_namespace(name, policies)
     return done()
 
