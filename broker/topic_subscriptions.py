@@ -326,6 +326,9 @@ class TopicSubscriptions:
         cursor.skip(entries)
         subscription.backlog_dropped(cursor.mark_delete)
         await cursor.flush()
+        delay = subscription.context.delay
+        if delay is not None and not cursor.backlog_entries and delay.pending_count:
+            delay.clear()  # the tracker in memory does not look at the cursor
 
     def unused_s(self, subscription: Subscription) -> float:
         """For how long, as far as earlier calls saw, no consumer took part in it."""
