@@ -176,10 +176,10 @@ def internal_info(topic: Topic) -> dict[str, object]:
             }
             for slot in ledger.ledgers
         ],
-        "properties": topic.user_properties() | broker_properties(topic),
         "cursors": {
             _encoded(name): _stored_cursor(topic, c, written) for name, c in ledger.cursors.items() if c.durable
         },
+        "properties": topic.user_properties() | broker_properties(topic),
     }
 
 
