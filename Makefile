@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox conformance oracle-record oracle-record-auth oracle-walks fuzz crash-long soak bench docs help clean
+.PHONY: setup run test lint format types unit blackbox conformance oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long soak bench docs help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -69,6 +69,9 @@ oracle-record-auth: setup  ## those of security, against one with auth.conf on O
 
 oracle-walks: setup  ## random walks against that Apache Pulsar and a broker of ours; ARGS="--first SEED --walks N"
 	$(BIN)/python tests/conformance/walks.py --oracle $(ORACLE_URL) $(ORACLE_HTTP) $(ARGS)
+
+oracle-roams: setup  ## the same over all commands, topics and policies of a namespace
+	$(BIN)/python tests/conformance/roams.py --oracle $(ORACLE_URL) $(ORACLE_HTTP) $(ARGS)
 
 blackbox: setup  ## the official client against our process
 	$(BIN)/python -m pytest -n 4 --dist worksteal --timeout 300 -q tests/blackbox

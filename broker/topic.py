@@ -306,9 +306,9 @@ class Topic:
             raise ServiceNotReadyError(f"Topic {self.name} is being closed")
         self.state = TopicState.CLOSING
         self.producers.fail_waiting(ServiceNotReadyError("Topic is being deleted"))
+        await self.subscriptions.close(save=False)
         self.producers.disconnect_all()
         await self.wait_drained()
-        await self.subscriptions.close(save=False)
         if self.delay_index is not None:
             await self.delay_index.delete()
         await self.compaction.delete()

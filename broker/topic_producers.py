@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, TopicTerminatedError
+from magnetar.broker.java_order import java_order
 from magnetar.broker.tasks import uninterrupted
 from magnetar.protocol import pulsar_api_pb2 as pb
 
@@ -205,6 +206,6 @@ class TopicProducers:
         self.disconnect_all()
 
     def disconnect_all(self) -> None:
-        """Close every producer from the broker's side."""
-        for producer in list(self.by_name.values()):
+        """Close every producer from the broker's side, in the order in which Apache Pulsar does."""
+        for producer in [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]:
             producer.close_from_broker()

@@ -19,6 +19,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
     SubscriptionNotFoundError,
 )
+from magnetar.broker.java_order import java_order
 from magnetar.broker.rate_limits import Limits, SubscribeThrottle, Throttle, Throttles
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.subscription_settings import SubscriptionSettings
@@ -325,10 +326,10 @@ class TopicSubscriptions:
         cursor = subscription.cursor
         cursor.skip(entries)
         subscription.backlog_dropped(cursor.mark_delete)
-        await cursor.flush()
         delay = subscription.context.delay
         if delay is not None and not cursor.backlog_entries and delay.pending_count:
             delay.clear()  # the tracker in memory does not look at the cursor
+        await cursor.flush()
 
     def unused_s(self, subscription: Subscription) -> float:
         """For how long, as far as earlier calls saw, no consumer took part in it."""
@@ -347,12 +348,16 @@ class TopicSubscriptions:
             subscription.entries_available()
 
     def terminated(self) -> None:
-        for subscription in self.by_name.values():
+        for subscription in self._in_order():
             subscription.on_terminated()
+
+    def _in_order(self) -> list[Subscription]:
+        """In the order in which Apache Pulsar goes over them."""
+        return [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]
 
     async def close(self, *, save: bool = True) -> None:
         """Disconnect all consumers; their acks are durable on return."""
-        for subscription in list(self.by_name.values()):
+        for subscription in self._in_order():
             await subscription.close(disconnect=True)
             if save and subscription.durable:
                 await subscription.cursor.flush()
