@@ -315,13 +315,13 @@ class AdminTopics:
 
     async def reset_to_time(self, name: TopicName, subscription: str, timestamp_ms: int) -> None:
         topic, found = await self._subscription(name, subscription)
-        await found.seek(await topic.ledger.position_for_time(timestamp_ms), None)
+        await _reset(found, await topic.ledger.position_for_time(timestamp_ms), None)
 
     async def reset_to_message(
         self, name: TopicName, subscription: str, message: MessagePosition, *, excluded: bool
     ) -> None:
         topic, found = await self._subscription(name, subscription)
-        await found.seek(*await place_of_reset(topic, message, excluded=excluded))
+        await _reset(found, *await place_of_reset(topic, message, excluded=excluded))
 
     async def skip(self, name: TopicName, subscription: str, messages: int | None) -> None:
         topic, found = await self._subscription(name, subscription)
@@ -396,6 +396,13 @@ class AdminTopics:
 
 def _message(topic: Topic, position: Position, batch_index: int = -1) -> MessagePosition:
     return MessagePosition(position.ledger_id, position.entry_id, topic.name.partition, batch_index)
+
+
+async def _reset(subscription: Subscription, position: Position, ack_set: list[int] | None) -> None:
+    """Raise ConsumerBusyError while another reset is under way."""
+    if subscription.fenced:
+        raise ConsumerBusyError("Failed for Subscription Busy: Failed to fence subscription")
+    await subscription.seek(position, ack_set)
 
 
 async def _stored(topic: Topic, position: Position) -> StoredMessage | None:

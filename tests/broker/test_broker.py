@@ -1,11 +1,13 @@
 """The life of a broker as a whole, in the process of the test."""
 
+import asyncio
 import dataclasses
 
 import pytest
 
+from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.broker import EXIT_STORAGE_FAILED, Broker
-from magnetar.broker.errors import BrokerError
+from magnetar.broker.errors import BrokerError, ConsumerBusyError
 from magnetar.broker.schema_compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -71,5 +73,22 @@ async def test_a_topic_that_comes_by_itself_has_no_more_partitions_than_are_allo
             await broker.topics.partitions(name, auto_create=True)
         await broker.dynamic_settings.change("maxNumPartitionsPerPartitionedTopic", "2")
         assert await broker.topics.partitions(name, auto_create=True) == 2, "the default goes down with the limit"
+    finally:
+        await broker.stop()
+
+
+async def test_a_cursor_is_reset_by_one_at_a_time(tmp_path):
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+    try:
+        name = TopicName.parse("persistent://public/default/t")
+        await broker.topics.get(name, create=True)
+        await broker.admin_topics.create_subscription(name, "sub", "earliest", {}, replicated=False)
+        start, resets = MessagePosition(-1, -1), broker.admin_topics.reset_to_message
+        both = [resets(name, "sub", start, excluded=False) for _ in range(2)]
+        first, second = await asyncio.gather(*both, return_exceptions=True)
+        assert first is None
+        assert isinstance(second, ConsumerBusyError)
+        await resets(name, "sub", start, excluded=False)
     finally:
         await broker.stop()
