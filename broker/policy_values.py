@@ -3,7 +3,7 @@
 Decoding checks types and enumerations; what else a value has to obey is checked in `admin/policy_rules.py`.
 """
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -95,7 +95,7 @@ class RetentionPolicies(
 ):
     """Consumed messages are kept while both limits allow it; -1 is unlimited, 0 and 0 keeps nothing."""
 
-    time_in_minutes: int = 0
+    time_in_minutes: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] = 0
     size_in_mb: int = 0
 
 

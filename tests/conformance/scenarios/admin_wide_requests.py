@@ -135,3 +135,11 @@ def quota_of_a_bundle_by_no_body(s):
     s.call("GET", path, keep=True)
     s.call("POST", path)
     s.call("GET", path, keep=True)
+
+
+@scenario
+def retention_beyond_the_range_of_minutes(s):
+    ns = f"/admin/v2/namespaces/{namespace(s)}/retention"
+    for minutes in (2**31 - 1, 2**31, 3_000_000_000, -(2**31) - 1):
+        s.call("POST", ns, {"retentionTimeInMinutes": minutes, "retentionSizeInMB": 3_000_000_000})
+        s.call("GET", ns, keep=True)
