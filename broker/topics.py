@@ -150,7 +150,7 @@ class Topics:
         base = self.catalog.partitioned(name.base)
         if name.is_partition:
             if base is None:
-                if not create and name.persistent:
+                if name.persistent and not (create and config.allow_auto_topic_creation):
                     raise TopicNotFoundError(f"Topic {name} does not exist")
                 raise NotAllowedError(f"{name} is a partition of a topic that does not exist")
             if name.partition >= base.partitions:

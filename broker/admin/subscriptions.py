@@ -39,8 +39,10 @@ async def create(call: Call) -> Response:
     start, properties = _start_of(await call.body(str | MessageIdBody))  # type: ignore[arg-type]
     beyond = name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0)
     if beyond and not call.topics.exists(name):
-        if call.topics.partition_count(name.base) is not None:
-            raise precondition("Topic does not exist and cannot be auto-created")
+        try:
+            await call.topics.partitions_for_clients(name, auto_create=True)
+        except BrokerError as e:
+            raise precondition("Topic does not exist and cannot be auto-created") from e
         raise conflict(f"Partition metadata not found for the partitioned topic: {name.base}")
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         await _create_topic(call, name)

@@ -54,3 +54,14 @@ def duplicates_count_as_messages_that_came_in(s):
     c.recv()
     b = stats(s, topic)
     s.note("counts", {k: b[k] for k in ("msgInCounter", "bytesInCounter", "storageSize")})
+
+
+@scenario
+def partitions_of_nothing_where_no_topic_may_be_made(s):
+    ns, c = namespace(s, autoTopicCreation={"allowAutoTopicCreation": False}), s.connect()
+    topic = f"persistent://{ns}/t-partition-0"
+    s.lookup(topic)
+    c.producer(topic)
+    c.subscribe(topic)
+    c.ask("PARTITIONED_METADATA", topic=topic)
+    s.note("status", s.http("PUT", rest(topic, "/subscription/a"), "latest", quietly=True)[0])
