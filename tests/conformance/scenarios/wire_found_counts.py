@@ -85,7 +85,6 @@ TOP = (
     "committedTxnCount",
     "deduplicationStatus",
     "msgChunkPublished",
-    "averageMsgSize",
 )
 
 
