@@ -32,7 +32,7 @@ import uvloop
 from bench import dispatch_bench, load, servers
 from bench.scenarios import quantile
 from magnetar.broker.broker import Broker
-from magnetar.broker.consumer import EXCLUSIVE, SHARED, TYPE_NAMES
+from magnetar.broker.consumers.consumer import EXCLUSIVE, SHARED, TYPE_NAMES
 from magnetar.broker.converting.candidates import Candidates
 from magnetar.broker.converting.config import ConvertingConfig
 from magnetar.broker.converting.service import Converting

@@ -20,27 +20,27 @@ import structlog
 from magnetar import __version__
 from magnetar.broker import entry_interceptors
 from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
-from magnetar.broker.append_door import AppendDoor
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.table import check_complete
-from magnetar.broker.connections import Connections, LookupCounters
-from magnetar.broker.delay_indexes import bitmap_shelf
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.handlers.table import HANDLERS
-from magnetar.broker.ledger_config import engine_settings, ledger_config
-from magnetar.broker.meters import CacheMeter
-from magnetar.broker.namespaces import NamespaceStore
-from magnetar.broker.publish_gate import PublishBudget
-from magnetar.broker.quotas import check_backlog_quota
-from magnetar.broker.read_buffer import SharedReadBuffer
-from magnetar.broker.schemas import SchemaRegistry
-from magnetar.broker.server import BinaryServer
+from magnetar.broker.meters.distributions import CacheMeter
+from magnetar.broker.network.connections import Connections, LookupCounters
+from magnetar.broker.network.publish_gate import PublishBudget
+from magnetar.broker.network.read_buffer import SharedReadBuffer
+from magnetar.broker.network.server import BinaryServer
+from magnetar.broker.policies.namespaces import NamespaceStore
+from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.tasks import TaskSet
-from magnetar.broker.topic import FRAME_PADDING_BYTES
-from magnetar.broker.topic_catalog import TopicCatalog
-from magnetar.broker.topic_context import TopicContext
-from magnetar.broker.topics import Topics
+from magnetar.broker.topics.append_door import AppendDoor
+from magnetar.broker.topics.catalog import TopicCatalog
+from magnetar.broker.topics.context import TopicContext
+from magnetar.broker.topics.delay_indexes import bitmap_shelf
+from magnetar.broker.topics.ledger_config import engine_settings, ledger_config
+from magnetar.broker.topics.quotas import check_backlog_quota
+from magnetar.broker.topics.topic import FRAME_PADDING_BYTES
+from magnetar.broker.topics.topics import Topics
 from magnetar.storage.embedded import EngineEnvironment, open_embedded
 from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
 
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.admin.api import BrokerUrls
-    from magnetar.broker.admin_publishing import AdminPublishing
-    from magnetar.broker.admin_topics import AdminTopics
+    from magnetar.broker.admin_backend.publishing import AdminPublishing
+    from magnetar.broker.admin_backend.topics import AdminTopics
     from magnetar.broker.converting.service import Converting
     from magnetar.broker.maintenance import Maintenance
-    from magnetar.broker.metrics import BrokerMetrics
-    from magnetar.broker.namespaces import PolicyChange
+    from magnetar.broker.metrics.exposition import BrokerMetrics
+    from magnetar.broker.policies.namespaces import PolicyChange
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.embedded import EmbeddedStorage
@@ -179,8 +179,8 @@ class Broker:
         if settings.web_service_port is None and settings.web_service_port_tls is None:
             return
         try:
-            self.admin_topics = (await _import_later("magnetar.broker.admin_topics")).AdminTopics(self)
-            self.publishing = (await _import_later("magnetar.broker.admin_publishing")).AdminPublishing(self)
+            self.admin_topics = (await _import_later("magnetar.broker.admin_backend.topics")).AdminTopics(self)
+            self.publishing = (await _import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing(self)
             self._admin = admin = await (await _import_later("magnetar.broker.admin.server")).start_admin(self)
         except OSError as e:
             log.error("admin.failed", reason=e.strerror or str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
@@ -305,7 +305,7 @@ class Broker:
         await self.storage.metadata.put("/magnetar/health", str(self.now_ms()).encode())
 
     def metrics(self) -> BrokerMetrics:
-        from magnetar.broker.broker_metrics import broker_metrics  # noqa: PLC0415 - not before the binary port listens
+        from magnetar.broker.metrics.broker_metrics import broker_metrics  # noqa: PLC0415 - not before the binary port listens
 
         return broker_metrics(self)
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from magnetar.broker import expiry, orphans, quotas
-from magnetar.broker.inactivity import delete_if_inactive
+from magnetar.broker.admin_backend.topics import AdminTopics
+from magnetar.broker.subscriptions import expiry
 from magnetar.broker.tasks import TaskSet
-from magnetar.broker.topic import Topic
+from magnetar.broker.topics import orphans, quotas
+from magnetar.broker.topics.inactivity import delete_if_inactive
+from magnetar.broker.topics.topic import Topic
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -147,9 +149,10 @@ class Maintenance:
             await topic.deduplication.purge_inactive()
 
     async def _inactive_topics(self) -> None:
+        delete = AdminTopics(self._broker).delete  # ours, as a broker may have no web port
         for topic in list(self._broker.topics.loaded.values()):
             if topic.is_open:
-                await delete_if_inactive(topic, self._broker.admin_topics.delete)
+                await delete_if_inactive(topic, delete)
                 await asyncio.sleep(0)
 
     async def _subscriptions(self) -> None:

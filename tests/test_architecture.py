@@ -3,6 +3,7 @@ grow.
 """
 
 import ast
+import functools
 import pathlib
 
 import pytest
@@ -20,6 +21,15 @@ PURE_ROOMS = ("protocol", "converters")
 IMPURE = {"asyncio", "socket", "ssl", "threading", "time", "logging", "structlog", "subprocess", "uvloop", "sqlite3"}
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
+BROKER_FLOORS = (
+    *("errors", "tasks", "log_repeats", "logs", "java_order", "listen_error", "advertised", "entry_interceptors"),
+    *("setting_areas", "settings", "settings_loader", "settings_docs", "dynamic_settings"),
+    *("policies", "schemas", "meters", "compaction"),
+    *("consumers", "dispatchers", "subscriptions", "topics", "converting"),
+    *("auth", "handlers", "network", "metrics", "admin", "admin_backend"),
+    *("importing", "maintenance", "broker", "cli"),
+)
+"""Packages and modules of the broker from the lowest up: at import time each takes from lower ones only."""
 GENERATED = {"pulsar_api_pb2.py"}
 
 
@@ -29,6 +39,11 @@ def sources():
 
 
 SOURCES = [pytest.param(room, path, id=str(path.relative_to(ROOT))) for room, path in sources()]
+
+
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
 
 
 def imports(tree):
@@ -52,16 +67,35 @@ def imports(tree):
 
 @pytest.mark.parametrize(("room", "path"), SOURCES)
 def test_arrows_point_downwards(room, path):
-    for module in imports(ast.parse(path.read_text())):
+    for module in imports(parsed(path)):
         top, *rest = module.split(".")
         assert top not in ROOMS, f"a room is imported by its bare name: {module}"
         if top == "magnetar" and rest and rest[0] in ROOMS:
             assert rest[0] == room or rest[0] in MAY_IMPORT[room], f"{room} may not import {module}"
 
 
+def broker_part(path):
+    """The package or module at the top of the broker that a file belongs to."""
+    return path.relative_to(ROOT / "broker").parts[0].removesuffix(".py")
+
+
+def test_every_part_of_the_broker_has_its_floor():
+    parts = {broker_part(path) for room, path in sources() if room == "broker"} - {"__init__"}
+    assert parts == set(BROKER_FLOORS)
+
+
+@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "broker"])
+def test_arrows_inside_the_broker_point_downwards(room, path):
+    part = broker_part(path)
+    lower = {part, *BROKER_FLOORS[: BROKER_FLOORS.index(part)]} if part in BROKER_FLOORS else set()
+    for module in imports(parsed(path)):
+        if module.startswith(f"magnetar.{room}."):
+            assert module.split(".")[2] in lower, f"{part} may not import {module}"
+
+
 @pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] in PURE_ROOMS])
 def test_pure_rooms_touch_nothing(room, path):
-    found = {m for m in imports(ast.parse(path.read_text())) if m.split(".")[0] in IMPURE}
+    found = {m for m in imports(parsed(path)) if m.split(".")[0] in IMPURE}
     assert not found, f"{room} is pure, but {path.name} imports {found}"
 
 
@@ -69,7 +103,7 @@ def test_pure_rooms_touch_nothing(room, path):
 def test_files_and_functions_stay_small(room, path):
     text = path.read_text()
     assert text.count("\n") <= MAX_FILE_LINES, "split it: one noun a file"
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node, clean=False)
             lines = node.end_lineno - node.lineno + 1 - (docstring.count("\n") + 1 if docstring else 0)
@@ -80,7 +114,7 @@ def test_no_import_cycles():
     edges = {}
     for _, path in sources():
         name = "magnetar." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        edges[name] = {m for m in imports(ast.parse(path.read_text())) if m.startswith("magnetar.")}
+        edges[name] = {m for m in imports(parsed(path)) if m.startswith("magnetar.")}
     edges = {
         a: {b for b in bs if b in edges and b != a} | {p for b in bs if (p := b.rpartition(".")[0]) in edges and p != a}
         for a, bs in edges.items()

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.auth.authorizer import Authorizer
-    from magnetar.broker.consumer_stats import SubscriptionStats
+    from magnetar.broker.consumers.stats import SubscriptionStats
     from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.errors import BrokerError
-    from magnetar.broker.metrics import BrokerMetrics
-    from magnetar.broker.namespaces import NamespaceStore
-    from magnetar.broker.producer import ProducerStats
-    from magnetar.broker.schemas import SchemaRegistry, StoredSchema
+    from magnetar.broker.metrics.exposition import BrokerMetrics
+    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.schemas.registry import SchemaRegistry, StoredSchema
     from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.producer import ProducerStats
     from magnetar.delayed.index_stats import DelayIndexStats
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName

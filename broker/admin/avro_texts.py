@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from magnetar.broker.avro_resolution import NamedTypes, full_name
+from magnetar.broker.schemas.avro_resolution import NamedTypes, full_name
 
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
 

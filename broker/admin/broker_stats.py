@@ -11,9 +11,9 @@ from magnetar.broker.admin.responses import RestError, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.stats_json import topic_stats
 from magnetar.broker.auth.table import OPEN, SUPER
-from magnetar.broker.metrics import CONTENT_TYPE, render
-from magnetar.broker.policy_records import bundle_of
-from magnetar.broker.policy_values import BundlesData
+from magnetar.broker.metrics.exposition import CONTENT_TYPE, render
+from magnetar.broker.policies.records import bundle_of
+from magnetar.broker.policies.values import BundlesData
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()

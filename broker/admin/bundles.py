@@ -10,7 +10,7 @@ from magnetar.broker.admin.namespaces import BOUNDARY, clear_subscriptions, unlo
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
-from magnetar.broker.policy_records import Policies, bundle_of, bundle_ranges, hash_of
+from magnetar.broker.policies.records import Policies, bundle_of, bundle_ranges, hash_of
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from magnetar.broker.admin.api import BrokerApi, PublishApi, TopicsApi
     from magnetar.broker.auth.authorizer import Identity
-    from magnetar.broker.namespaces import NamespaceStore
-    from magnetar.broker.policy_records import Policies
+    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.records import Policies
 
 T = TypeVar("T")
 _NOT_JSON = "the body must be application/json"

@@ -15,7 +15,7 @@ from magnetar.broker.admin.isolation_policies import checked
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER
-from magnetar.broker.policy_values import ClusterData
+from magnetar.broker.policies.values import ClusterData
 
 routes = RouteTable()
 CLUSTER = ADMIN + "/clusters/{cluster}"

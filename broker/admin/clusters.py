@@ -9,8 +9,8 @@ from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, SUPER
-from magnetar.broker.policy_records import shown
-from magnetar.broker.policy_values import ClusterData
+from magnetar.broker.policies.records import shown
+from magnetar.broker.policies.values import ClusterData
 
 routes = RouteTable()
 # Has routes of its own (cluster_parts).

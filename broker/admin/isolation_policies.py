@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from magnetar.broker.admin.responses import RestError
-from magnetar.broker.topic_patterns import InvalidPatternError, TopicPattern
+from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern
 
 _SCOPES: Final = ("all_matching", "none", "changed")
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")

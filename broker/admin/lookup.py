@@ -6,8 +6,8 @@ from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.responses import RestError, json_response, not_found, text
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
-from magnetar.broker.policy_records import bundle_of
-from magnetar.broker.policy_values import BundlesData
+from magnetar.broker.policies.records import bundle_of
+from magnetar.broker.policies.values import BundlesData
 
 routes = RouteTable()
 LOOKUP = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"

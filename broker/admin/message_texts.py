@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.admin.avro_texts import avro_bytes
 from magnetar.broker.admin.schema_texts import name_of
-from magnetar.broker.avro_schema import SchemaTextError, parse_schema
+from magnetar.broker.schemas.avro_schema import SchemaTextError, parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from magnetar.broker.admin.policy_table import PolicyRow, known_or
 from magnetar.broker.admin.responses import RestError, done, json_response, precondition
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
-from magnetar.broker.policy_records import Policies, TopicPolicies, shown
-from magnetar.broker.policy_values import (
+from magnetar.broker.policies.records import Policies, TopicPolicies, shown
+from magnetar.broker.policies.values import (
     AutoSubscriptionCreation,
     AutoTopicCreation,
     AutoUpdateStrategy,

@@ -15,7 +15,7 @@ from magnetar.broker.admin.responses import RestError, conflict, done, json_resp
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.errors import SubscriptionNotFoundError
-from magnetar.broker.policy_records import KEPT_APART, Policies, bundle_of, even_bundles, shown
+from magnetar.broker.policies.records import KEPT_APART, Policies, bundle_of, even_bundles, shown
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:

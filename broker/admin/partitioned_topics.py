@@ -15,7 +15,7 @@ from magnetar.broker.admin.topic_calls import load_partition, topic_missing, top
 from magnetar.broker.admin.topics import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.errors import NotAllowedError
-from magnetar.broker.policy_records import bundle_of
+from magnetar.broker.policies.records import bundle_of
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()

@@ -11,8 +11,8 @@ from magnetar.broker.admin.responses import RestError, done, json_response, not_
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, OPEN, TOPIC_ADMIN
-from magnetar.broker.policy_records import Policies
-from magnetar.broker.policy_values import AuthAction, AuthPolicies, Granted
+from magnetar.broker.policies.records import Policies
+from magnetar.broker.policies.values import AuthAction, AuthPolicies, Granted
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.admin.responses import RestError, precondition
-from magnetar.broker.policy_values import (
+from magnetar.broker.policies.values import (
     AutoTopicCreation,
     BacklogQuota,
     DelayedDeliveryPolicies,

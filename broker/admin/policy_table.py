@@ -9,8 +9,8 @@ import msgspec
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.policy_rules import Rule
 from magnetar.broker.admin.responses import RestError
-from magnetar.broker.policies import TopicConfig
-from magnetar.broker.policy_records import shown
+from magnetar.broker.policies.effective import TopicConfig
+from magnetar.broker.policies.records import shown
 
 EMPTY_BODY: Final = "The request entity cannot be empty."
 

@@ -27,7 +27,7 @@ from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.admin.schema_texts import type_named
 from magnetar.broker.auth.table import TOPIC_PRODUCE
 from magnetar.broker.errors import BrokerError
-from magnetar.broker.schemas import StoredSchema
+from magnetar.broker.schemas.registry import StoredSchema
 from magnetar.converters.entry import build_entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed

@@ -12,8 +12,8 @@ from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
-from magnetar.broker.policy_records import bundle_ranges, shown
-from magnetar.broker.policy_values import ResourceGroup, ResourceQuota
+from magnetar.broker.policies.records import bundle_ranges, shown
+from magnetar.broker.policies.values import ResourceGroup, ResourceQuota
 
 routes = RouteTable()
 GROUP = ADMIN + "/resourcegroups/{group}"

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from magnetar.broker import errors
 from magnetar.broker.admin.api import ConflictError
-from magnetar.broker.namespaces import ExistsError, MissingError
+from magnetar.broker.policies.namespaces import ExistsError, MissingError
 
 JSON: Final = "application/json"
 

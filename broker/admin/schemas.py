@@ -11,8 +11,8 @@ from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.schema_texts import name_of, shown_definition, stored_definition, type_named
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
-from magnetar.broker.schema_compatibility import Definition, Strategy, check_compatible
-from magnetar.broker.schemas import StoredSchema
+from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible
+from magnetar.broker.schemas.registry import StoredSchema
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 

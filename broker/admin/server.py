@@ -16,8 +16,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.corked import CorkedTransport
 from magnetar.broker.listen_error import told_by_setting
+from magnetar.broker.network.tls import CertificateWatch, tls_context
 from magnetar.broker.tasks import TaskSet
-from magnetar.broker.tls import CertificateWatch, tls_context
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -9,8 +9,8 @@ from magnetar.broker.admin.responses import RestError, conflict, done, json_resp
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER, TENANT_ADMIN
 from magnetar.broker.java_order import java_order
-from magnetar.broker.policy_records import shown
-from magnetar.broker.policy_values import TenantInfo
+from magnetar.broker.policies.records import shown
+from magnetar.broker.policies.values import TenantInfo
 
 routes = RouteTable()
 TENANT = ADMIN + "/tenants/{tenant}"

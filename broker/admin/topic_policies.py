@@ -16,8 +16,8 @@ from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.admin.topic_scope import change_own, own_policies, refuse, scope_of
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_POLICY
-from magnetar.broker.policies import TopicConfig
-from magnetar.broker.policy_values import (
+from magnetar.broker.policies.effective import TopicConfig
+from magnetar.broker.policies.values import (
     AutoSubscriptionCreation,
     DelayedDeliveryPolicies,
     DispatchRate,

@@ -11,9 +11,9 @@ from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.admin.topic_scope import change_own, own_policies, refuse, scope_of
 from magnetar.broker.auth.table import TOPIC_POLICY
-from magnetar.broker.policies import NO_TOPIC_POLICIES
-from magnetar.broker.policy_records import TopicPolicies, shown
-from magnetar.broker.policy_values import DispatchRate
+from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
+from magnetar.broker.policies.records import TopicPolicies, shown
+from magnetar.broker.policies.values import DispatchRate
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 from magnetar.broker.auth.table import Action, Need, Resource
 
 if TYPE_CHECKING:
-    from magnetar.broker.namespaces import NamespaceStore
-    from magnetar.broker.policy_records import Policies
+    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.records import Policies
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from magnetar.broker.append_door import AppendDoor
 from magnetar.broker.errors import BrokerError
+from magnetar.broker.topics.append_door import AppendDoor
 from magnetar.converters.entry import Entry, build_entry, replace_entry_format
 from magnetar.converters.entry import entry_format as format_of
 from magnetar.converters.errors import EntryError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.converting.failures import Failed
     from magnetar.broker.tasks import TaskSet
-    from magnetar.broker.topics import Topics
+    from magnetar.broker.topics.topics import Topics
     from magnetar.storage.position import Position
 
 log = structlog.get_logger(__name__)

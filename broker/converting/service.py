@@ -27,7 +27,7 @@ from magnetar.protocol import speed
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
-    from magnetar.broker.topics import Topics
+    from magnetar.broker.topics.topics import Topics
     from magnetar.protocol.topic_name import TopicName
 
 log = structlog.get_logger(__name__)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
     from typing import Any
 
-    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import DispatchContext, Parked
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span

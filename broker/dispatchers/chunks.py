@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.broker.round_robin_plan import Book
+from magnetar.broker.dispatchers.round_robin_plan import Book
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.broker.consumer import Consumer
-    from magnetar.broker.consumer_selection import RoundRobin
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.dispatchers.consumer_selection import RoundRobin
     from magnetar.storage.slab import Span
 
 NOT_LAST_CHUNK = int(EntryFlag.NOT_LAST_CHUNK)

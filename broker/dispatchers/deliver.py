@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from magnetar.broker import ack_sets
+from magnetar.broker.consumers import ack_sets
 from magnetar.broker.dispatchers.sift import batch_sizes, messages_in
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import AckCursor
-    from magnetar.broker.redelivery_tracker import RedeliveryTracker
+    from magnetar.broker.dispatchers.redelivery_tracker import RedeliveryTracker
     from magnetar.storage.slab import Slab
 
 

@@ -6,23 +6,23 @@ from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, cast
 
-from magnetar.broker.consumer import KEY_SHARED, KeySharedPolicy
+from magnetar.broker.consumers.consumer import KEY_SHARED, KeySharedPolicy
+from magnetar.broker.consumers.draining_hashes import DrainingHashes
 from magnetar.broker.dispatchers.base import Read
+from magnetar.broker.dispatchers.hash_ring import RingSelector
+from magnetar.broker.dispatchers.key_ranges import KeySelector, SplitSelector, StickySelector, lost_ranges
+from magnetar.broker.dispatchers.key_shared_plan import plan_by_key
 from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
 from magnetar.broker.dispatchers.ports import Order
-from magnetar.broker.draining_hashes import DrainingHashes
-from magnetar.broker.hash_ring import RingSelector
-from magnetar.broker.key_ranges import KeySelector, SplitSelector, StickySelector, lost_ranges
-from magnetar.broker.key_shared_plan import plan_by_key
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.consumers.pending_acks import PendingAck
+    from magnetar.broker.dispatchers.key_ranges import Assignment
     from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
-    from magnetar.broker.key_ranges import Assignment
-    from magnetar.broker.pending_acks import PendingAck
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
 

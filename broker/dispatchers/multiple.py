@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
-from magnetar.broker.consumer_selection import RoundRobin
+from magnetar.broker.consumers.permits import UnackedLimit
 from magnetar.broker.dispatchers.base import Dispatcher, Read
+from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.deliver import Target, deliver
+from magnetar.broker.dispatchers.redelivery_tracker import RedeliveryTracker
+from magnetar.broker.dispatchers.replay_queue import ReplayQueue
 from magnetar.broker.errors import ConsumerBusyError
-from magnetar.broker.permits import UnackedLimit
-from magnetar.broker.redelivery_tracker import RedeliveryTracker
-from magnetar.broker.replay_queue import ReplayQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.consumers.pending_acks import PendingAck
     from magnetar.broker.dispatchers.deliver import HashLookup
     from magnetar.broker.dispatchers.ports import DispatchContext
-    from magnetar.broker.pending_acks import PendingAck
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, cast
 
-from magnetar.broker.active_consumer import active_order, choose_active
-from magnetar.broker.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
-from magnetar.broker.consumer_selection import RoundRobin
+from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
+from magnetar.broker.dispatchers.active_consumer import active_order, choose_active
+from magnetar.broker.dispatchers.consumer_selection import RoundRobin
+from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.key_shared import KeyHashes, make_selector, policy_of
 from magnetar.broker.dispatchers.single_active import admit_failover
 from magnetar.broker.errors import ConsumerBusyError
-from magnetar.broker.key_ranges import StickySelector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from magnetar.broker.consumer import Consumer, KeySharedPolicy
+    from magnetar.broker.consumers.consumer import Consumer, KeySharedPolicy
     from magnetar.broker.dispatchers.ports import DispatchContext
     from magnetar.storage.slab import Slab
 

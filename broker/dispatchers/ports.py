@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyroaring import BitMap
 
-    from magnetar.broker.subscription_settings import SubscriptionSettings
+    from magnetar.broker.subscriptions.settings import SubscriptionSettings
     from magnetar.broker.tasks import TaskSet
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab, Span

@@ -5,22 +5,22 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from magnetar.broker import ack_sets
-from magnetar.broker.consumer import SHARED
+from magnetar.broker.consumers import ack_sets
+from magnetar.broker.consumers.consumer import SHARED
 from magnetar.broker.dispatchers.base import Read
 from magnetar.broker.dispatchers.chunks import ChunkOwners, chunk_in
 from magnetar.broker.dispatchers.deliver import partial_acks
 from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
+from magnetar.broker.dispatchers.round_robin_plan import plan_round_robin
 from magnetar.broker.dispatchers.sift import batch_sizes
-from magnetar.broker.round_robin_plan import plan_round_robin
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.consumers.pending_acks import PendingAck
     from magnetar.broker.dispatchers.ports import DispatchContext
-    from magnetar.broker.pending_acks import PendingAck
     from magnetar.storage.position import Position
 
 _MAX_WAITING = 1000

@@ -10,19 +10,19 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.active_consumer import active_order, choose_active
-from magnetar.broker.consumer import EXCLUSIVE, FAILOVER
+from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
+from magnetar.broker.dispatchers.active_consumer import active_order, choose_active
 from magnetar.broker.dispatchers.base import Dispatcher, Read
 from magnetar.broker.dispatchers.deliver import Target, deliver
+from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.errors import ConsumerAssignError, ConsumerBusyError
-from magnetar.broker.key_ranges import StickySelector
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from magnetar.broker.consumer import Consumer
+    from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
     from magnetar.storage.position import Position
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from magnetar.broker.auth.sessions import AuthSession
 from magnetar.broker.errors import ConnectionFatalError
-from magnetar.broker.sessions import AuthSession
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from magnetar.broker.connection import Connection
+    from magnetar.broker.network.connection import Connection
 
 log = structlog.get_logger(__name__)
 _ENTRY_METADATA_SINCE = 18

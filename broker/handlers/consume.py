@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.consumer import Consumer
+from magnetar.broker.consumers.consumer import Consumer
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
@@ -16,8 +16,8 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.publish import unique_metadata
-from magnetar.broker.topic import Topic
-from magnetar.broker.topic_subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.topic import Topic
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.message_id import signed
@@ -26,9 +26,9 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from magnetar.broker.connection import Connection
-    from magnetar.broker.non_persistent_subscription import NonPersistentSubscription
-    from magnetar.broker.subscription import Subscription
+    from magnetar.broker.network.connection import Connection
+    from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
+    from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
 
 _INT32_MAX = 2**31 - 1

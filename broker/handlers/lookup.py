@@ -11,8 +11,8 @@ from magnetar.broker.errors import (
     NotAllowedError,
     ServiceNotReadyError,
 )
-from magnetar.broker.topic_list_watcher import TopicListWatcher
-from magnetar.broker.topic_patterns import InvalidPatternError, TopicPattern
+from magnetar.broker.topics.list_watcher import TopicListWatcher
+from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.errors import InvalidTopicNameError as BadName
@@ -20,7 +20,7 @@ from magnetar.protocol.topic_list import topics_hash
 from magnetar.protocol.topic_name import NamespaceName, TopicName
 
 if TYPE_CHECKING:
-    from magnetar.broker.connection import Connection
+    from magnetar.broker.network.connection import Connection
 
 
 def parse_topic(text: str) -> TopicName:

@@ -13,16 +13,16 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.schema import version_without_schema
-from magnetar.broker.producer import Producer, ProducerRequest
-from magnetar.broker.topic_subscriptions import SubscribeRequest
+from magnetar.broker.topics.producer import Producer, ProducerRequest
+from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from magnetar.broker.connection import Connection
-    from magnetar.broker.topics import AnyTopic
+    from magnetar.broker.network.connection import Connection
+    from magnetar.broker.topics.topics import AnyTopic
     from magnetar.protocol.topic_name import TopicName
 
 

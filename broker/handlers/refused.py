@@ -10,7 +10,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
-    from magnetar.broker.connection import Connection
+    from magnetar.broker.network.connection import Connection
     from magnetar.protocol.topic_name import TopicName
 
 

@@ -11,13 +11,13 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.handlers.lookup import parse_topic
-from magnetar.broker.schemas import NO_SCHEMA
+from magnetar.broker.schemas.registry import NO_SCHEMA
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
-    from magnetar.broker.connection import Connection
-    from magnetar.broker.topics import AnyTopic
+    from magnetar.broker.network.connection import Connection
+    from magnetar.broker.topics.topics import AnyTopic
 
 VERSION_BYTES = 8
 

@@ -23,8 +23,8 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.clients import quiet_client
 from tests.blackbox.kafka_files import SEGMENT, data_records, segment, stored_records
 from tests.blackbox.raw import RawPeer
-from tests.broker.test_admin_security import KEY, token
-from tests.broker.test_admin_server import Certificates
+from tests.broker.admin.test_admin_security import KEY, token
+from tests.broker.admin.test_admin_server import Certificates
 
 TOPIC = "persistent://public/default/orders"
 KILLS = 60 if os.environ.get("MAGNETAR_CRASH_LONG") else 6

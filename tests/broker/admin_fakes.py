@@ -14,7 +14,7 @@ from magnetar.broker.admin.api import (
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
-from magnetar.broker.consumer_stats import SubscriptionStats
+from magnetar.broker.consumers.stats import SubscriptionStats
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.errors import (
     ConsumerBusyError,
@@ -22,10 +22,10 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
     TopicTerminatedError,
 )
-from magnetar.broker.metrics import BrokerMetrics
-from magnetar.broker.namespaces import NamespaceStore
-from magnetar.broker.schema_compatibility import Strategy
-from magnetar.broker.schemas import SchemaRegistry
+from magnetar.broker.metrics.exposition import BrokerMetrics
+from magnetar.broker.policies.namespaces import NamespaceStore
+from magnetar.broker.schemas.compatibility import Strategy
+from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.settings import Settings
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.memory_metadata import MemoryMetadataStore

@@ -11,9 +11,9 @@ from array import array
 from dataclasses import dataclass, field
 from itertools import count
 
-from magnetar.broker.consumer import Consumer, ConsumerSpec, KeySharedPolicy
-from magnetar.broker.subscription import Subscription
-from magnetar.broker.subscription_settings import SubscriptionSettings
+from magnetar.broker.consumers.consumer import Consumer, ConsumerSpec, KeySharedPolicy
+from magnetar.broker.subscriptions.settings import SubscriptionSettings
+from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed
 from magnetar.protocol.topic_name import TopicName

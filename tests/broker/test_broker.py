@@ -8,7 +8,7 @@ import pytest
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.broker import EXIT_STORAGE_FAILED, Broker
 from magnetar.broker.errors import BrokerError, ConsumerBusyError
-from magnetar.broker.schema_compatibility import Strategy
+from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
@@ -39,10 +39,11 @@ async def test_a_broker_may_be_asked_to_stop_any_number_of_times(tmp_path):
     assert await broker.wait_stopped() == 0
 
 
+@pytest.mark.parametrize("web_port", [0, None])
 @pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
-async def test_a_topic_nobody_uses_goes_with_its_schema(tmp_path, domain):
+async def test_a_topic_nobody_uses_goes_with_its_schema(tmp_path, domain, web_port):
     name = TopicName.parse(f"{domain}://public/default/t")
-    broker = Broker(settings(tmp_path))
+    broker = Broker(dataclasses.replace(settings(tmp_path), web_service_port=web_port))
     await broker.start()
     try:
         topic = await broker.topics.get(name, create=True)

@@ -7,14 +7,14 @@ import asyncio
 import msgspec
 
 from magnetar.broker.entry_interceptors import LoadedInterceptors, load
-from magnetar.broker.ledger_config import ledger_config
-from magnetar.broker.policies import NO_POLICIES, NO_TOPIC_POLICIES, effective_config
-from magnetar.broker.quotas import check_backlog_quota
+from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, effective_config
 from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
-from magnetar.broker.topic import Topic
-from magnetar.broker.topic_context import TopicContext
-from magnetar.broker.topic_subscriptions import SubscribeRequest
+from magnetar.broker.topics.context import TopicContext
+from magnetar.broker.topics.ledger_config import ledger_config
+from magnetar.broker.topics.quotas import check_backlog_quota
+from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.topic import Topic
 from magnetar.protocol.topic_name import TopicName
 from tests.storage.managed_for_tests import Ground, append, message, settle
 

@@ -16,7 +16,7 @@ from unittest import mock
 
 from magnetar.broker import broker as broker_module
 from magnetar.broker.broker import Broker
-from magnetar.broker.connection import Connection
+from magnetar.broker.network.connection import Connection
 from magnetar.broker.settings import Settings
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.frames import encode_command

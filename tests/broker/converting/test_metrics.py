@@ -1,7 +1,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.broker.converting.metrics import ConvertingFigures, converter_metrics, gather
-from magnetar.broker.metrics import BrokerMetrics, render
+from magnetar.broker.metrics.exposition import BrokerMetrics, render
 from magnetar.broker.settings import Settings
 from magnetar.protocol.topic_name import TopicName
 from tests.broker.converting.converting_for_tests import World, foreign

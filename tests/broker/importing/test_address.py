@@ -4,7 +4,7 @@ import pytest
 
 from magnetar.broker.importing.address import Address, Credentials, read_token
 from magnetar.broker.importing.errors import InputError
-from tests.broker.test_admin_server import Certificates
+from tests.broker.admin.test_admin_server import Certificates
 
 
 @pytest.mark.parametrize(

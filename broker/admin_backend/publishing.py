@@ -1,0 +1,49 @@
+"""What the admin API asks of publishing (`admin.api.PublishApi`): messages given over REST."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.schemas.registry import StoredSchema
+    from magnetar.protocol import pulsar_api_pb2 as pb
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.position import Position
+
+
+class AdminPublishing:
+    """The broker's side of `PublishApi`; see there for what each call promises."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def now_ms(self) -> int:
+        return self._broker.now_ms()
+
+    async def schema(self, name: TopicName, schema: pb.Schema) -> StoredSchema:
+        topic = await self._broker.topics.get(name, create=True)
+        version = int.from_bytes(await self._broker.schemas.for_producer(topic, schema), "big")
+        stored = await self._broker.schemas.get(name, version)
+        if stored is None:
+            raise BrokerError(f"{name}: its schema was deleted in this moment")
+        return stored
+
+    async def publish(self, entries: Sequence[tuple[TopicName, bytes]]) -> list[Position | BrokerError]:
+        for name in dict.fromkeys(name for name, _ in entries):  # loaded, the order of the calls is that of the entries
+            try:
+                await self._broker.topics.get(name, create=True)
+            except BrokerError:
+                continue  # each of its messages will tell
+        return await asyncio.gather(*(self._append(name, entry) for name, entry in entries))
+
+    async def _append(self, name: TopicName, entry: bytes) -> Position | BrokerError:
+        try:
+            return await self._broker.append_door.append(name, entry)
+        except BrokerError as e:
+            return e

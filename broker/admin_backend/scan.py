@@ -1,0 +1,112 @@
+"""Questions of the admin API that read entries: what a backlog is made of, where a broker index is."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
+from magnetar.storage.ack_words import bits_to_words
+from magnetar.storage.errors import StorageError
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from magnetar.broker.admin.api import MessagePosition
+    from magnetar.broker.subscriptions.subscription import Subscription
+    from magnetar.broker.topics.topic import Topic
+    from magnetar.storage.managed_ledger import ManagedLedger
+
+_SCAN_ENTRIES = 100
+_SCAN_BYTES = 4 << 20
+_SCAN_LIMIT = 10_000
+
+
+async def entry_of_index(ledger: ManagedLedger, index: int) -> Position | None:
+    """The entry that holds the message of that broker index, found by halving; None when there is none.
+
+    An entry's index is that of its last message. Entries without one (written before the index was on) end the search.
+    """
+    low, high = 0, ledger.entries
+    if index < 0 or index > ledger.confirmed_index:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        span = await ledger.read_entry(ledger.position_at(middle))
+        metadata = parse_entry_metadata(bytes(span.body(0)))
+        if metadata is None or not metadata.HasField("index"):
+            return None
+        if metadata.index < index:
+            low = middle + 1
+        else:
+            high = middle
+    return ledger.position_at(low) if low < ledger.entries else None
+
+
+async def analyze_backlog(topic: Topic, found: Subscription, start: Position | None = None) -> dict[str, object]:
+    """AnalyzeSubscriptionBacklogResult: the backlog counted entry by entry, as far as the limit of a scan; with `start`
+    everything from there on, acknowledged or not.
+    """
+    begin = found.cursor.mark_delete.next() if start is None else start
+    cursor = topic.ledger.new_non_durable_cursor(f"__analyze-{found.name}", begin)
+    entries = messages = markers = 0
+    first = last = None
+    try:
+        while cursor.has_more and entries < _SCAN_LIMIT:
+            result = cursor.read(_SCAN_ENTRIES, _SCAN_BYTES)
+            for span in await result if inspect.isawaitable(result) else result:
+                for i in range(span.start, span.end):
+                    if start is None and found.cursor.is_deleted(span.slab.position(i)):
+                        continue
+                    entries += 1
+                    first, last = first or span.slab.position(i), span.slab.position(i)
+                    metadata = parse_metadata(span.slab.body(i))
+                    if metadata is not None:
+                        messages += metadata.num_messages_in_batch
+                        markers += metadata.HasField("marker_type")
+    finally:
+        cursor.close()
+    return _backlog_json(entries, messages, markers, first, last)
+
+
+def _backlog_json(
+    entries: int, messages: int, markers: int, first: Position | None, last: Position | None
+) -> dict[str, object]:
+    """AnalyzeSubscriptionBacklogResult."""
+    out: dict[str, object] = {
+        "entries": entries,
+        "messages": messages,
+        "markerMessages": markers,
+        "filterRejectedEntries": 0,
+        "filterAcceptedEntries": entries,
+        "filterRescheduledEntries": 0,
+        "filterRejectedMessages": 0,
+        "filterAcceptedMessages": messages,
+        "filterRescheduledMessages": 0,
+        "aborted": entries >= _SCAN_LIMIT,
+    }
+    if first is not None and last is not None:
+        out["firstMessageId"] = f"{first.ledger_id}:{first.entry_id}"
+        out["lastMessageId"] = f"{last.ledger_id}:{last.entry_id}"
+    return out
+
+
+async def place_of_reset(
+    topic: Topic, message: MessagePosition, *, excluded: bool
+) -> tuple[Position, list[int] | None]:
+    """Where a subscription goes on that is reset to a message, or `excluded` to the one after it: the entry, and of a
+    batch the messages that are still to come. A batch index counts only where the entry can be read.
+    """
+    position = Position(message.ledger_id, message.entry_id)
+    following = Position(message.ledger_id, message.entry_id + 1)
+    if message.batch_index < 0:
+        return (following if excluded else position), None
+    try:
+        span = await topic.ledger.read_entry(position)
+        metadata = parse_metadata(span.body(0))
+    except StorageError:
+        metadata = None
+    messages = 0 if metadata is None else metadata.num_messages_in_batch
+    first = message.batch_index + excluded
+    if first >= messages:
+        return (following if excluded else position), None
+    return position, bits_to_words((1 << messages) - (1 << first)) if first else None

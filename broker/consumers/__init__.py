@@ -1,0 +1,1 @@
+"""One consumer: what it may get, holds and has got."""

@@ -1,0 +1,34 @@
+"""Who of the consumers of a Failover subscription is served. A pure choice, made at every join and
+leave.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.dispatchers.hash_ring import ring_choice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def active_order(consumers: Sequence[tuple[int, str]]) -> list[int]:
+    """Indices of ``(priority level, name)`` in the order of the choice: priority, name; equal ones as they came."""
+    return sorted(range(len(consumers)), key=lambda i: consumers[i])
+
+
+def choose_active(
+    consumers: Sequence[tuple[int, str]], partition: int, topic_name: str, *, consistent_hashing: bool = False
+) -> int:
+    """Index of the active one of ``(priority level, name)``; there is at least one.
+
+    Of those with the best (lowest) priority level: by partition number, so that a partitioned topic spreads over its
+    consumers; by the ring of their names for other topics or when the setting
+    activeConsumerFailoverConsistentHashing asks for it.
+    """
+    order = active_order(consumers)
+    best = consumers[order[0]][0]
+    candidates = [i for i in order if consumers[i][0] == best]
+    if partition >= 0 and not consistent_hashing:
+        return candidates[partition % len(candidates)]
+    return candidates[ring_choice([consumers[i][1] for i in candidates], topic_name)]

@@ -1,0 +1,96 @@
+r"""Consistent hashing: the ring of a Key_Shared subscription and the one that picks a Failover topic's active consumer.
+
+Key_Shared (Apache Pulsar 4.2): a consumer has 100 points at ``sticky_hash(name \\0 index \\0 i)``; ``index`` tells
+connected consumers of equal name apart (the smallest free number). The owner of a hash is the consumer of the first
+point at or after it, wrapping around. Where points collide the consumer that came first owns the point and, when it
+leaves, the next in line.
+
+Failover: 100 points per consumer at ``murmur(name i)`` on the full 31 bit ring; the topic name's hash looks for its
+owner.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+from magnetar.broker.dispatchers.key_ranges import FIRST_HASH, LAST_HASH, Assignment, Member, merge
+from magnetar.protocol.key_hash import murmur3_32
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FAILOVER_POINTS = 100
+
+
+class RingSelector:
+    """AUTO_SPLIT by consistent hashing."""
+
+    def __init__(self, points_per_consumer: int = 100) -> None:
+        self._points_per_consumer = points_per_consumer
+        self._points: list[int] = []
+        self._owners: dict[int, list[Member]] = {}  # by point, in the order they came
+        self._indexes: dict[str, dict[int, Member]] = {}  # by name: index -> member
+
+    def _points_of(self, member: Member, index: int) -> list[int]:
+        name = member.name
+        keys = (f"{name}\0{index}\0{i}".encode() for i in range(self._points_per_consumer))
+        return [self.hash_of(murmur3_32(key)) for key in keys]
+
+    def hash_of(self, murmur: int) -> int:
+        return murmur % LAST_HASH + 1
+
+    def add(self, member: Member) -> None:
+        used = self._indexes.setdefault(member.name, {})
+        index = next(i for i in range(len(used) + 1) if i not in used)
+        used[index] = member
+        for point in self._points_of(member, index):
+            owners = self._owners.get(point)
+            if owners is None:
+                self._owners[point] = [member]
+                insort(self._points, point)
+            elif member not in owners:
+                owners.append(member)
+
+    def remove(self, member: Member) -> None:
+        used = self._indexes.get(member.name, {})
+        index = next((i for i, owner in used.items() if owner is member), None)
+        if index is None:
+            return
+        del used[index]
+        if not used:
+            del self._indexes[member.name]
+        for point in set(self._points_of(member, index)):
+            owners = self._owners[point]
+            owners.remove(member)
+            if not owners:
+                del self._owners[point]
+                del self._points[bisect_left(self._points, point)]
+
+    def select(self, key_hash: int) -> Member | None:
+        if not self._points:
+            return None
+        i = bisect_left(self._points, key_hash)
+        return self._owners[self._points[i if i < len(self._points) else 0]][0]
+
+    def ranges(self) -> list[Assignment]:
+        if not self._points:
+            return []
+        start, result = FIRST_HASH, []
+        for point in self._points:
+            result.append(Assignment(start, point, self._owners[point][0]))
+            start = point + 1
+        if start <= LAST_HASH:
+            result.append(Assignment(start, LAST_HASH, self._owners[self._points[0]][0]))
+        return merge(result)
+
+
+def ring_choice(names: Sequence[str], key: str) -> int:
+    """Index of the name that owns ``key`` on the ring of the names; of equal points the later name's counts."""
+    ring: dict[int, int] = {}
+    for index, name in enumerate(names):
+        for i in range(FAILOVER_POINTS):
+            ring[murmur3_32(f"{name}{i}".encode())] = index
+    points = sorted(ring)
+    i = bisect_left(points, murmur3_32(key.encode()))
+    return ring[points[i if i < len(points) else 0]]

@@ -1,0 +1,125 @@
+"""Distributions and rates for /metrics, fed once per burst: a bisection and two additions each."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magnetar.broker.meters.rates import RateMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.storage.managed_ledger import ManagedLedger
+
+WRITE_LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)
+"""Upper bounds of Apache Pulsar's buckets of write latency; one more is open."""
+ENTRY_SIZES: Final = (128, 512, 1024, 2048, 4096, 16_384, 102_400, 1_048_576)
+"""... and of its buckets of entry sizes."""
+_FINE_MS: Final = tuple(0.05 * 1.2**k for k in range(80))
+QUANTILES: Final = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
+
+
+class Counts(NamedTuple):
+    """Of one period: observations per bucket, and their sum."""
+
+    buckets: tuple[int, ...]
+    total: float
+
+
+class BucketMeter:
+    """Observations per bucket: those of the last full period, and those of this one."""
+
+    __slots__ = ("_counts", "_last", "_sum", "bounds")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+        self._last = Counts((0,) * (len(bounds) + 1), 0.0)
+
+    def add(self, value: float, times: int = 1) -> None:
+        self._counts[bisect_left(self.bounds, value)] += times
+        self._sum += value * times
+
+    def roll(self) -> None:
+        """End a period."""
+        self._last = Counts(tuple(self._counts), self._sum)
+        if self._sum or any(self._counts):
+            self._counts, self._sum = [0] * len(self._counts), 0.0
+
+    def last(self) -> Counts:
+        return self._last
+
+
+class LatencyMeter:
+    """Publish latency of the whole broker: quantiles of the last period (within a fifth), count and sum since start."""
+
+    def __init__(self) -> None:
+        self._period = BucketMeter(_FINE_MS)
+        self.count = 0
+        self.sum_ms = 0.0
+
+    def add(self, milliseconds: float, times: int) -> None:
+        self._period.add(milliseconds, times)
+        self.count += times
+        self.sum_ms += milliseconds * times
+
+    def roll(self) -> None:
+        self._period.roll()
+
+    def quantiles(self) -> dict[float, float]:
+        """Milliseconds by quantile: the upper bound of the bucket it is in; 0 after a period without a publish."""
+        counts = self._period.last().buckets
+        total = sum(counts)
+        found: dict[float, float] = {}
+        for quantile in QUANTILES:
+            wanted, seen = max(1, quantile * total), 0
+            for bound, count in zip((*_FINE_MS, _FINE_MS[-1]), counts, strict=True):
+                seen += count
+                if total and seen >= wanted:
+                    found[quantile] = round(bound, 3)
+                    break
+            else:
+                found[quantile] = 0.0
+        return found
+
+
+class TopicMeters:
+    """What one persistent topic writes and reads."""
+
+    def __init__(self, broker: LatencyMeter) -> None:
+        self.write_latency_ms = BucketMeter(WRITE_LATENCY_MS)
+        self.entry_sizes = BucketMeter(ENTRY_SIZES)
+        self.written, self.read = RateMeter(), RateMeter()
+        self._broker = broker
+
+    def stored(self, entries: int, size_bytes: int, seconds: float) -> None:
+        """A run is on the disk; its entries count with their mean size."""
+        milliseconds = seconds * 1000
+        self.write_latency_ms.add(milliseconds, entries)
+        self.entry_sizes.add(size_bytes / entries, entries)
+        self._broker.add(milliseconds, entries)
+
+    def roll(self, ledger: ManagedLedger, seconds: float) -> None:
+        """End a period: entries written, and read by the cursors there are."""
+        self.write_latency_ms.roll()
+        self.entry_sizes.roll()
+        read = sum(cursor.entries_read for cursor in ledger.cursors.values())
+        self.written.add(ledger.entries_added - self.written.total_messages, 0)
+        self.read.add(max(0, read - self.read.total_messages), 0)
+        self.written.roll(seconds)
+        self.read.roll(seconds)
+
+
+class CacheMeter:
+    """Rates of the entry cache of all topics."""
+
+    def __init__(self) -> None:
+        self.hits, self.misses = RateMeter(), RateMeter()
+
+    def roll(self, hits: tuple[int, int], misses: tuple[int, int], seconds: float) -> None:
+        """End a period; (look-ups, bytes) since the start."""
+        for meter, (count, size) in ((self.hits, hits), (self.misses, misses)):
+            meter.add(count - meter.total_messages, size - meter.total_bytes)
+            meter.roll(seconds)

@@ -1,0 +1,39 @@
+"""Figures of the whole broker for /metrics, gathered when asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.metrics.exposition import BrokerMetrics
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+
+
+def broker_metrics(broker: Broker) -> BrokerMetrics:
+    """What no topic has: connections, caches, the store."""
+    counters = broker.connections.counters
+    cache = broker.storage.cache.stats()
+    return BrokerMetrics(
+        active_connections=len(broker.connections),
+        connections_created=counters.created,
+        connections_refused=counters.refused,
+        connections_closed=counters.closed,
+        managed_ledgers=sum(topic.persistent for topic in broker.topics.loaded.values()),
+        cache_used_bytes=cache.held_bytes,
+        cache_entries=cache.held_slabs,
+        cache_evictions=cache.evictions,
+        cache_hits_rate=broker.cache_meter.hits.rates().messages_per_second,
+        cache_hits_throughput=broker.cache_meter.hits.rates().bytes_per_second,
+        cache_misses_rate=broker.cache_meter.misses.rates().messages_per_second,
+        cache_misses_throughput=broker.cache_meter.misses.rates().bytes_per_second,
+        lookup_answers=broker.lookups.answers,
+        lookup_failures=broker.lookups.failures,
+        topic_loads_pending=broker.topics.busy_count,
+        publish_latency_quantiles_ms=broker.topics.context.publish_latency.quantiles(),
+        publish_latency_count=broker.topics.context.publish_latency.count,
+        publish_latency_sum_ms=broker.topics.context.publish_latency.sum_ms,
+        authentication_successes=dict(broker.authenticator.successes),
+        authentication_failures=dict(broker.authenticator.failures),
+        converting=None if broker.converting is None else broker.converting.figures(),
+    )

@@ -1,0 +1,1 @@
+"""Sockets and what comes over them: connections, TLS, back-pressure."""

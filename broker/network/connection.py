@@ -1,0 +1,374 @@
+"""One client connection: bytes in, commands to handlers, bytes out, and the life of the socket.
+
+Theory of operation. `buffer_updated` cuts what arrived into items and hands each to its handler in order. SENDs come as
+whole runs and are published in plain calls; every other command is looked up in the protocol's command table and
+handled by the function of that name in `broker.handlers`. A handler that has to wait is a coroutine and becomes a task
+of this connection; all others run here and now. Nothing a peer sends can raise through this file: a broken frame or a
+command out of place closes this connection (as Apache Pulsar does), a failed request is answered with its typed error,
+anything else is logged as a bug and answered with UnknownError without details.
+
+Back-pressure: reading is held while any reason for it stands (publishes in flight, output the peer does not read);
+consumers ask `is_writable` before they are sent more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+
+from magnetar.broker.errors import BrokerError, ConnectionFatalError
+from magnetar.broker.handlers.table import HANDLERS
+from magnetar.broker.network.publish_gate import PublishGate
+from magnetar.broker.network.read_buffer import ReadBuffer
+from magnetar.broker.tasks import TaskSet
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies
+from magnetar.protocol.runs import EntryRun
+from magnetar.protocol.texts import has_sound_texts, with_sound_texts
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.auth.sessions import AuthSession
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.topics.list_watcher import TopicListWatcher
+    from magnetar.broker.topics.producer import Producer
+    from magnetar.protocol.topic_name import TopicName
+
+log = structlog.get_logger(__name__)
+
+WRITE_HIGH_BYTES = 1 << 20
+# requests of one connection in progress; a peer with more has to wait until half of them are answered
+REQUESTS_HIGH = 1000
+PROTOCOL_VERSION = 21
+_BEFORE_HANDSHAKE = frozenset(
+    {pb.BaseCommand.CONNECT, pb.BaseCommand.AUTH_RESPONSE, pb.BaseCommand.PING, pb.BaseCommand.PONG}
+)
+_connection_ids = itertools.count(1)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Server side of one TCP connection; also the `Outbox` of its producers and consumers."""
+
+    def __init__(self, broker: Broker, *, tls: bool = False) -> None:
+        self.broker = broker
+        self.tls = tls
+        self.connection_id = next(_connection_ids)
+        self.loop = asyncio.get_running_loop()
+        self.tasks = TaskSet()
+        self.gate = PublishGate(
+            self, broker.publish_budget, broker.settings.max_pending_publish_requests_per_connection
+        )
+        self.producers: dict[int, Producer | asyncio.Future[Producer]] = {}
+        self.consumers: dict[int, Consumer | asyncio.Future[Consumer]] = {}
+        self.recently_closed_producers: dict[int, float] = {}
+        self.watchers: dict[int, TopicListWatcher] = {}
+        self.peer_version = 0
+        self.client_version = ""
+        self.features = pb.FeatureFlags()
+        self.auth: AuthSession | None = None
+        self.connected = False
+        self.closed = False
+        self.address = ""
+        self.wants_entry_metadata = False
+        self.non_persistent_pending = 0
+        self._buffer = ReadBuffer(broker.shared_buffer, broker.max_frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._read_holds: set[str] = set()
+        self._writable = True
+        self._on_writable: list[Callable[[], None]] = []
+        self._keep_alive: asyncio.TimerHandle | None = None
+        self._heard = True
+        self._ping_open = False
+        self._alive_waiters: list[asyncio.Future[bool]] = []
+
+    # --- the socket's life ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_HIGH_BYTES // 4)
+        peer = transport.get_extra_info("peername")
+        self.address = f"/{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        refusal = self.broker.connections.admit(self, peer[0] if isinstance(peer, tuple) else "")
+        if refusal is not None:
+            self.write(replies.error(-1, pb.NotAllowedError, refusal))
+            self.close()
+            return
+        self._arm_keep_alive()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
+        self.closed = True
+        if self._keep_alive is not None:
+            self._keep_alive.cancel()
+        self.broker.connections.forget(self)
+        if self.auth is not None:
+            self.auth.close()
+        self.gate.close()
+        for waiter in self._alive_waiters:
+            if not waiter.done():
+                waiter.set_result(False)
+        for watcher in self.watchers.values():
+            watcher.stop()
+        self.watchers.clear()
+        producers, self.producers = self.producers, {}
+        consumers, self.consumers = self.consumers, {}
+        for entry in (*producers.values(), *consumers.values()):
+            if isinstance(entry, asyncio.Future):
+                entry.cancel()
+            else:
+                entry.connection_lost()
+        self._call_writable()  # whoever waits for room learns that nothing is to be written any more
+        if len(self.tasks):  # none is cancelled: what a request changes in the metadata store it changes whole
+            self.broker.tasks.spawn(self.tasks.settle(), "connection.settle")
+
+    def close(self) -> None:
+        """Close after what was written has been sent; safe to call twice."""
+        if self._transport is not None and not self._transport.is_closing():
+            self.closed = True
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, for a peer that does not read."""
+        if self._transport is not None:
+            self.closed = True
+            self._transport.abort()
+
+    # --- bytes in ------------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio calls it so
+        return self._buffer.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard = True
+        items, error = self._buffer.received(nbytes)
+        try:
+            for item in items:
+                if self.closed:
+                    return
+                if len(item) == 2:
+                    self._on_command(item[0], item[1])
+                else:
+                    self._on_run(EntryRun.from_cut(item))
+        except ConnectionFatalError as e:
+            log.info("connection.refused", conn=self.connection_id, address=self.address, reason=str(e))
+            self.close()
+            return
+        except Exception:
+            log.exception("connection.failed", conn=self.connection_id, address=self.address)
+            self.close()
+            return
+        if error is not None:
+            log.info("connection.refused", conn=self.connection_id, address=self.address, reason=error)
+            self.close()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def _on_run(self, run: EntryRun) -> None:
+        if not self.connected:
+            raise ConnectionFatalError("SEND before the handshake")
+        producer = self.producers.get(run.producer_id)
+        if producer is not None and not isinstance(producer, asyncio.Future):
+            producer.publish(run)
+            return
+        closed_at = self.recently_closed_producers.get(run.producer_id)
+        keep_alive_s = self.broker.settings.keep_alive_interval_seconds
+        if closed_at is None or self.loop.time() - closed_at > keep_alive_s:
+            raise ConnectionFatalError(f"SEND for the unknown producer {run.producer_id}")
+
+    def _on_command(self, command_type: int, data: bytes) -> None:
+        if not self.connected and command_type not in _BEFORE_HANDSHAKE:
+            raise ConnectionFatalError(f"command {command_type} before the handshake")
+        row = HANDLERS.get(command_type)
+        if row is None:
+            raise ConnectionFatalError(f"command {command_type} is not for a broker")
+        try:
+            base = pb.BaseCommand.FromString(data)
+        except Exception as e:
+            raise ConnectionFatalError(f"command {command_type} does not parse") from e
+        if (
+            not base.HasField(cast("Any", row.field)) or not base.IsInitialized()
+        ):  # the runtime parses without a look at required fields
+            raise ConnectionFatalError(f"command {command_type} lacks a required field")
+        command = getattr(base, row.field)
+        if command_type != pb.BaseCommand.ACK and not has_sound_texts(command):  # ACK's only texts are read by nobody
+            data = with_sound_texts(data, cast("Any", pb.BaseCommand.DESCRIPTOR))
+            command = getattr(pb.BaseCommand.FromString(data), row.field)
+        try:
+            result = row.handler(self, command)
+        except Exception as e:  # noqa: BLE001 - a door: whatever a handler raises becomes a reply
+            self.reply_error(row.fail, command, e)
+            return
+        if result is not None and inspect.iscoroutine(result):
+            self.tasks.spawn(self._run(result, row.fail, command), row.field).add_done_callback(self._request_ended)
+            if len(self.tasks) >= REQUESTS_HIGH:
+                self.hold_reading("requests")
+
+    def _request_ended(self, _task: object) -> None:
+        if "requests" in self._read_holds and len(self.tasks) <= REQUESTS_HIGH // 2:
+            self.release_reading("requests")
+
+    async def _run(self, coroutine: Any, fail: Callable[..., bytes] | None, command: Any) -> None:
+        try:
+            await coroutine
+        except asyncio.CancelledError:
+            raise
+        except Exception as e:  # noqa: BLE001 - a door: whatever a handler raises becomes a reply
+            self.reply_error(fail, command, e)
+
+    def reply_error(self, fail: Callable[..., bytes] | None, command: Any, error: Exception) -> None:
+        """Answer a failed request: the one place where an exception becomes a reply."""
+        if isinstance(error, ConnectionFatalError):
+            log.info("connection.refused", conn=self.connection_id, address=self.address, reason=str(error))
+            self.close()
+            return
+        if isinstance(error, BrokerError):
+            code, text, closes = error.server_error, str(error), error.closes_connection
+        elif isinstance(error, StorageError):
+            code, text, closes = pb.PersistenceError, str(error), False
+            log.warning("request.not_stored", conn=self.connection_id, command=type(command).__name__, reason=text)
+        else:
+            code, text, closes = pb.UnknownError, "internal error", False
+            log.error("request.failed", conn=self.connection_id, command=type(command).__name__, exc_info=error)
+        if fail is not None:
+            self.write(fail(command, code, text))
+        if closes:
+            self.close()
+
+    # --- bytes out (Outbox) --------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; coalesced by the loop with all else written in this turn."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
+
+    def is_writable(self) -> bool:
+        return self._writable
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, as soon as the peer has read enough (or is gone)."""
+        self._on_writable.append(callback)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self.hold_reading("output")  # a peer that does not read its answers may not ask for more of them
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self.release_reading("output")
+        self._call_writable()
+
+    def _call_writable(self) -> None:
+        callbacks, self._on_writable = self._on_writable, []
+        for callback in callbacks:
+            callback()
+
+    def close_notice(self, frame: bytes, since_version: int) -> None:
+        """Write a CLOSE_*, or close the connection of a peer too old to know it (protocol version 5)."""
+        if self.peer_version >= since_version:
+            self.write(frame)
+        else:
+            self.close()
+
+    # --- flow control --------------------------------------------------------------------------------------------
+
+    def hold_reading(self, reason: str) -> None:
+        if not self._read_holds and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._read_holds.add(reason)
+
+    def release_reading(self, reason: str) -> None:
+        self._read_holds.discard(reason)
+        if not self._read_holds and self._transport is not None and not self._transport.is_closing():
+            self._heard = True  # what waited in the socket counts as life
+            self._transport.resume_reading()
+
+    # --- keep-alive ----------------------------------------------------------------------------------------------
+
+    def _arm_keep_alive(self) -> None:
+        interval = self.broker.settings.keep_alive_interval_seconds
+        if interval > 0:
+            self._keep_alive = self.loop.call_later(interval, self._on_keep_alive)
+
+    def _on_keep_alive(self) -> None:
+        if self.closed:
+            return
+        if not self.connected:
+            log.info("connection.refused", conn=self.connection_id, address=self.address, reason="no handshake in time")
+            self.close()
+            return
+        if self._ping_open and not self._heard and not self._read_holds:
+            log.info("connection.lost", conn=self.connection_id, address=self.address, reason="no answer to PING")
+            self.abort()
+            return
+        self._ping_open, self._heard = True, False
+        self.write(replies.ping())
+        horizon = self.loop.time() - self.broker.settings.keep_alive_interval_seconds
+        self.recently_closed_producers = {k: t for k, t in self.recently_closed_producers.items() if t >= horizon}
+        self._arm_keep_alive()
+
+    def on_pong(self) -> None:
+        self._ping_open = False
+        waiters, self._alive_waiters = self._alive_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(True)
+
+    async def check_alive(self) -> bool:
+        """PING the peer; False (and the connection closed) when nothing answers in
+        connectionLivenessCheckTimeoutMillis.
+        """
+        timeout_ms = self.broker.settings.connection_liveness_check_timeout_millis
+        if self.closed:
+            return False
+        if timeout_ms <= 0:
+            return True
+        waiter: asyncio.Future[bool] = self.loop.create_future()
+        self._alive_waiters.append(waiter)
+        self.write(replies.ping())
+        try:
+            return await asyncio.wait_for(waiter, timeout_ms / 1000)
+        except TimeoutError:
+            log.info("connection.lost", conn=self.connection_id, address=self.address, reason="not alive")
+            self.abort()
+            return False
+
+    # --- roles ---------------------------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> str | None:
+        return self.auth.role if self.auth is not None else None
+
+    @property
+    def is_super_user(self) -> bool:
+        """Whether this connection may do everything, as everybody may without authorization."""
+        return self.auth is None or self.auth.is_super_user
+
+    @property
+    def negotiated_version(self) -> int:
+        return min(self.peer_version, PROTOCOL_VERSION)
+
+    def peer_certificate(self) -> Any:
+        """The verified certificate of a TLS client, as `ssl` describes it; None without."""
+        ssl_object = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        return ssl_object.getpeercert() if ssl_object is not None else None
+
+    def authorize(self, command_type: int, name: TopicName, subscription: str = "") -> None:
+        """Raise AuthorizationError unless this connection's role may use the command on the topic."""
+        if self.auth is not None:
+            self.auth.require_topic(command_type, name, subscription)
+
+    def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
+        """Whether a right this connection used still stands."""
+        return self.auth is None or self.auth.may(command_type, name, subscription)
+
+    def authorize_namespace(self, command_type: int, namespace: str) -> None:
+        if self.auth is not None:
+            self.auth.require_namespace(command_type, namespace)

@@ -1,0 +1,1 @@
+"""Tenants, namespaces and topic policies: their values, their records, what applies."""

@@ -1,0 +1,288 @@
+"""What applies to a topic: its own policy, else the namespace's, else the broker's setting."""
+
+from dataclasses import dataclass
+from typing import Final, TypedDict, TypeVar
+
+from magnetar.broker.policies.records import Policies, TopicPolicies
+from magnetar.broker.policies.values import (
+    OLDER_SCHEMA_STRATEGIES,
+    AutoTopicCreation,
+    BacklogQuota,
+    DelayedDeliveryPolicies,
+    DispatchRate,
+    InactiveTopicPolicies,
+    PersistencePolicies,
+    PublishRate,
+    RetentionPolicies,
+    SubscribeRate,
+)
+from magnetar.broker.settings import Settings
+
+T = TypeVar("T")
+NO_POLICIES: Final = Policies()
+NO_TOPIC_POLICIES: Final = TopicPolicies()
+_UNLIMITED: Final = DispatchRate(rate_period_in_second=1)
+_UNLIMITED_SUBSCRIBING: Final = SubscribeRate(subscribe_throttling_rate_per_consumer=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """Plain values for one topic. Limits: 0 is unlimited; -1 where the field says so. Equal configs need no action."""
+
+    retention: RetentionPolicies
+    message_ttl_seconds: int
+    size_quota: BacklogQuota
+    age_quota: BacklogQuota
+    persistence: PersistencePolicies
+    delayed_delivery: DelayedDeliveryPolicies
+    inactive_topic: InactiveTopicPolicies
+    deduplication_enabled: bool
+    deduplication_snapshot_interval_seconds: int
+    compaction_threshold_bytes: int
+    max_producers: int
+    max_consumers: int
+    max_consumers_per_subscription: int
+    max_subscriptions: int
+    max_unacked_messages_per_consumer: int
+    max_unacked_messages_per_subscription: int
+    max_topics_per_namespace: int
+    max_message_size: int
+    dispatch_rate: DispatchRate
+    subscription_dispatch_rate: DispatchRate
+    subscription_rates: dict[str, DispatchRate]  # of single subscriptions, by name
+    replicator_dispatch_rate: DispatchRate
+    publish_rate: PublishRate
+    subscribe_rate: SubscribeRate
+    subscription_types_enabled: tuple[str, ...]
+    subscription_expiration_minutes: int
+    schema_compatibility_strategy: str
+    is_allow_auto_update_schema: bool
+    schema_validation_enforced: bool
+    encryption_required: bool
+    allow_auto_topic_creation: bool
+    auto_topic_creation_type: str
+    default_num_partitions: int
+    allow_auto_subscription_creation: bool
+
+
+class _Limits(TypedDict):
+    max_producers: int
+    max_consumers: int
+    max_consumers_per_subscription: int
+    max_subscriptions: int
+    max_unacked_messages_per_consumer: int
+    max_unacked_messages_per_subscription: int
+    max_topics_per_namespace: int
+    max_message_size: int
+
+
+class _Rates(TypedDict):
+    dispatch_rate: DispatchRate
+    subscription_dispatch_rate: DispatchRate
+    replicator_dispatch_rate: DispatchRate
+    publish_rate: PublishRate
+    subscribe_rate: SubscribeRate
+
+
+class _Creation(TypedDict):
+    allow_auto_topic_creation: bool
+    auto_topic_creation_type: str
+    default_num_partitions: int
+    allow_auto_subscription_creation: bool
+
+
+def effective_config(settings: Settings, namespace: Policies, topic: TopicPolicies) -> TopicConfig:
+    """The configuration of a topic."""
+    return TopicConfig(
+        retention=retention(settings, namespace, topic),
+        message_ttl_seconds=first(
+            topic.message_ttl_in_seconds, namespace.message_ttl_in_seconds, settings.ttl_duration_default_in_seconds
+        ),
+        size_quota=backlog_quota(settings, namespace, topic, "destination_storage"),
+        age_quota=backlog_quota(settings, namespace, topic, "message_age"),
+        persistence=persistence(settings, namespace, topic),
+        delayed_delivery=delayed_delivery(settings, namespace, topic),
+        inactive_topic=inactive_topic(settings, namespace, topic),
+        deduplication_enabled=first(
+            topic.deduplication_enabled, namespace.deduplication_enabled, settings.broker_deduplication_enabled
+        ),
+        deduplication_snapshot_interval_seconds=first(
+            topic.deduplication_snapshot_interval_seconds,
+            namespace.deduplication_snapshot_interval_seconds,
+            settings.broker_deduplication_snapshot_interval_seconds,
+        ),
+        compaction_threshold_bytes=first(
+            topic.compaction_threshold,
+            namespace.compaction_threshold,
+            settings.broker_service_compaction_threshold_in_bytes,
+        ),
+        subscription_types_enabled=tuple(
+            topic.subscription_types_enabled
+            or namespace.subscription_types_enabled
+            or settings.subscription_types_enabled
+        ),
+        subscription_rates=topic.subscription_rates,
+        subscription_expiration_minutes=first(
+            topic.subscription_expiration_time_minutes,
+            namespace.subscription_expiration_time_minutes,
+            settings.subscription_expiration_time_minutes,
+        ),
+        schema_compatibility_strategy=schema_strategy(settings, namespace, topic),
+        is_allow_auto_update_schema=first(
+            namespace.is_allow_auto_update_schema, settings.is_allow_auto_update_schema_enabled
+        ),
+        schema_validation_enforced=first(
+            topic.schema_validation_enforced,
+            namespace.schema_validation_enforced or settings.is_schema_validation_enforced,
+        ),
+        encryption_required=namespace.encryption_required or settings.encryption_require_on_producer,
+        **_limits(settings, namespace, topic),
+        **_rates(settings.cluster_name, namespace, topic),
+        **_creation(settings, namespace, topic),
+    )
+
+
+def _limits(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Limits:
+    return {
+        "max_producers": first(
+            topic.max_producers, namespace.max_producers_per_topic, settings.max_producers_per_topic
+        ),
+        "max_consumers": first(
+            topic.max_consumers, namespace.max_consumers_per_topic, settings.max_consumers_per_topic
+        ),
+        "max_consumers_per_subscription": first(
+            topic.max_consumers_per_subscription,
+            namespace.max_consumers_per_subscription,
+            settings.max_consumers_per_subscription,
+        ),
+        "max_subscriptions": first(
+            topic.max_subscriptions, namespace.max_subscriptions_per_topic, settings.max_subscriptions_per_topic
+        ),
+        "max_unacked_messages_per_consumer": first(
+            topic.max_unacked_messages_per_consumer,
+            namespace.max_unacked_messages_per_consumer,
+            settings.max_unacked_messages_per_consumer,
+        ),
+        "max_unacked_messages_per_subscription": first(
+            topic.max_unacked_messages_per_subscription,
+            namespace.max_unacked_messages_per_subscription,
+            settings.max_unacked_messages_per_subscription,
+        ),
+        "max_topics_per_namespace": first(namespace.max_topics_per_namespace, settings.max_topics_per_namespace),
+        "max_message_size": topic.max_message_size or settings.max_message_size,
+    }
+
+
+def _rates(cluster: str, namespace: Policies, topic: TopicPolicies) -> _Rates:
+    return {
+        "dispatch_rate": topic.dispatch_rate or namespace.topic_dispatch_rate.get(cluster) or _UNLIMITED,
+        "subscription_dispatch_rate": topic.subscription_dispatch_rate
+        or namespace.subscription_dispatch_rate.get(cluster)
+        or _UNLIMITED,
+        "replicator_dispatch_rate": topic.replicator_dispatch_rate
+        or namespace.replicator_dispatch_rate.get(cluster)
+        or _UNLIMITED,
+        "publish_rate": topic.publish_rate or namespace.publish_max_message_rate.get(cluster) or PublishRate(),
+        "subscribe_rate": topic.subscribe_rate
+        or namespace.cluster_subscribe_rate.get(cluster)
+        or _UNLIMITED_SUBSCRIBING,
+    }
+
+
+def _creation(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Creation:
+    topics = namespace.auto_topic_creation_override or AutoTopicCreation(
+        allow_auto_topic_creation=settings.allow_auto_topic_creation,
+        topic_type=settings.allow_auto_topic_creation_type,
+        default_num_partitions=settings.default_num_partitions,
+    )
+    subscriptions = topic.auto_subscription_creation or namespace.auto_subscription_creation_override
+    return {
+        "allow_auto_topic_creation": topics.allow_auto_topic_creation,
+        "auto_topic_creation_type": topics.topic_type or "non-partitioned",
+        "default_num_partitions": topics.default_num_partitions or settings.default_num_partitions,
+        "allow_auto_subscription_creation": settings.allow_auto_subscription_creation
+        if subscriptions is None
+        else subscriptions.allow_auto_subscription_creation,
+    }
+
+
+def first(*values: T | None) -> T:
+    """The first value that is set; the last one always is."""
+    for value in values:
+        if value is not None:
+            return value
+    raise AssertionError("the broker's setting is the last value and never unset")
+
+
+def retention(settings: Settings, namespace: Policies, topic: TopicPolicies) -> RetentionPolicies:
+    return (
+        topic.retention
+        or namespace.retention_policies
+        or RetentionPolicies(settings.default_retention_time_in_minutes, settings.default_retention_size_in_mb)
+    )
+
+
+def backlog_quota(settings: Settings, namespace: Policies, topic: TopicPolicies, kind: str) -> BacklogQuota:
+    """The quota of that type; -1 is unlimited. A quota without a policy of its own has the broker's."""
+    found = topic.backlog_quota_map.get(kind) or namespace.backlog_quota_map.get(kind)
+    if found is not None:
+        return found
+    size, age = settings.backlog_quota_default_limit_bytes, settings.backlog_quota_default_limit_second
+    by_size = kind == "destination_storage"
+    limit = size if by_size else -1
+    # The loader accepts only the three policies of the declared type.
+    policy = settings.backlog_quota_default_retention_policy
+    return BacklogQuota(
+        limit=limit,
+        limit_size=limit,
+        limit_time=-1 if by_size else age,
+        policy=policy,  # type: ignore[arg-type]
+    )
+
+
+def persistence(settings: Settings, namespace: Policies, topic: TopicPolicies) -> PersistencePolicies:
+    return (
+        topic.persistence
+        or namespace.persistence
+        or PersistencePolicies(
+            bookkeeper_ensemble=settings.managed_ledger_default_ensemble_size,
+            bookkeeper_write_quorum=settings.managed_ledger_default_write_quorum,
+            bookkeeper_ack_quorum=settings.managed_ledger_default_ack_quorum,
+            managed_ledger_max_mark_delete_rate=settings.managed_ledger_default_mark_delete_rate_limit,
+        )
+    )
+
+
+def delayed_delivery(settings: Settings, namespace: Policies, topic: TopicPolicies) -> DelayedDeliveryPolicies:
+    return (
+        topic.delayed_delivery
+        or namespace.delayed_delivery_policies
+        or DelayedDeliveryPolicies(
+            tick_time=settings.delayed_delivery_tick_time_millis,
+            active=settings.delayed_delivery_enabled,
+            max_delivery_delay_in_millis=settings.delayed_delivery_max_delay_in_millis,
+        )
+    )
+
+
+def inactive_topic(settings: Settings, namespace: Policies, topic: TopicPolicies) -> InactiveTopicPolicies:
+    idle = settings.broker_delete_inactive_topics_max_inactive_duration_seconds
+    return (
+        topic.inactive_topic
+        or namespace.inactive_topic_policies
+        or InactiveTopicPolicies(
+            # The loader accepts only the modes of the declared type.
+            inactive_topic_delete_mode=settings.broker_delete_inactive_topics_mode,  # type: ignore[arg-type]
+            max_inactive_duration_seconds=idle or settings.broker_delete_inactive_topics_frequency_seconds,
+            delete_while_inactive=settings.broker_delete_inactive_topics_enabled,
+        )
+    )
+
+
+def schema_strategy(settings: Settings, namespace: Policies, topic: TopicPolicies) -> str:
+    """UNDEFINED counts as not set; a namespace's older auto update strategy comes after its own."""
+    for strategy in (topic.schema_compatibility_strategy, namespace.schema_compatibility_strategy):
+        if strategy is not None and strategy != "UNDEFINED":
+            return strategy
+    older = namespace.schema_auto_update_compatibility_strategy
+    return settings.schema_compatibility_strategy if older is None else OLDER_SCHEMA_STRATEGIES[older]

@@ -1,0 +1,308 @@
+"""Clusters, tenants, namespaces and topic policies: all in memory for readers, every write durable before it shows.
+
+Records of the metadata store (JSON, Pulsar's paths where it has them):
+    /admin/clusters/<cluster>                                ClusterData
+    /admin/policies/<tenant>                                 TenantInfo
+    /admin/policies/<tenant>/<namespace>                     Policies
+    /admin/resourcegroups/<group>                            ResourceGroup
+    /admin/resource-quotas/<"default" or bundle>             ResourceQuota; the bundle's full name, encoded
+    /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded, partitions share one
+
+Writes of one record are made one after the other and carry the version they were based on, so a second broker on the
+same store could not overwrite what it has not read. A failed write leaves memory as it was. Listeners hear of every
+change after it is stored.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, TopicConfig, effective_config
+from magnetar.broker.policies.records import Policies, TopicPolicies, even_bundles
+from magnetar.broker.policies.values import ClusterData, ResourceGroup, ResourceQuota, TenantInfo
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.interfaces import MetadataStore
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_CLUSTERS: Final = "/admin/clusters"
+_POLICIES: Final = "/admin/policies"
+_TOPIC_POLICIES: Final = "/admin/topic-policies"
+_RESOURCE_GROUPS: Final = "/admin/resourcegroups"
+_QUOTAS: Final = "/admin/resource-quotas"
+_SYSTEM_TENANT: Final = "pulsar"
+FIRST_NAMESPACES: Final = ("public/default", f"{_SYSTEM_TENANT}/system")
+
+
+class ExistsError(Exception):
+    """What was to be created is there already."""
+
+
+class MissingError(Exception):
+    """What was to be changed or deleted is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """What changed: a namespace's policies (or the namespace itself), or those of one topic; a tenant has neither."""
+
+    tenant: str
+    namespace: str | None = None
+    topic: str | None = None
+
+
+class Records(Generic[T]):
+    """One kind of record: name -> value, mirrored in memory."""
+
+    def __init__(self, metadata: "MetadataStore", kind: type[T], path_of: Callable[[str], str]) -> None:
+        self._metadata = metadata
+        self._kind = kind
+        self._path_of = path_of
+        self._values: dict[str, T] = {}
+        self._versions: dict[str, int] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def get(self, name: str) -> T | None:
+        return self._values.get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self._values)
+
+    async def load(self, name: str) -> None:
+        """Read one record from the store; a name without a record is no record."""
+        found = await self._metadata.get(self._path_of(name))
+        if found is not None:
+            self._values[name] = msgspec.json.decode(found[0], type=self._kind)
+            self._versions[name] = found[1]
+
+    async def create(self, name: str, value: T) -> None:
+        """Store a new record; raises ExistsError."""
+        async with self._lock(name):
+            if name in self._values:
+                raise ExistsError(name)
+            await self._store(name, value, -1)
+
+    async def update(self, name: str, change: Callable[[T], T], default: T | None = None) -> T:
+        """Replace a record by `change(record)`; without a record starts from `default` or raises MissingError."""
+        async with self._lock(name):
+            current = self._values.get(name, default)
+            if current is None:
+                raise MissingError(name)
+            value = change(current)
+            await self._store(name, value, self._versions.get(name, -1))
+            return value
+
+    async def delete(self, name: str) -> None:
+        """Remove a record; raises MissingError."""
+        async with self._lock(name):
+            if name not in self._values:
+                raise MissingError(name)
+            await self._metadata.delete(self._path_of(name), self._versions[name])
+            del self._values[name], self._versions[name]
+
+    async def _store(self, name: str, value: T, version: int) -> None:
+        self._versions[name] = await self._metadata.put(self._path_of(name), msgspec.json.encode(value), version)
+        self._values[name] = value
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+
+class NamespaceStore:
+    """Tenants, namespaces, clusters and policies of one broker."""
+
+    def __init__(self, metadata: "MetadataStore", settings: "Settings") -> None:
+        self._metadata = metadata
+        self._settings = settings
+        self.clusters = Records(metadata, ClusterData, lambda name: f"{_CLUSTERS}/{quote(name, safe='')}")
+        self.tenants = Records(metadata, TenantInfo, lambda name: f"{_POLICIES}/{name}")
+        self.namespaces = Records(metadata, Policies, lambda name: f"{_POLICIES}/{name}")
+        self.resource_groups = Records(
+            metadata, ResourceGroup, lambda name: f"{_RESOURCE_GROUPS}/{quote(name, safe='')}"
+        )
+        self.quotas = Records(metadata, ResourceQuota, lambda name: f"{_QUOTAS}/{quote(name, safe='')}")
+        self.topics = Records(metadata, TopicPolicies, _topic_path)
+        self.in_use: set[str] = set()
+        """Namespaces whose bundles somebody asked for since the start, by a lookup or a call about a topic."""
+        self._listeners: list[Callable[[PolicyChange], None]] = []
+        # What was merged last per namespace or topic: right as long as both records are the very same objects.
+        self._effective: dict[str, tuple[Policies, TopicPolicies, TopicConfig]] = {}
+
+    @classmethod
+    async def open(cls, metadata: "MetadataStore", settings: "Settings") -> "NamespaceStore":
+        """Read everything; at the very first start create the cluster and the namespaces clients expect."""
+        store = cls(metadata, settings)
+        await store._load()
+        await store._create_first_ones()
+        return store
+
+    async def _load(self) -> None:
+        for cluster in await self._metadata.children(_CLUSTERS):
+            await self.clusters.load(unquote(cluster))
+        for group in await self._metadata.children(_RESOURCE_GROUPS):
+            await self.resource_groups.load(unquote(group))
+        for quota in await self._metadata.children(_QUOTAS):
+            await self.quotas.load(unquote(quota))
+        for tenant in await self._metadata.children(_POLICIES):
+            await self.tenants.load(tenant)
+            for namespace in await self._metadata.children(f"{_POLICIES}/{tenant}"):
+                await self.namespaces.load(f"{tenant}/{namespace}")
+        for tenant in await self._metadata.children(_TOPIC_POLICIES):
+            for namespace in await self._metadata.children(f"{_TOPIC_POLICIES}/{tenant}"):
+                await self._load_topics(tenant, namespace)
+
+    async def _load_topics(self, tenant: str, namespace: str) -> None:
+        path = f"{_TOPIC_POLICIES}/{tenant}/{namespace}"
+        for domain in await self._metadata.children(path):
+            for encoded in await self._metadata.children(f"{path}/{domain}"):
+                await self.topics.load(f"{domain}://{tenant}/{namespace}/{unquote(encoded)}")
+
+    async def _create_first_ones(self) -> None:
+        cluster = self._settings.cluster_name
+        if self.clusters.names():
+            if cluster not in self.clusters:
+                await self.clusters.create(cluster, ClusterData())
+            return
+        # The cluster comes last: a start that was cut off before it does all of this again.
+        for name in FIRST_NAMESPACES:
+            tenant = name.partition("/")[0]
+            if tenant not in self.tenants:
+                await self.tenants.create(tenant, TenantInfo(admin_roles=[], allowed_clusters=[cluster]))
+            if name not in self.namespaces:
+                await self.namespaces.create(name, self.new_policies())
+        await self.clusters.create(cluster, ClusterData())
+
+    def new_policies(self) -> Policies:
+        """What a namespace starts with."""
+        count = self._settings.default_number_of_namespace_bundles
+        return Policies(replication_clusters=[self._settings.cluster_name], bundles=even_bundles(count))
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def exists(self, namespace: str) -> bool:
+        """Whether the namespace "tenant/name" exists."""
+        return namespace in self.namespaces
+
+    def policies(self, namespace: str) -> Policies | None:
+        return self.namespaces.get(namespace)
+
+    def namespaces_of(self, tenant: str) -> list[str]:
+        """Full names of the tenant's namespaces, sorted."""
+        prefix = tenant + "/"
+        return [name for name in self.namespaces.names() if name.startswith(prefix)]
+
+    def topic_policies(self, topic: "TopicName") -> TopicPolicies:
+        """The topic's own policies; those of a partition are those of its topic."""
+        return self.topics.get(str(topic.base)) or NO_TOPIC_POLICIES
+
+    def effective(self, topic: "TopicName") -> TopicConfig:
+        """What applies to the topic: its policy, else the namespace's, else the broker's setting."""
+        namespace = self.namespaces.get(topic.namespace) or NO_POLICIES
+        own = self.topic_policies(topic) if self._settings.topic_level_policies_enabled else NO_TOPIC_POLICIES
+        key = topic.namespace if own is NO_TOPIC_POLICIES else str(topic.base)
+        made = self._effective.get(key)
+        if made is None or made[0] is not namespace or made[1] is not own:
+            made = namespace, own, effective_config(self._settings, namespace, own.merged())
+            self._effective[key] = made
+        return made[2]
+
+    def effective_with(self, topic: "TopicName", own: TopicPolicies) -> TopicConfig:
+        """What would apply to the topic with these policies of its own."""
+        return effective_config(self._settings, self.namespaces.get(topic.namespace) or NO_POLICIES, own)
+
+    def settings_changed(self) -> None:
+        """What applies is worked out anew."""
+        self._effective.clear()
+
+    # --- changes -------------------------------------------------------------------------------------------------
+
+    async def create_tenant(self, name: str, info: TenantInfo) -> None:
+        await self.tenants.create(name, info)
+        self._tell(PolicyChange(name))
+
+    async def update_tenant(self, name: str, info: TenantInfo) -> None:
+        await self.tenants.update(name, lambda _: info)
+        self._tell(PolicyChange(name))
+
+    async def delete_tenant(self, name: str) -> None:
+        await self.tenants.delete(name)
+        self._tell(PolicyChange(name))
+
+    async def create_namespace(self, name: str, policies: Policies) -> None:
+        await self.namespaces.create(name, policies)
+        self._tell(_of_namespace(name))
+
+    async def update_namespace(self, name: str, change: Callable[[Policies], Policies]) -> Policies:
+        """Store `change(policies)`; raises MissingError when there is no such namespace."""
+        policies = await self.namespaces.update(name, change)
+        self._tell(_of_namespace(name))
+        return policies
+
+    async def delete_namespace(self, name: str) -> None:
+        """Forget the namespace and what is stored for its topics."""
+        self._effective.pop(name, None)
+        for topic in self.topics.names():
+            if topic.partition("://")[2].startswith(name + "/"):
+                await self.topics.delete(topic)
+        await self.namespaces.delete(name)
+        self.in_use.discard(name)
+        self._tell(_of_namespace(name))
+
+    async def update_topic(self, topic: "TopicName", change: Callable[[TopicPolicies], TopicPolicies]) -> TopicPolicies:
+        """Store `change(policies)` of the topic; one without policies has empty ones."""
+        policies = await self.topics.update(str(topic.base), change, NO_TOPIC_POLICIES)
+        self._tell(_of_topic(topic))
+        return policies
+
+    async def delete_topic(self, topic: "TopicName") -> None:
+        """Forget policies and grants of a deleted topic; one without any is fine."""
+        name = str(topic.base)
+        self._effective.pop(name, None)
+        if name in self.topics:
+            await self.topics.delete(name)
+            self._tell(_of_topic(topic))
+        policies = self.namespaces.get(topic.namespace)
+        if policies is not None and without_topic_grants(policies, name) != policies:
+            await self.namespaces.update(topic.namespace, lambda old: without_topic_grants(old, name))
+
+    # --- listeners -----------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[PolicyChange], None]) -> None:
+        """`listener(change)` is called on the loop after each stored change; it must not wait."""
+        self._listeners.append(listener)
+
+    def _tell(self, change: PolicyChange) -> None:
+        for listener in tuple(self._listeners):
+            listener(change)
+
+
+def without_topic_grants(policies: Policies, topic: str) -> Policies:
+    """The same policies without grants on that topic and on its partitions."""
+    auth, partition = policies.auth_policies, topic + "-partition-"
+    grants = auth.destination_auth.items()
+    kept = {name: roles for name, roles in grants if name != topic and not name.startswith(partition)}
+    return msgspec.structs.replace(policies, auth_policies=msgspec.structs.replace(auth, destination_auth=kept))
+
+
+def _of_namespace(name: str) -> PolicyChange:
+    return PolicyChange(name.partition("/")[0], namespace=name)
+
+
+def _of_topic(topic: "TopicName") -> PolicyChange:
+    return PolicyChange(topic.tenant, namespace=topic.namespace, topic=str(topic.base))
+
+
+def _topic_path(name: str) -> str:
+    domain, _, rest = name.partition("://")
+    tenant, namespace, local = rest.split("/", 2)
+    return f"{_TOPIC_POLICIES}/{tenant}/{namespace}/{domain}/{quote(local, safe='')}"

@@ -1,0 +1,170 @@
+"""Avro schema texts: which are valid, and which mean the same, as Apache Avro's Java library sees it.
+
+`parse_schema` refuses what that library refuses: names that are none, the same field twice, a type nobody defined. It
+does not look at default values. `canonical` takes off what does not matter for equality (doc, aliases, how a name is
+qualified, wrappers around a plain type) and leaves what does (order of fields, defaults, other properties).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from magnetar.broker.schemas.avro_resolution import full_name
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_NAMED = frozenset({"record", "error", "enum", "fixed"})
+_RESERVED = frozenset(
+    {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases", "default"}
+)
+_FIELD_RESERVED = frozenset({"default", "doc", "name", "order", "type", "aliases"})
+
+
+class SchemaTextError(Exception):
+    """The text is no Avro schema."""
+
+
+class SchemaMeaningError(SchemaTextError):
+    """It is one in form, but says the impossible: a type nobody defined, a field twice."""
+
+
+def parse_schema(data: bytes) -> Any:
+    """The schema as JSON values; raises SchemaTextError."""
+    try:
+        schema = json.loads(data)
+    except (ValueError, RecursionError) as e:
+        raise SchemaTextError(str(e)) from e
+    walk = _Check()
+    try:
+        walk.check(schema, "")
+    except RecursionError as e:
+        raise SchemaTextError("nested too deeply") from e
+    if unknown := walk.used - walk.defined:
+        raise SchemaMeaningError(f"undefined names: {sorted(unknown)}")
+    return schema
+
+
+def canonical(schema: Any) -> Any:
+    """JSON values that are equal when the schemas are."""
+    return _Canonical().of(schema, "")
+
+
+def _name(schema: dict[str, Any]) -> str:
+    name = schema.get("name")
+    if not isinstance(name, str) or not _is_name(name.rpartition(".")[2]):
+        raise SchemaTextError(f"no name: {name!r}")
+    return name
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and (text[0].isalpha() or text[0] == "_") and all(c.isalnum() or c == "_" for c in text)
+
+
+def _qualified(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+class _Check:
+    """One walk over a schema that raises at what is wrong in form."""
+
+    def __init__(self) -> None:
+        self.defined: set[str] = set()
+        self.used: set[str] = set()
+
+    def check(self, schema: Any, namespace: str) -> None:
+        if isinstance(schema, str):
+            if schema not in PRIMITIVES:
+                self.used.add(_qualified(schema, namespace))
+        elif isinstance(schema, list):
+            self._union(schema, namespace)
+        elif isinstance(schema, dict):
+            self._complex(schema, namespace)
+        else:
+            raise SchemaTextError(f"no schema: {schema!r}")
+
+    def _union(self, branches: list[Any], namespace: str) -> None:
+        kinds = []
+        for branch in branches:
+            if isinstance(branch, list):
+                raise SchemaTextError("a union in a union")
+            self.check(branch, namespace)
+            kind = branch.get("type") if isinstance(branch, dict) else branch
+            kinds.append(full_name(branch, namespace)[0] if kind in _NAMED else kind)
+        if any(kinds.count(kind) > 1 for kind in kinds if isinstance(kind, str)):
+            raise SchemaMeaningError("a type twice in a union")
+
+    def _complex(self, schema: dict[str, Any], namespace: str) -> None:
+        kind = schema.get("type")
+        if kind in ("array", "map"):
+            part = "items" if kind == "array" else "values"
+            if part not in schema:
+                raise SchemaTextError(f"{kind} without {part}")
+            self.check(schema[part], namespace)
+        elif isinstance(kind, str) and kind in _NAMED:
+            self._define(schema, kind, namespace)
+        else:
+            self.check(kind, namespace)
+
+    def _define(self, schema: dict[str, Any], kind: str, namespace: str) -> None:
+        _name(schema)
+        full, namespace = full_name(schema, namespace)
+        if full in self.defined:
+            raise SchemaTextError(f"{full} is defined twice")
+        self.defined.add(full)
+        if kind == "fixed":
+            if not isinstance(schema.get("size"), int):
+                raise SchemaTextError("fixed without size")
+        elif kind == "enum":
+            symbols = schema.get("symbols")
+            if not isinstance(symbols, list) or not all(isinstance(s, str) and _is_name(s) for s in symbols):
+                raise SchemaTextError("enum without symbols")
+            if len(set(symbols)) < len(symbols):
+                raise SchemaTextError("a symbol twice")
+        else:
+            self._fields(schema.get("fields"), namespace)
+
+    def _fields(self, fields: Any, namespace: str) -> None:
+        if not isinstance(fields, list):
+            raise SchemaTextError("record without fields")
+        names: set[str] = set()
+        for field in fields:
+            if not isinstance(field, dict) or "type" not in field:
+                raise SchemaTextError(f"no field: {field!r}")
+            name = _name(field)
+            self.check(field["type"], namespace)
+            if name in names:
+                raise SchemaMeaningError(f"field {name} twice")
+            names.add(name)
+
+
+class _Canonical:
+    def of(self, schema: Any, namespace: str) -> Any:
+        if isinstance(schema, str):
+            return schema if schema in PRIMITIVES else _qualified(schema, namespace)
+        if isinstance(schema, list):
+            return [self.of(branch, namespace) for branch in schema]
+        kind = schema["type"]
+        properties = {k: v for k, v in schema.items() if k not in _RESERVED}
+        if not isinstance(kind, str):
+            return self.of(kind, namespace)
+        if kind in _NAMED:
+            full, namespace = full_name(schema, namespace)
+            parts = [self._field(f, namespace) for f in schema.get("fields", ())]
+            return [
+                "record" if kind == "error" else kind,
+                full,
+                parts,
+                schema.get("symbols"),
+                schema.get("size"),
+                properties,
+            ]
+        if kind in ("array", "map"):
+            return [kind, self.of(schema["items" if kind == "array" else "values"], namespace), properties]
+        inner = self.of(kind, namespace)
+        return [inner, properties] if properties else inner
+
+    def _field(self, field: dict[str, Any], namespace: str) -> Any:
+        properties = {k: v for k, v in field.items() if k not in _FIELD_RESERVED}
+        default = [field["default"]] if "default" in field else []
+        order = field.get("order", "ascending")
+        return [field["name"], self.of(field["type"], namespace), default, order, properties]

@@ -1,0 +1,266 @@
+"""Whether a new schema fits those a topic has: Pulsar's strategies over Avro's resolution rules.
+
+Strategies (SchemaCompatibilityStrategy): which direction is asked, and of the latest version or (TRANSITIVE) of all.
+BACKWARD: the new schema reads data written with the old. FORWARD: the old reads data written with the new. FULL: both.
+Avro, JSON and Protobuf schemas (all described by Avro records in Pulsar) are parsed by `avro_schema` and
+compared by `avro_resolution`; other types must be the same type.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from magnetar.broker.errors import (
+    BrokenKeyValueError,
+    ImpossibleSchemaError,
+    IncompatibleSchemaError,
+    InvalidSchemaError,
+)
+from magnetar.broker.schemas.avro_printing import printed
+from magnetar.broker.schemas.avro_resolution import can_read
+from magnetar.broker.schemas.avro_schema import SchemaMeaningError, SchemaTextError, canonical, parse_schema
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STRING_OF_CPP = (pb.Schema.String, b"null")
+"""How the C++ and Python clients describe a string; Java sends no bytes."""
+_PRIMITIVE_TYPES = frozenset(
+    {
+        pb.Schema.String,
+        pb.Schema.Bool,
+        pb.Schema.Int8,
+        pb.Schema.Int16,
+        pb.Schema.Int32,
+        pb.Schema.Int64,
+        pb.Schema.Float,
+        pb.Schema.Double,
+        pb.Schema.Date,
+        pb.Schema.Time,
+        pb.Schema.Timestamp,
+        pb.Schema.Instant,
+        pb.Schema.LocalDate,
+        pb.Schema.LocalTime,
+        pb.Schema.LocalDateTime,
+    }
+)
+_BYTES = -1  # a type of Java's alone
+_JAVA_NAMES = {
+    "Bool": "BOOLEAN",
+    "KeyValue": "KEY_VALUE",
+    "LocalDate": "LOCAL_DATE",
+    "LocalTime": "LOCAL_TIME",
+    "LocalDateTime": "LOCAL_DATE_TIME",
+    "ProtobufNative": "PROTOBUF_NATIVE",
+    "AutoConsume": "AUTO_CONSUME",
+}
+_JAVA_TYPES = {_JAVA_NAMES.get(name, name.upper()): number for name, number in pb.Schema.Type.items()}
+_JAVA_TYPES["BYTES"] = _BYTES
+_NAMES = {number: name for name, number in _JAVA_TYPES.items()}
+_AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
+_OLD_JSON = object()
+_JSON_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null", "any"})
+
+
+class Definition(NamedTuple):
+    """A schema as far as it is compared."""
+
+    type: int
+    data: bytes
+    properties: Mapping[str, str] = {}
+
+
+class Strategy(enum.StrEnum):
+    """SchemaCompatibilityStrategy by its Pulsar names."""
+
+    UNDEFINED = "UNDEFINED"
+    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
+    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
+    BACKWARD = "BACKWARD"
+    FORWARD = "FORWARD"
+    FULL = "FULL"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def transitive(self) -> bool:
+        return self.value.endswith("_TRANSITIVE")
+
+    @property
+    def backward(self) -> bool:
+        """The new schema has to read what was written with the old."""
+        return self.value.startswith(("BACKWARD", "FULL")) or self is Strategy.UNDEFINED
+
+    @property
+    def forward(self) -> bool:
+        """The old schemas have to read what is written with the new."""
+        return self.value.startswith(("FORWARD", "FULL")) or self is Strategy.UNDEFINED
+
+    def for_consumer(self) -> Strategy:
+        """A consumer has to read what is there: only that direction is asked of its schema."""
+        latest = (Strategy.BACKWARD, Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE, Strategy.FULL)
+        return Strategy.BACKWARD if self in latest else self
+
+
+def check_compatible(new: Definition, existing: list[Definition], strategy: Strategy) -> None:
+    """Return when the schema fits, raise IncompatibleSchemaError with the reason when it does not.
+
+    `existing`: the topic's versions, oldest first; the latest alone counts unless transitive.
+    Raises: InvalidSchemaError when the definition itself does not parse.
+    """
+    check_definition(new)
+    check_with_existing(new, existing, strategy)
+
+
+def check_definition(new: Definition) -> None:
+    """Raise InvalidSchemaError when the definition itself does not parse."""
+    for part_type, part in _parts(new):
+        _validate(part_type, part)
+
+
+def check_with_existing(new: Definition, existing: list[Definition], strategy: Strategy) -> None:
+    """As `check_compatible`, of a schema whose own text has been looked at or does not matter."""
+    if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
+        return
+    for old in existing if strategy.transitive else existing[-1:]:
+        _check_type(new.type, old.type)
+        if strategy is Strategy.ALWAYS_INCOMPATIBLE:
+            raise _always_incompatible(new)
+        for (new_type, new_data), (old_type, old_data) in zip(_parts(new), _parts(old), strict=True):
+            _check_type(new_type, old_type)
+            _check_part(new_type, new_data, old_data, strategy)
+
+
+def _check_type(new: int, old: int) -> None:
+    if new != old:
+        raise IncompatibleSchemaError(
+            f"Incompatible schema: exists schema type {type_name(old)}, new schema type {type_name(new)}"
+        )
+
+
+def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strategy) -> None:
+    if schema_type == pb.Schema.ProtobufNative and protobuf_root(data) != protobuf_root(old_data):
+        raise IncompatibleSchemaError("Protobuf root message has been changed")
+    if schema_type not in _AVRO_TYPES:
+        return
+    new, old = _parse(schema_type, data), _parse(schema_type, old_data)
+    if new is _OLD_JSON or old is _OLD_JSON:
+        return
+    if strategy.forward and can_read(reader=old, writer=new):
+        raise _unreadable(strategy, reader=old, writer=new)
+    if strategy.backward and can_read(reader=new, writer=old):
+        raise _unreadable(strategy, reader=new, writer=old)
+
+
+def _always_incompatible(new: Definition) -> IncompatibleSchemaError:
+    """Of an Avro schema the refusal says, as Apache Pulsar's does, that it cannot even read itself."""
+    text = None if new.type not in _AVRO_TYPES else _parse(new.type, new.data)
+    if text is None or text is _OLD_JSON:
+        return IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
+    return _unreadable(Strategy.ALWAYS_INCOMPATIBLE, reader=text, writer=text)
+
+
+def _unreadable(strategy: Strategy, *, reader: Any, writer: Any) -> IncompatibleSchemaError:
+    """The refusal in Apache Pulsar's words: clients and their tests look for them."""
+    return IncompatibleSchemaError(
+        f"Error during schema compatibility check with strategy {strategy.value}: "
+        "org.apache.avro.SchemaValidationException: Unable to read schema: "
+        f"\n{printed(writer)}\nusing schema:\n{printed(reader)}"
+    )
+
+
+def same_definition(schema_type: int, one: bytes, other: bytes) -> bool:
+    """Whether two definitions of a type mean the same: Avro texts as schemas, everything else byte for byte."""
+    if one == other or schema_type not in _AVRO_TYPES:
+        return one == other
+    try:
+        return bool(canonical(parse_schema(one)) == canonical(parse_schema(other)))
+    except SchemaTextError:
+        return False
+
+
+def _parts(schema: Definition) -> list[tuple[int, bytes]]:
+    """The schemas a schema is made of, type and data: key and value of a KeyValue, itself otherwise.
+
+    A KeyValue's data is ``u32 size | key schema | u32 size | value schema`` (size -1: empty). The types of the parts
+    stand in its properties; a part without is plain bytes.
+    """
+    if schema.type != pb.Schema.KeyValue:
+        return [(schema.type, schema.data)]
+    parts: list[tuple[int, bytes]] = []
+    at, data = 0, schema.data
+    for name in ("key", "value"):
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        end = at + 4 + max(size, 0)
+        if len(data) < at + 4 or len(data) < end:
+            raise BrokenKeyValueError("Invalid schema definition data for KEY_VALUE schema")
+        type_name = schema.properties.get(f"{name}.schema.type", "BYTES")
+        if type_name not in _JAVA_TYPES:
+            raise BrokenKeyValueError(f"There is no schema type {type_name}")
+        parts.append((_JAVA_TYPES[type_name], data[at + 4 : end]))
+        at = end
+    return parts
+
+
+def _parse(schema_type: int, data: bytes) -> Any:
+    """The Avro schema in `data` as JSON values, None for a type not described by one; raises InvalidSchemaError.
+
+    A JSON type may be described by a text in the form of JSON Schema, as old clients wrote them; that is _OLD_JSON.
+    """
+    if schema_type not in _AVRO_TYPES:
+        return None
+    try:
+        return parse_schema(data)
+    except SchemaTextError as e:
+        if schema_type == pb.Schema.Json and _is_json_schema(data):
+            return _OLD_JSON
+        text = f"Invalid schema definition data for {type_name(schema_type)} schema: {e}"
+        raise (ImpossibleSchemaError if isinstance(e, SchemaMeaningError) else InvalidSchemaError)(text) from e
+
+
+def _is_json_schema(data: bytes) -> bool:
+    try:
+        schema = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(schema, dict) and schema.get("type") in _JSON_SCHEMA_TYPES
+
+
+def _validate(schema_type: int, data: bytes) -> None:
+    """Raise InvalidSchemaError unless `data` can describe that type."""
+    if schema_type in _AVRO_TYPES:
+        if isinstance(_parse(schema_type, data), list) and schema_type == pb.Schema.Avro:
+            raise InvalidSchemaError("Avro schema typed [UNION] is not supported")
+    elif schema_type == pb.Schema.ProtobufNative:
+        protobuf_root(data)
+    elif schema_type in _PRIMITIVE_TYPES and data and (schema_type, data) != _STRING_OF_CPP:
+        raise InvalidSchemaError(f"Invalid schema definition data for primitive schemas: {len(data)} bytes")
+    elif schema_type == pb.Schema.AutoConsume:
+        raise InvalidSchemaError(f"Unknown schema type: {type_name(schema_type)}")
+
+
+def protobuf_root(data: bytes) -> str:
+    """The root message of a ProtobufNative definition (JSON with a FileDescriptorSet); raises InvalidSchemaError."""
+    from google.protobuf import descriptor_pb2  # noqa: PLC0415 - start-up budget: few topics have such schemas
+
+    try:
+        found = json.loads(data)
+        files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(found["fileDescriptorSet"])).file
+        root, file = found["rootMessageTypeName"], found["rootFileDescriptorName"]
+    except (ValueError, KeyError, TypeError, DecodeError, RecursionError) as e:
+        raise InvalidSchemaError(f"Invalid schema definition data for ProtobufNative schema: {e}") from e
+    if not any(f.name == file for f in files):
+        raise InvalidSchemaError(f"Invalid schema definition data for ProtobufNative schema: no file {file!r}")
+    return str(root)
+
+
+def type_name(schema_type: int) -> str:
+    """SchemaType, by which Apache Pulsar names it in texts."""
+    return _NAMES[schema_type]

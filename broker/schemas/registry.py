@@ -1,0 +1,224 @@
+"""The schemas of topics: stored, versioned, checked (Apache Pulsar SchemaRegistryService).
+
+A topic's schemas belong to its base name (all partitions share them). Versions count from 0. A schema that is there
+already, under whatever version, keeps that version. Deleting adds a tombstone version; what comes next is checked
+against nothing.
+
+Stored under ``/schemas/<tenant>/<namespace>/<encoded topic>`` as JSON, one record per topic, replaced by
+compare-and-set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from magnetar.broker.errors import (
+    BrokerError,
+    ConnectionFatalError,
+    ImpossibleSchemaError,
+    IncompatibleSchemaError,
+    InvalidSchemaError,
+)
+from magnetar.broker.java_order import java_order
+from magnetar.broker.schemas.compatibility import (
+    Definition,
+    Strategy,
+    check_definition,
+    check_with_existing,
+    same_definition,
+    type_name,
+)
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.topics.topics import AnyTopic
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.interfaces import MetadataStore
+
+AUTO_CONSUME = pb.Schema.AutoConsume
+NO_SCHEMA: int = getattr(pb.Schema, "None")
+_REFUSED = "org.apache.pulsar.broker.service.schema.exceptions.IncompatibleSchemaException: "
+"""What a producer's refusal begins with: applications tell it from others by the name in its text."""
+
+
+class StoredSchema(msgspec.Struct, frozen=True):
+    """One version of a topic's schema."""
+
+    version: int
+    type: int  # pb.Schema.Type
+    data: bytes
+    properties: dict[str, str]
+    timestamp_ms: int
+    deleted: bool = False
+
+    @property
+    def version_bytes(self) -> bytes:
+        return self.version.to_bytes(8, "big")
+
+    @property
+    def definition(self) -> Definition:
+        return Definition(self.type, self.data, self.properties)
+
+    def same_as(self, schema_type: int, data: bytes) -> bool:
+        """Whether it is this very schema: texts are compared by meaning, name and properties do not matter."""
+        return not self.deleted and self.type == schema_type and same_definition(schema_type, self.data, data)
+
+    def to_proto(self, name: str) -> pb.Schema:
+        schema = pb.Schema(name=name, schema_data=self.data, type=self.type)  # type: ignore[arg-type]
+        for key in java_order(self.properties):
+            schema.properties.add(key=key, value=self.properties[key])
+        return schema
+
+
+class SchemaRegistry:
+    """All topics' schemas; records are read once and kept while in use."""
+
+    def __init__(self, metadata: MetadataStore, now_ms: Callable[[], int]) -> None:
+        self._metadata = metadata
+        self._now_ms = now_ms
+        self._records: dict[str, tuple[list[StoredSchema], int]] = {}
+
+    async def _record(self, name: TopicName) -> tuple[list[StoredSchema], int]:
+        key = _path(name)
+        record = self._records.get(key)
+        if record is None:
+            found = await self._metadata.get(key)
+            if found is None:
+                return [], -1
+            record = msgspec.json.decode(found[0], type=list[StoredSchema]), found[1]
+            self._records[key] = record
+        return record
+
+    async def _save(self, name: TopicName, schemas: list[StoredSchema], expected: int) -> None:
+        key = _path(name)
+        version = await self._metadata.put(key, msgspec.json.encode(schemas), expected)
+        self._records[key] = schemas, version
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    async def history(self, name: TopicName) -> list[StoredSchema]:
+        """All versions, tombstones included, oldest first."""
+        return (await self._record(name))[0]
+
+    async def live(self, name: TopicName) -> list[StoredSchema]:
+        """The versions behind the last tombstone."""
+        schemas = await self.history(name)
+        last_deleted = max((i for i, s in enumerate(schemas) if s.deleted), default=-1)
+        return schemas[last_deleted + 1 :]
+
+    async def get(self, name: TopicName, version: int | None = None) -> StoredSchema | None:
+        """That version unless a deletion followed it, or the latest, which may be a tombstone of type None without
+        data.
+        """
+        if version is None:
+            schemas = await self.history(name)
+            return schemas[-1] if schemas else None
+        return next((s for s in await self.live(name) if s.version == version), None)
+
+    async def find(self, name: TopicName, schema_type: int, data: bytes) -> StoredSchema | None:
+        """The version that is this very schema."""
+        return next((s for s in await self.live(name) if s.same_as(schema_type, data)), None)
+
+    # --- changes -------------------------------------------------------------------------------------------------
+
+    async def put(
+        self, name: TopicName, schema_type: int, data: bytes, properties: dict[str, str], strategy: Strategy
+    ) -> StoredSchema:
+        """Add a schema, or find it; raises IncompatibleSchemaError when the strategy forbids it."""
+        new = Definition(schema_type, data, properties)
+        check_definition(new)
+        known = await self.find(name, schema_type, data)
+        if known is not None:
+            return known
+        check_with_existing(new, [s.definition for s in await self.live(name)], strategy)
+        schemas, expected = await self._record(name)
+        added = StoredSchema(
+            version=schemas[-1].version + 1 if schemas else 0,
+            type=schema_type,
+            data=data,
+            properties=properties,
+            timestamp_ms=self._now_ms(),
+        )
+        await self._save(name, [*schemas, added], expected)
+        return added
+
+    async def delete(self, name: TopicName, *, force: bool) -> int | None:
+        """Add a tombstone (or with force forget everything); returns its version.
+
+        A topic without a schema gets a tombstone too, so that its first schema is version 1; with force None.
+        """
+        schemas, expected = await self._record(name)
+        if force and not schemas:
+            return None
+        version = schemas[-1].version + 1 if schemas else 0
+        if force:
+            await self._metadata.delete(_path(name), None)
+            self._records.pop(_path(name), None)
+            return version
+        tombstone = StoredSchema(version, NO_SCHEMA, b"", {}, self._now_ms(), deleted=True)
+        await self._save(name, [*schemas, tombstone], expected)
+        return version
+
+    async def forget(self, name: TopicName) -> None:
+        """Drop all versions, with the topic they belong to."""
+        if (await self._record(name))[0]:
+            await self.delete(name, force=True)
+
+    # --- for clients ---------------------------------------------------------------------------------------------
+
+    async def for_producer(self, topic: AnyTopic, schema: pb.Schema) -> bytes:
+        """The version a producer publishes with: found, or added when the topic allows; raises
+        IncompatibleSchemaError.
+        """
+        properties = properties_of(schema)
+        if not topic.config.is_allow_auto_update_schema:
+            known = await self.find(topic.name, schema.type, schema.schema_data)
+            if known is None:
+                raise IncompatibleSchemaError(_REFUSED + "Schema not found and schema auto updating is disabled.")
+            return known.version_bytes
+        strategy = Strategy(topic.config.schema_compatibility_strategy)
+        try:
+            stored = await self.put(topic.name, schema.type, schema.schema_data, properties, strategy)
+        except InvalidSchemaError:
+            raise
+        except IncompatibleSchemaError as e:
+            raise IncompatibleSchemaError(f"{_REFUSED}{e} caused by {_REFUSED}{e}") from e
+        return stored.version_bytes
+
+    async def for_consumer(self, topic: AnyTopic, schema: pb.Schema) -> None:
+        """Whether a consumer may read with its schema; an idle topic without schema takes it as its first."""
+        new = Definition(schema.type, schema.schema_data, properties_of(schema))
+        if schema.type == AUTO_CONSUME:
+            return
+        live = await self.live(topic.name)
+        if not live and topic.is_unused:
+            with contextlib.suppress(InvalidSchemaError):  # it is not kept; the consumer may read all the same
+                await self.for_producer(topic, schema)
+            return
+        strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()
+        if not live and strategy is not Strategy.ALWAYS_COMPATIBLE:
+            kind = type_name(schema.type)
+            text = f"Failed to add schema to an active topic with empty(BYTES) schema: new schema type {kind}"
+            raise IncompatibleSchemaError(text)
+        try:
+            check_with_existing(new, [s.definition for s in live], strategy)
+        except ImpossibleSchemaError as e:
+            raise BrokerError(str(e)) from e
+
+
+def properties_of(schema: pb.Schema) -> dict[str, str]:
+    """The properties a client gives; the same key twice breaks the connection, as in Apache Pulsar 4.2."""
+    found = {p.key: p.value for p in schema.properties}
+    if len(found) != len(schema.properties):
+        raise ConnectionFatalError("schema with a property twice")
+    return found
+
+
+def _path(name: TopicName) -> str:
+    return f"/schemas/{name.namespace}/{quote(name.base.local_name, safe='')}"

@@ -1,0 +1,1 @@
+"""A subscription: its cursor, its consumers, its acknowledgements."""

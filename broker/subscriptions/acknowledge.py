@@ -1,0 +1,126 @@
+"""ACK: from message ids to the cursor and the books of the dispatcher.
+
+The ids of one command are one group: whole entries go to the cursor in one call. Ids of entries that do not exist
+change nothing and are not an error. Partial acks (ack sets) are ANDed by the cursor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.broker.consumers import ack_sets
+from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.message_id import signed
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
+    from magnetar.broker.dispatchers.ports import DispatchContext
+
+log = structlog.get_logger(__name__)
+
+_MAX_ENTRY_ID = (1 << 32) - 1  # what bitmaps hold; no ledger grows so long
+_MAX_LEDGER_ID = (1 << 63) - 1
+
+
+class Acknowledger:
+    """Applies acks; `books` are those of a Shared or Key_Shared dispatcher, None for single-active types.
+
+    `pinned`: acks change nothing, the cursor is moved by the broker alone.
+    """
+
+    def __init__(self, context: DispatchContext, *, pinned: bool = False) -> None:
+        self._context = context
+        self._pinned = pinned
+        self.books: MultipleConsumersDispatcher | None = None
+        self.last_mark_delete_advanced_ms = 0
+        self._mark_delete: Position = context.cursor.mark_delete
+
+    def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> None:
+        """Apply one CommandAck in memory; durable later, or when the cursor is flushed."""
+        ids = command.message_id
+        consumer.last_acked_ms = self._context.now_ms()
+        if command.HasField("validation_error"):
+            self._log_validation_error(consumer, command)
+        if self._pinned:
+            return
+        if command.ack_type == pb.CommandAck.Cumulative:
+            if len(ids) == 1 and consumer.sub_type in (EXCLUSIVE, FAILOVER):
+                self._cumulative(consumer, ids[0])
+        else:
+            self._individual(consumer, ids)
+        self.mark_delete_moved()
+
+    def _cumulative(self, consumer: Consumer, ident: pb.MessageIdData) -> None:
+        # Signed, as Java reads them: entry -1 is what clients mean by "before the first entry of this ledger".
+        position = Position(signed(ident.ledgerId), signed(ident.entryId))
+        if position > self._context.cursor.last_confirmed:
+            return  # no such entry
+        ack_set = list(ident.ack_set) or None
+        if ack_set is not None and not self._context.settings.batch_index_acks:
+            position, ack_set = position.previous(), None
+        elif ack_set is not None and ack_sets.is_empty(ack_set):
+            position, ack_set = position.previous(), None  # no client says so; Apache Pulsar 4.2.4 keeps the entry
+        self._context.cursor.ack_cumulative(position, ack_set)
+        consumer.acks.add(1, 0)
+
+    def _individual(self, consumer: Consumer, ids: Sequence[pb.MessageIdData]) -> None:
+        whole: dict[int, list[int]] = {}
+        messages = 0
+        for ident in ids:
+            ledger_id, entry_id = ident.ledgerId, ident.entryId
+            if entry_id > _MAX_ENTRY_ID or ledger_id > _MAX_LEDGER_ID:
+                continue
+            ack_set = ident.ack_set
+            if ack_set and not ack_sets.is_empty(ack_set):
+                if self._context.settings.batch_index_acks:
+                    messages += self._part(consumer, Position(ledger_id, entry_id), list(ack_set))
+                continue
+            entries = whole.get(ledger_id)
+            if entries is None:
+                whole[ledger_id] = [entry_id]
+            else:
+                entries.append(entry_id)
+        for ledger_id, entry_ids in whole.items():
+            self._context.cursor.ack_many([Position(ledger_id, entry_id) for entry_id in entry_ids])
+            if self.books is None:
+                messages += len(entry_ids)
+            else:
+                messages += self.books.acked(consumer, ledger_id, entry_ids)
+        consumer.acks.add(messages, 0)
+
+    def _part(self, consumer: Consumer, position: Position, ack_set: list[int]) -> int:
+        """Some messages of a batch; returns how many are newly acknowledged."""
+        cursor = self._context.cursor
+        cursor.ack(position, ack_set)
+        if self.books is None:
+            return 1
+        left = cursor.ack_set(position)
+        if left is None and cursor.is_deleted(position):
+            return self.books.acked(consumer, position.ledger_id, [position.entry_id])
+        if left is None:
+            return 0  # no such entry
+        return self.books.acked_part(consumer, position.ledger_id, position.entry_id, ack_sets.remaining(left))
+
+    def mark_delete_moved(self) -> None:
+        """Note the time when the mark-delete position has advanced."""
+        mark_delete = self._context.cursor.mark_delete
+        if mark_delete != self._mark_delete:
+            self._mark_delete = mark_delete
+            self.last_mark_delete_advanced_ms = self._context.now_ms()
+
+    def _log_validation_error(self, consumer: Consumer, command: pb.CommandAck) -> None:
+        """The client could not read the message; it counts as acknowledged."""
+        log.warning(
+            "message.invalid",
+            topic=self._context.topic_name,
+            subscription=self._context.subscription_name,
+            consumer=consumer.name,
+            reason=pb.CommandAck.ValidationError.Name(command.validation_error),
+        )

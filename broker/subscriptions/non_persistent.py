@@ -1,0 +1,234 @@
+"""A subscription of a non-persistent topic: no cursor; what no consumer can take at once is dropped and counted."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.consumers.consumer import TYPE_NAMES
+from magnetar.broker.dispatchers.non_persistent import fits, make_non_persistent
+from magnetar.broker.dispatchers.ports import DispatchContext
+from magnetar.broker.dispatchers.sift import messages_in
+from magnetar.broker.errors import (
+    ConsumerBusyError,
+    MetadataError,
+    ServiceNotReadyError,
+    SubscriptionBusyError,
+)
+from magnetar.broker.meters.rates import RateMeter
+from magnetar.broker.tasks import TaskSet
+from magnetar.protocol import speed
+from magnetar.protocol.runs import EntryFlag
+from magnetar.storage.position import EARLIEST, Position
+from magnetar.storage.slab import Slab, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.consumers.stats import SubscriptionStats
+    from magnetar.broker.dispatchers.non_persistent import NonPersistentDispatcher
+    from magnetar.broker.subscriptions.settings import SubscriptionSettings
+    from magnetar.protocol import pulsar_api_pb2 as pb
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.protocol.topic_name import TopicName
+
+
+def as_slab(run: EntryRun) -> Slab:
+    """The entries of a run as records that all have the id (0, 0), ready to be encoded for any consumer."""
+    records, offsets = [], array("q", [0])
+    for k in range(run.count):
+        record, _ = speed.stamp(run.data, run.offsets, run.num_messages, k, k + 1, 0, 0, -1, -1, -2)
+        records.append(record)
+        offsets.append(offsets[-1] + len(record))
+    return Slab(0, 0, b"".join(records), offsets.tobytes())
+
+
+class NonPersistentSubscription:
+    """The same face as `Subscription`, as far as it makes sense without storage."""
+
+    durable = False
+
+    def __init__(
+        self,
+        *,
+        topic_name: TopicName,
+        name: str,
+        settings: SubscriptionSettings,
+        now_ms: Callable[[], int],
+        call_later: Callable[..., Any],
+        on_empty: Callable[[NonPersistentSubscription], None] | None = None,
+    ) -> None:
+        self.topic_name = topic_name
+        self.name = name
+        self.replicated = False
+        self.fenced = False
+        self.dispatcher: NonPersistentDispatcher | None = None
+        self.dropped = RateMeter()
+        self.gone = RateMeter()
+        self._on_empty = on_empty
+        self.context = DispatchContext(
+            topic_name=str(topic_name),
+            subscription_name=name,
+            partition=topic_name.partition,
+            cursor=None,
+            reader=None,
+            settings=settings,
+            now_ms=now_ms,
+            call_later=call_later,
+            tasks=TaskSet(),
+        )
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return () if self.dispatcher is None else self.dispatcher.consumers
+
+    async def add_consumer(self, consumer: Consumer) -> None:
+        """Admit a consumer; raises as `Subscription.add_consumer` does."""
+        while True:
+            if self.fenced:
+                raise ServiceNotReadyError("Subscription is fenced")
+            dispatcher = self.dispatcher
+            if dispatcher is None or not fits(dispatcher, consumer):
+                if self.consumers:
+                    raise SubscriptionBusyError("Subscription is of different type")
+                dispatcher = make_non_persistent(self.context, consumer)
+            occupant = dispatcher.occupant(consumer)
+            if occupant is None:
+                break
+            if await occupant.outbox.check_alive():
+                raise ConsumerBusyError("Exclusive consumer is already connected")
+            self._remove(occupant)
+        consumer.subscription = self
+        consumer.connected_ms = self.context.now_ms()
+        consumer.hide_entry_metadata()
+        consumer.epoch = -1  # its messages tell none (Apache Pulsar 4.2.4)
+        dispatcher.add_consumer(consumer)
+        self.dispatcher = dispatcher
+
+    def _remove(self, consumer: Consumer) -> None:
+        if self.dispatcher is not None and consumer in self.dispatcher.consumers:
+            self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
+            self.dispatcher.remove_consumer(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A consumer left; safe to call twice."""
+        self._remove(consumer)
+        if not self.consumers and not self.fenced and self._on_empty is not None:
+            self._on_empty(self)
+
+    def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None:
+        """CLOSE_CONSUMER to all (or these); they leave."""
+        for consumer in list(self.consumers if consumers is None else consumers):
+            consumer.close_from_broker()
+            self.remove_consumer(consumer)
+
+    # --- messages ------------------------------------------------------------------------------------------------
+
+    def publish(self, slab: Slab) -> None:
+        """Entries of one burst (see `as_slab`): sent now or dropped."""
+        sent_to: dict[Consumer, None] = {}
+        if self.dispatcher is None:
+            self.dropped.add(messages_in(slab, 0, slab.count), slab.size_bytes)
+            return
+        start, previous = 0, None
+        facts = slab.facts()
+        unreadable = memoryview(facts.flags).cast("I") if facts.any_flags & EntryFlag.UNREADABLE else None
+        for k, chosen in enumerate(self.dispatcher.choose(slab)):
+            consumer = None if unreadable is not None and unreadable[k] & EntryFlag.UNREADABLE else chosen
+            if consumer is not previous:
+                self._push(previous, slab, start, k)
+                start, previous = k, consumer
+            if consumer is not None:
+                consumer.permits.sent(messages_in(slab, k, k + 1), 0)
+                sent_to[consumer] = None
+        self._push(previous, slab, start, slab.count)
+        now_ms = self.context.now_ms()
+        for consumer in sent_to:
+            consumer.flush(now_ms)
+
+    def _push(self, consumer: Consumer | None, slab: Slab, i: int, j: int) -> None:
+        if i < j:
+            messages = messages_in(slab, i, j)
+            if consumer is None:
+                self.dropped.add(messages, 0)
+            else:
+                consumer.push(Span(slab, i, j), messages)
+
+    # --- commands ------------------------------------------------------------------------------------------------
+
+    def on_flow(self, consumer: Consumer, permits: int) -> None:
+        """FLOW: so many more messages may be sent."""
+        now_ms = self.context.now_ms()
+        consumer.last_flow_ms = now_ms
+        consumer.first_flow_ms = consumer.first_flow_ms or now_ms
+        consumer.permits.flow(permits)
+
+    def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> None:
+        """Nothing is kept that could be acknowledged; a request id is answered at once."""
+        consumer.last_acked_ms = self.context.now_ms()
+        consumer.acks.add(len(command.message_id), 0)
+
+    def on_redeliver(self, consumer: Consumer, message_ids: object, consumer_epoch: int | None) -> None:
+        """Nothing can be delivered again."""
+
+    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
+        """As `Subscription.unsubscribe`."""
+        dispatcher = self.dispatcher
+        allowed = dispatcher is not None and consumer in dispatcher.consumers
+        if not allowed or dispatcher is None or not (force or dispatcher.can_unsubscribe(consumer)):
+            raise MetadataError("Unconnected or shared consumer attempting to unsubscribe")
+        self.fenced = True
+        self._remove(consumer)
+        self.disconnect_all()
+
+    async def seek(self, position: Position, ack_set: list[int] | None = None) -> None:
+        """There is nowhere to go: SUCCESS, nothing closed (Apache Pulsar 4.2.4)."""
+
+    async def close(self, *, disconnect: bool = True) -> None:
+        """No more consumers; idempotent."""
+        self.fenced = True
+        if disconnect:
+            self.disconnect_all()
+
+    def set_settings(self, settings: SubscriptionSettings) -> None:
+        """Policies changed."""
+        self.context.settings = settings
+
+    # --- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def type_name(self) -> str:
+        return "" if self.dispatcher is None else TYPE_NAMES[self.dispatcher.sub_type]
+
+    def mark_delete_for_client(self) -> Position:
+        """There is no cursor."""
+        return EARLIEST
+
+    def roll_rates(self, seconds: float) -> None:
+        """End a stats period."""
+        self.dropped.roll(seconds)
+        for consumer in self.consumers:
+            consumer.roll_rates(seconds)
+
+    def consumer_stats(self, consumer: Consumer) -> dict[str, object]:
+        """Fields of CommandConsumerStatsResponse."""
+        return consumer.stats().wire()
+
+    def stats(self) -> SubscriptionStats:
+        """What the stats JSON and the metrics say of this subscription."""
+        from magnetar.broker.consumers.stats import SubscriptionStats  # noqa: PLC0415 - not at the start
+
+        consumers = tuple(c.stats() for c in self.consumers)
+        return SubscriptionStats(
+            msg_rate_out=sum((c.msg_rate_out for c in consumers), 0.0),
+            msg_throughput_out=sum((c.msg_throughput_out for c in consumers), 0.0),
+            bytes_out_counter=self.gone.total_bytes + sum(c.bytes_out_counter for c in consumers),
+            msg_out_counter=self.gone.total_messages + sum(c.msg_out_counter for c in consumers),
+            message_ack_rate=sum((c.message_ack_rate for c in consumers), 0.0),
+            msg_drop_rate=self.dropped.rates().messages_per_second,
+            msg_drop_counter=self.dropped.total_messages,
+            type_name=self.type_name,
+            consumers=consumers,
+            is_durable=False,
+        )

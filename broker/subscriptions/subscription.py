@@ -1,0 +1,408 @@
+"""A subscription of a persistent topic: one cursor, the dispatcher of its type, and the rules of joining, acking and
+seeking.
+
+Everything happens on the event loop; what does not wait is a plain function. While it is *fenced* no consumer may join:
+during a SEEK it waits, after UNSUBSCRIBE and close the client is told ServiceNotReady and comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TYPE_NAMES
+from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher, policy_of
+from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
+from magnetar.broker.dispatchers.ports import DispatchContext
+from magnetar.broker.dispatchers.shared import SharedDispatcher
+from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
+from magnetar.broker.errors import (
+    BrokerError,
+    ConsumerBusyError,
+    MetadataError,
+    NotAllowedError,
+    ServiceNotReadyError,
+    SubscriptionBusyError,
+)
+from magnetar.broker.meters.rates import RateMeter
+from magnetar.broker.subscriptions.acknowledge import Acknowledger
+from magnetar.broker.subscriptions.settings import SubscriptionSettings
+from magnetar.broker.tasks import TaskSet
+from magnetar.converters.entry import wants_raw
+from magnetar.storage.position import EARLIEST, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.consumers.stats import SubscriptionStats
+    from magnetar.broker.dispatchers.base import Dispatcher
+    from magnetar.broker.dispatchers.ports import DelayView, EntryFilter, EntryTransformer, Reader
+    from magnetar.protocol import pulsar_api_pb2 as pb
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.cursor import ManagedCursor
+
+log = structlog.get_logger(__name__)
+
+
+class Subscription:
+    """Cursor + dispatcher + rules.
+
+    Args: on_empty is told when the last consumer of a non-durable subscription left (the topic then drops it);
+    reader: where entries are read, the cursor itself unless a compacted view is given; pinned: the broker's own (that
+    of compaction), clients may read it but neither acknowledge nor move it.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_name: TopicName,
+        name: str,
+        cursor: ManagedCursor,
+        settings: SubscriptionSettings,
+        now_ms: Callable[[], int],
+        call_later: Callable[..., Any],
+        delay: DelayView | None = None,
+        on_empty: Callable[[Subscription], None] | None = None,
+        reader: Reader | None = None,
+        transform: EntryTransformer | None = None,
+        entry_filter: EntryFilter | None = None,
+        pinned: bool = False,
+    ) -> None:
+        self.topic_name = topic_name
+        self.name = name
+        self.cursor = cursor
+        self.durable: bool = cursor.durable
+        self.pinned = pinned
+        self.replicated = False
+        self.terminated = False
+        self.fenced = False
+        self._settled = asyncio.Event()
+        """Set while no SEEK is under way."""
+        self._settled.set()
+        self.moved = False
+        """Non-durable and ended by SEEK: its cursor is kept for the next of its name (Apache Pulsar 4.2.4)."""
+        self.dispatcher: Dispatcher | None = None
+        self.expired = RateMeter()
+        self.gone = RateMeter()
+        """Messages and bytes sent to consumers that are no longer connected."""
+        self.last_expire_ms = self.last_flow_ms = 0
+        self.opened_at: tuple[Position, int] | None = None
+        """Where the cursor stood when the topic was loaded, and how much was acknowledged behind that."""
+        self.was_reset = False
+        self.rewound_to: Position | None = None
+        """Mark-delete after a SEEK or an administrator put the cursor before everything, since the topic was loaded."""
+        self._on_empty = on_empty
+        self._admitting = 0
+        self._tasks = TaskSet()
+        self.context = DispatchContext(
+            topic_name=str(topic_name),
+            subscription_name=name,
+            partition=topic_name.partition,
+            cursor=cursor,
+            reader=reader if reader is not None else cursor,
+            settings=settings,
+            now_ms=now_ms,
+            call_later=call_later,
+            tasks=self._tasks,
+            delay=delay,
+            transform=transform,
+            transform_flags=0 if transform is None else transform.flags,
+            entry_filter=entry_filter,
+            skipped=self._skip,
+            ended=self._ended,
+        )
+        self.acknowledger = Acknowledger(self.context, pinned=pinned)
+
+    # --- consumers -----------------------------------------------------------------------------------------------
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return () if self.dispatcher is None else self.dispatcher.consumers
+
+    async def add_consumer(self, consumer: Consumer) -> None:
+        """Admit a consumer, after the SEEK that is under way: not every client comes again when it is told to.
+
+        Raises: ServiceNotReadyError while fenced; SubscriptionBusyError when those connected have another type or
+        key-shared policy; ConsumerBusyError when an Exclusive one is there and alive, or all places are taken;
+        ConsumerAssignError for hash ranges that cannot be had.
+        """
+        self._admitting += 1
+        try:
+            while True:
+                await self._settled.wait()
+                if self.fenced:
+                    raise ServiceNotReadyError("Subscription is fenced")
+                dispatcher = self._dispatcher_for(consumer)
+                occupant = dispatcher.occupant(consumer)
+                if occupant is None:
+                    break
+                if await occupant.outbox.check_alive():
+                    raise ConsumerBusyError("Exclusive consumer is already connected")
+                self.remove_consumer(occupant)
+            consumer.subscription = self
+            consumer.wants_raw = consumer.wants_raw or wants_raw(self.cursor.cursor_properties)
+            consumer.connected_ms = self.context.now_ms()
+            dispatcher.add_consumer(consumer)
+        finally:
+            self._admitting -= 1
+        if self.dispatcher is not dispatcher:
+            self._replace_dispatcher(dispatcher)
+
+    def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
+        """The dispatcher that serves the consumer's type: the one at work, or a new one when nobody is connected."""
+        current = self.dispatcher
+        if current is not None:
+            fits = current.sub_type == consumer.sub_type
+            if fits and isinstance(current, KeySharedDispatcher):
+                policy = policy_of(consumer)
+                fits = (current.sticky, current.allow_out_of_order) == (policy.sticky, policy.allow_out_of_order)
+            if fits:
+                return current
+            if current.consumers:
+                raise SubscriptionBusyError("Subscription is of different type")
+        if consumer.sub_type == SHARED:
+            return SharedDispatcher(self.context)
+        if consumer.sub_type == KEY_SHARED:
+            return KeySharedDispatcher(self.context, policy_of(consumer))
+        return SingleActiveDispatcher(self.context, consumer.sub_type)
+
+    def _replace_dispatcher(self, dispatcher: Dispatcher) -> None:
+        if self.dispatcher is not None:
+            self.dispatcher.close()
+        self.dispatcher = dispatcher
+        self.acknowledger.books = dispatcher if isinstance(dispatcher, MultipleConsumersDispatcher) else None
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A consumer left; safe to call twice."""
+        dispatcher = self.dispatcher
+        if dispatcher is not None and consumer in dispatcher.consumers:
+            self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
+            dispatcher.remove_consumer(consumer)
+            self._check_empty()
+
+    def _check_empty(self) -> None:
+        if not self.durable and not self.consumers and not self._admitting and not self.fenced and self._on_empty:
+            self._on_empty(self)
+
+    def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None:
+        """CLOSE_CONSUMER to all (or these); they leave."""
+        for consumer in list(self.consumers if consumers is None else consumers):
+            consumer.close_from_broker()
+            self.remove_consumer(consumer)
+
+    # --- commands ------------------------------------------------------------------------------------------------
+
+    def on_flow(self, consumer: Consumer, permits: int) -> None:
+        """FLOW: so many more messages may be sent."""
+        now_ms = self.context.now_ms()
+        consumer.last_flow_ms = self.last_flow_ms = now_ms
+        consumer.first_flow_ms = consumer.first_flow_ms or now_ms
+        if consumer.permits.flow(permits) and self.dispatcher is not None:
+            self.dispatcher.flow(consumer)
+
+    def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None] | None:
+        """ACK: the acks hold at once. Returns what to wait for before ACK_RESPONSE, when a request id was given.
+
+        What the ack makes possible (a consumer below its limit, a drained key) is sent behind that answer.
+        """
+        dispatcher = self.dispatcher
+        answered = command.HasField("request_id")
+        if dispatcher is None or not answered:
+            self.acknowledger.on_ack(consumer, command)
+            owed = False
+        else:
+            dispatcher.hold_wakes()
+            try:
+                self.acknowledger.on_ack(consumer, command)
+            finally:
+                owed = dispatcher.release_wakes()
+        if self.terminated:
+            self._tell_end_of_topic()
+        return self._durable(dispatcher if owed else None) if answered else None
+
+    async def _durable(self, dispatcher: Dispatcher | None) -> None:
+        try:
+            await self.cursor.flush()
+        finally:
+            if dispatcher is not None:
+                dispatcher.wake()
+
+    def on_redeliver(
+        self, consumer: Consumer, message_ids: Iterable[pb.MessageIdData] | None, consumer_epoch: int | None
+    ) -> None:
+        """REDELIVER_UNACKNOWLEDGED_MESSAGES: these messages, or all that the consumer holds."""
+        dispatcher = self.dispatcher
+        if dispatcher is None or consumer not in dispatcher.consumers:
+            return
+        if message_ids and consumer.sub_type in (SHARED, KEY_SHARED):
+            dispatcher.redeliver(consumer, [Position(m.ledgerId, m.entryId) for m in message_ids])
+        else:
+            dispatcher.redeliver_all(consumer, consumer_epoch)
+
+    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
+        """Have all consumers leave so that the topic can delete the subscription; it stays fenced.
+
+        Raises MetadataError when others are connected (or the consumer is a standby) and `force` is not set.
+        """
+        dispatcher = self.dispatcher
+        allowed = dispatcher is not None and consumer in dispatcher.consumers
+        if not allowed or dispatcher is None or not (force or dispatcher.can_unsubscribe(consumer)):
+            raise MetadataError("Unconnected or shared consumer attempting to unsubscribe")
+        self.fenced = True
+        self.remove_consumer(consumer)
+        self.disconnect_all()
+
+    async def seek(self, position: Position, ack_set: list[int] | None = None, *, rolls_back: bool = False) -> None:
+        """Read next at `position` (inclusive; the nearest valid one), durable on return.
+
+        Consumers are closed first (of a Failover subscription the active one): their clients subscribe again.
+        What was to be delivered again, redelivery counts and delayed entries of the old place are forgotten. A
+        non-durable subscription whose consumers all left with it ends, but for the cursor that whoever takes the name
+        next goes on with; `rolls_back`: not now, a consumer is about to join.
+        """
+        self.check_movable()
+        if self.fenced:
+            raise BrokerError("Failed to fence subscription")
+        self.fenced = True
+        self._settled.clear()
+        dispatcher = self.dispatcher
+        had_consumers = bool(self.consumers)
+        try:
+            if dispatcher is not None:
+                for consumer in dispatcher.closed_by_seek():
+                    consumer.close_from_broker()
+                    self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
+                    dispatcher.remove_for_seek(consumer)
+                dispatcher.paused = True
+                dispatcher.forget_read()
+                await dispatcher.wait_idle()
+            await self.cursor.reset(position, ack_set)
+            self.note_reset(position)
+            if dispatcher is not None:
+                dispatcher.reset()
+            elif self.context.delay is not None:
+                self.context.delay.clear()
+        finally:
+            self.fenced = False
+            self._settled.set()
+            if dispatcher is not None:
+                dispatcher.paused = False
+                dispatcher.wake()
+        if had_consumers and not rolls_back and not (self.durable or self.consumers or self._admitting):
+            self.moved = True
+            self._check_empty()
+        log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))
+
+    def note_reset(self, position: Position) -> None:
+        """The cursor was put there by request, not by acknowledgements."""
+        self.was_reset = True
+        self.rewound_to = self.cursor.mark_delete if position == EARLIEST else None
+
+    def check_movable(self) -> None:
+        """Raise NotAllowedError for a pinned one: what compaction has not read yet must not be dropped."""
+        if self.pinned:
+            raise NotAllowedError(f"Subscription {self.name} is moved by compaction alone")
+
+    async def close(self, *, disconnect: bool = True) -> None:
+        """Stop dispatching; idempotent. Saving the cursor is the topic's."""
+        self.fenced = True
+        if disconnect:
+            self.disconnect_all()
+        if self.context.transform is not None:
+            self.context.transform.close()
+        if self.dispatcher is not None:
+            self.dispatcher.close()
+            await self.dispatcher.wait_idle()
+        await self._tasks.close()
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def entries_available(self) -> None:
+        """New entries became readable; called once per burst of appends."""
+        if self.dispatcher is not None and self.dispatcher.consumers:
+            self.dispatcher.wake()
+
+    delayed_due = entries_available
+    """Delayed entries became due (what a `DelayView` calls)."""
+
+    def on_terminated(self) -> None:
+        """No entry will follow: consumers that have acknowledged all are told; later ones when they want to read."""
+        if self.terminated:
+            return
+        self.terminated = True
+        self._tell_end_of_topic()
+        if self.dispatcher is not None:
+            self.dispatcher.topic_ended()
+
+    def _ended(self) -> bool:
+        if self.terminated:
+            self._tell_end_of_topic()
+        return self.terminated
+
+    def _tell_end_of_topic(self) -> None:
+        if self.cursor.backlog_entries == 0:
+            for consumer in self.consumers:
+                consumer.tell_end_of_topic()
+
+    def _skip(self, positions: list[Position]) -> None:
+        """Entries that nobody is sent (markers, unreadable ones) are acknowledged."""
+        if self.pinned:
+            return
+        self.cursor.ack_many(positions)
+        if self.terminated:
+            self._tell_end_of_topic()
+
+    def backlog_dropped(self, position: Position, *, expired_messages: int = 0) -> None:
+        """The cursor was moved forward to `position` (skip, expiry): who held or awaits such entries is relieved."""
+        if expired_messages:
+            self.expired.add(expired_messages, 0)
+            self.last_expire_ms = self.context.now_ms()
+        if isinstance(self.dispatcher, MultipleConsumersDispatcher):
+            self.dispatcher.dropped_up_to(position)
+        self.acknowledger.mark_delete_moved()
+        self.entries_available()  # what was held back may be gone
+
+    def set_settings(self, settings: SubscriptionSettings) -> None:
+        """Policies changed."""
+        self.context.settings = settings
+        if self.dispatcher is not None:
+            self.dispatcher.set_settings()
+
+    # --- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def sub_type(self) -> int | None:
+        """Type of the consumers that are or were last connected."""
+        return None if self.dispatcher is None else self.dispatcher.sub_type
+
+    @property
+    def type_name(self) -> str:
+        return "" if self.sub_type is None else TYPE_NAMES[self.sub_type]
+
+    def mark_delete_for_client(self) -> Position:
+        """consumer_mark_delete_position of GET_LAST_MESSAGE_ID."""
+        return self.cursor.mark_delete
+
+    def roll_rates(self, seconds: float) -> None:
+        """End a stats period."""
+        self.expired.roll(seconds)
+        for consumer in self.consumers:
+            consumer.roll_rates(seconds)
+
+    def consumer_stats(self, consumer: Consumer) -> dict[str, object]:
+        """Fields of CommandConsumerStatsResponse."""
+        from magnetar.broker.subscriptions.stats import consumer_stats  # noqa: PLC0415 - not at the start
+
+        return consumer_stats(self, consumer).wire()
+
+    def stats(self) -> SubscriptionStats:
+        """Everything the stats JSON and the metrics say of this subscription."""
+        from magnetar.broker.subscriptions.stats import subscription_stats  # noqa: PLC0415 - not at the start
+
+        return subscription_stats(self)
+
+
+__all__ = ["EXCLUSIVE", "FAILOVER", "Subscription", "SubscriptionSettings"]

@@ -1,0 +1,1 @@
+"""Topics: found, loaded, published to, cleaned up."""

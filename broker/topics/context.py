@@ -1,0 +1,49 @@
+"""What a topic needs of the broker around it: plain values and a few functions, no way back to the broker itself."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.meters.distributions import LatencyMeter
+from magnetar.delayed.index_thread import IndexThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.converting.service import Converting
+    from magnetar.broker.policies.effective import TopicConfig
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.topic import Topic
+    from magnetar.delayed.bitmap_shelf import BitmapShelf
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.managed_ledger import ManagedLedgerConfig
+
+COMPACTIONS_AT_ONCE = 2
+"""Of all topics of a broker; others wait, so that their memory is bounded too."""
+
+
+@dataclass(slots=True)
+class TopicContext:
+    """Shared by all topics of a broker."""
+
+    settings: Settings
+    now_ms: Callable[[], int]
+    monotonic: Callable[[], float]
+    call_later: Callable[..., Any]
+    effective: Callable[[TopicName], TopicConfig]
+    ledger_config: Callable[[TopicConfig], ManagedLedgerConfig]
+    check_backlog_quota: Callable[[Topic], None]
+    converting: Converting | None = None
+    """None when no converters are configured."""
+    delay_thread: IndexThread = field(default_factory=IndexThread)
+    delay_shelf: BitmapShelf | None = None
+    publish_latency: LatencyMeter = field(default_factory=LatencyMeter)
+    compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))
+
+    def close(self) -> None:
+        """When all topics are closed."""
+        self.delay_thread.close()
+        if self.delay_shelf is not None:
+            self.delay_shelf.close()

@@ -1,0 +1,164 @@
+"""The durable half of deduplication: snapshots in the cursor `pulsar.dedup`, recovery by replay.
+
+A snapshot is the map of persisted sequence ids and the cursor's mark-delete position in one write. Recovery loads it
+and reads the metadata of every entry behind it; the topic takes no publish before that is done, so `last_sequence_id`
+is right in the first PRODUCER_SUCCESS after a restart.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
+from magnetar.protocol.metadata import parse_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.broker.topics.deduplication import Verdict
+    from magnetar.protocol import pulsar_api_pb2 as pb
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.managed_ledger import ManagedLedger
+    from magnetar.storage.position import Position
+
+log = structlog.get_logger(__name__)
+_REPLAY_ENTRIES = 1000
+_REPLAY_BYTES = 8 << 20
+_SNAPSHOT_PAUSE_S = 0.1
+"""Between two snapshots by entries: at 100,000 entries a second one per thousand would cost more than the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicationSettings:
+    """The broker's keys of deduplication; a topic's policies may override the interval in seconds."""
+
+    entries_interval: int  # brokerDeduplicationEntriesInterval
+    max_producers: int  # brokerDeduplicationMaxNumberOfProducers
+    inactivity_timeout_s: int  # brokerDeduplicationProducerInactivityTimeoutMinutes
+
+
+class TopicDeduplication:
+    """Deduplication of one topic: off, or on with its table and cursor."""
+
+    def __init__(
+        self, ledger: ManagedLedger, settings: DeduplicationSettings, tasks: TaskSet, monotonic: Callable[[], float]
+    ) -> None:
+        self.enabled = False
+        self.table = SequenceTable()
+        self._ledger = ledger
+        self._settings = settings
+        self._tasks = tasks
+        self._monotonic = monotonic
+        self._cursor: ManagedCursor | None = None
+        self._since_snapshot = 0
+        self._snapshot_running = False
+        self._last_position: Position | None = None
+        self.last_snapshot_s = 0.0
+
+    @property
+    def status(self) -> str:
+        """As the stats page names it (MessageDeduplication.Status)."""
+        return "Enabled" if self.enabled else "Disabled"
+
+    async def switch(self, *, on: bool) -> None:
+        """Turn on (recovering what the cursor knows; a new one starts at the end of the topic) or off (forgetting
+        all).
+        """
+        if on and not self.enabled:
+            known = CURSOR_NAME in self._ledger.cursors
+            self._cursor = await self._ledger.open_cursor(CURSOR_NAME, "latest")
+            if known:
+                await self._recover(self._cursor)
+            self.last_snapshot_s = self._monotonic()
+            self.enabled = True
+        elif not on:
+            self.enabled = False
+            self.table = SequenceTable()
+            self._cursor = None
+            if CURSOR_NAME in self._ledger.cursors:
+                await self._ledger.delete_cursor(CURSOR_NAME)
+
+    async def _recover(self, cursor: ManagedCursor) -> None:
+        now_s = self._monotonic()
+        for name, high in cursor.position_properties.items():
+            self.table.replayed(name, high)
+            self.table.inactive_since_s[name] = now_s
+        cursor.rewind()
+        replayed = 0
+        while cursor.has_more:
+            result = cursor.read(_REPLAY_ENTRIES, _REPLAY_BYTES)
+            spans = await result if inspect.isawaitable(result) else result
+            for span in spans:
+                for i in range(span.start, span.end):
+                    metadata = parse_metadata(span.slab.body(i))
+                    if metadata is not None and _is_judged(metadata):
+                        self.table.replayed(
+                            metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id)
+                        )
+                        self.table.inactive_since_s[metadata.producer_name] = now_s
+                replayed += span.entries
+                self._last_position = span.last_position
+        if replayed:
+            log.info("deduplication.recovered", ledger=self._ledger.name, entries=replayed)
+        if replayed >= self._settings.entries_interval:
+            await self.snapshot()
+
+    def judge(self, name: str, run: EntryRun) -> Iterable[tuple[int, int, Verdict]]:
+        return self.table.judge(name, run)
+
+    def stored(self, name: str, run: EntryRun, count: int, last: Position) -> None:
+        """Entries of a run are on the disk, the last of them at `last`."""
+        self.table.stored(name, run, count)
+        self._last_position = last
+        self._since_snapshot += count
+        if (
+            self._since_snapshot >= self._settings.entries_interval
+            and self._monotonic() - self.last_snapshot_s >= _SNAPSHOT_PAUSE_S
+        ):
+            self._since_snapshot = 0
+            self._tasks.spawn(self.snapshot(), "deduplication.snapshot")
+
+    async def snapshot(self) -> None:
+        """Save the table with the position it is true for; one at a time, further ones are skipped."""
+        cursor, position = self._cursor, self._last_position
+        if cursor is None or position is None or self._snapshot_running or position <= cursor.mark_delete:
+            return
+        self._snapshot_running = True
+        try:
+            await cursor.mark_delete_with(position, self.table.snapshot(self._settings.max_producers))
+            self.last_snapshot_s = self._monotonic()
+        finally:
+            self._snapshot_running = False
+
+    async def snapshot_if_older(self, interval_s: int) -> None:
+        """The timed snapshot (brokerDeduplicationSnapshotIntervalSeconds)."""
+        if self.enabled and interval_s > 0 and self._monotonic() - self.last_snapshot_s >= interval_s:
+            await self.snapshot()
+
+    async def purge_inactive(self) -> None:
+        """Forget producers that have been away for longer than the timeout, whatever the wall clock does meanwhile."""
+        if self.enabled and self.table.purge_inactive(self._monotonic() - self._settings.inactivity_timeout_s):
+            await self.snapshot()
+
+    def producer_joined(self, name: str) -> None:
+        self.table.inactive_since_s.pop(name, None)
+
+    def producer_left(self, name: str) -> None:
+        if self.enabled:
+            self.table.inactive_since_s[name] = self._monotonic()
+
+
+def _is_judged(metadata: pb.MessageMetadata) -> bool:
+    """As on the publish path: markers never count, of a chunked message only its last chunk does.
+
+    If an earlier chunk counted, the last one, sent again after a crash, would be taken for a duplicate and dropped.
+    """
+    if metadata.HasField("marker_type"):
+        return False
+    return metadata.num_chunks_from_msg <= 1 or metadata.chunk_id >= metadata.num_chunks_from_msg - 1

@@ -1,0 +1,57 @@
+"""The broker's settings and a topic's policies as the storage room takes them: plain values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.storage.engine_settings import EngineSettings
+from magnetar.storage.managed_ledger_config import UNLIMITED, ManagedLedgerConfig
+
+if TYPE_CHECKING:
+    from magnetar.broker.entry_interceptors import LoadedInterceptors
+    from magnetar.broker.policies.effective import TopicConfig
+    from magnetar.broker.settings import Settings
+
+_MINUTE_MS = 60_000
+_SHORTEST_SAVE_MS = 10
+RECORD_PADDING_BYTES = 64 * 1024
+"""Room for what a frame may hold beyond maxMessageSize, and for our own headers."""
+
+
+def ledger_config(settings: Settings, config: TopicConfig, interceptors: LoadedInterceptors) -> ManagedLedgerConfig:
+    """What the managed ledger of a topic with that configuration is told."""
+    return ManagedLedgerConfig(
+        max_entries_per_ledger=settings.managed_ledger_max_entries_per_ledger,
+        max_size_per_ledger_bytes=settings.managed_ledger_max_size_per_ledger_mbytes << 20,
+        min_rollover_ms=settings.managed_ledger_min_ledger_rollover_time_minutes * _MINUTE_MS,
+        max_rollover_ms=settings.managed_ledger_max_ledger_rollover_time_minutes * _MINUTE_MS,
+        inactive_rollover_ms=settings.managed_ledger_inactive_ledger_rollover_time_seconds * 1000,
+        retention_time_ms=_scaled(config.retention.time_in_minutes, _MINUTE_MS),
+        retention_size_bytes=_scaled(config.retention.size_in_mb, 1 << 20),
+        entry_timestamp=interceptors.timestamp,
+        entry_index=interceptors.index,
+        entry_metadata=interceptors.users,
+        cursor_save_interval_ms=_save_interval_ms(
+            config.persistence.managed_ledger_max_mark_delete_rate,
+            settings.managed_ledger_default_mark_delete_rate_limit,
+        ),
+        cursor_max_entries_per_ledger=settings.managed_ledger_cursor_max_entries_per_ledger,
+    )
+
+
+def _save_interval_ms(rate: float, default_rate: float) -> int:
+    """From saves a second: a negative rate is none of the policy's, 0 is as often as it makes sense."""
+    rate = default_rate if rate < 0 else rate
+    return max(_SHORTEST_SAVE_MS, round(1000 / rate)) if rate > 0 else _SHORTEST_SAVE_MS
+
+
+def _scaled(value: int, unit: int) -> int:
+    return UNLIMITED if value < 0 else value * unit
+
+
+def engine_settings(settings: Settings) -> EngineSettings:
+    """What the storage engine is told."""
+    return EngineSettings(
+        cache_bytes=settings.managed_ledger_cache_size_mb << 20,
+        max_record_bytes=settings.max_message_size + RECORD_PADDING_BYTES,
+    )

@@ -1,0 +1,290 @@
+"""A producer as the broker sees it: checks what it sends, hands runs to its topic, answers in order.
+
+Receipts leave in the order of the SENDs, also those that need no append (a duplicate, a refused entry): such an answer
+waits behind the appends that were under way when its SEND came. A client matches receipts against the head of its
+queue, and one that overtakes is lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.errors import ConnectionFatalError
+from magnetar.broker.meters.rates import RateMeter
+from magnetar.broker.topics.deduplication import Verdict
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies, speed
+from magnetar.protocol.metadata import parse_metadata
+from magnetar.protocol.runs import EntryFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.broker.network.connection import Connection
+    from magnetar.broker.topics.topics import AnyTopic
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.storage.managed_ledger import AppendResult
+
+_NEEDS_A_LOOK = EntryFlag.BAD_CHECKSUM | EntryFlag.NO_ENTRY | EntryFlag.TXN | EntryFlag.SHADOW
+_NO_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStats:
+    """What the stats page and the metrics say of a producer; rates per second over the last period."""
+
+    producer_id: int
+    producer_name: str
+    access_mode: int
+    address: str
+    client_version: str
+    connected_since_ms: int
+    metadata: dict[str, str]
+    msg_rate_in: float
+    msg_throughput_in: float
+    average_msg_size: float
+    chunked_message_rate: float
+
+
+@dataclass(slots=True)
+class ProducerRequest:
+    """What CommandProducer asks for, checked and with plain values."""
+
+    producer_id: int
+    name: str
+    user_provided_name: bool
+    epoch: int
+    access_mode: int
+    topic_epoch: int | None
+    encrypted: bool
+    metadata: dict[str, str] = field(default_factory=dict)
+    schema_version: bytes = b""
+
+
+class Producer:
+    """One attached producer of a persistent topic."""
+
+    def __init__(self, connection: Connection, topic: AnyTopic, request: ProducerRequest, now_ms: int) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.producer_id = request.producer_id
+        self.name = request.name
+        self.user_provided_name = request.user_provided_name
+        self.epoch = request.epoch
+        self.access_mode = request.access_mode
+        self.requested_topic_epoch = request.topic_epoch
+        self.topic_epoch: int | None = None
+        self.encrypted = request.encrypted
+        self.metadata = request.metadata
+        self.schema_version = request.schema_version
+        self.connected_since_ms = now_ms
+        self.closed = False
+        self.closing = False
+        self.rate_in = RateMeter()
+        self.chunk_rate = RateMeter()
+        self._submitted_runs = 0
+        self._completed_runs = 0
+        self._parked: deque[tuple[int, bytes]] = deque()
+        self._drained: list[Any] = []
+
+    # --- publishing ----------------------------------------------------------------------------------------------
+
+    def publish(self, run: EntryRun) -> None:
+        """Take one run of SENDs; receipts follow when it is on the disk."""
+        if self.closed:
+            return  # closed by the broker: the client was told and sends again elsewhere
+        if self.closing:
+            for i in range(run.count):
+                text = "Producer is closed"
+                answer = replies.send_error(self.producer_id, run.high(i), pb.PersistenceError, text)
+                self.connection.loop.call_soon(self.connection.write, answer)  # behind answers that are due before
+            return
+        if not self.topic.takes_publishes(self, run):
+            return
+        if self.topic.publish_throttle is not None:
+            self.topic.publish_throttle.published(self.connection, run.total_messages, run.size_bytes)
+        if (
+            run.any_flags & self._looked_at
+            or run.size_bytes > self.topic.max_message_bytes
+            or self.topic.encryption_required
+        ):
+            for part, refusal in self._examined(run):
+                if refusal is None:
+                    self._deduplicated(part)
+                else:
+                    for i in range(part.count):
+                        self.answer(replies.send_error(self.producer_id, part.high(i), *refusal))
+            return
+        self._deduplicated(run)
+
+    def _examined(self, run: EntryRun) -> Iterator[tuple[EntryRun, tuple[int, str] | None]]:
+        """Split a run into parts that may be stored and parts that are refused, in order."""
+        flags, offsets = run.flag_view(), run.offset_view()
+        start, verdict = 0, self._refusal(run, 0, flags[0], offsets[1] - offsets[0])
+        for i in range(1, run.count):
+            following = self._refusal(run, i, flags[i], offsets[i + 1] - offsets[i])
+            if following != verdict:
+                yield run.slice(start, i), verdict
+                start, verdict = i, following
+        yield run.slice(start, run.count), verdict
+
+    @property
+    def _looked_at(self) -> int:
+        """Flags of entries that are looked at one by one."""
+        return _NEEDS_A_LOOK | EntryFlag.HAS_DELIVER_AT if self.topic.max_delay_ms else _NEEDS_A_LOOK
+
+    def _refusal(self, run: EntryRun, i: int, flags: int, size: int) -> tuple[int, str] | None:
+        if flags & EntryFlag.NO_ENTRY:
+            raise ConnectionFatalError("SEND without an entry")
+        if flags & EntryFlag.BAD_CHECKSUM:
+            return pb.ChecksumError, "Checksum failed on the broker"
+        if self.topic.encryption_required and not flags & EntryFlag.ENCRYPTED:
+            return pb.MetadataError, "Messages must be encrypted"
+        if size > self.topic.max_message_bytes:
+            return pb.NotAllowedError, f"Exceed maximum message size: {size} > {self.topic.max_message_bytes} bytes"
+        if flags & EntryFlag.TXN:
+            if not self.topic.persistent:
+                raise ConnectionFatalError("SEND of a transaction to a non-persistent topic")
+            return pb.NotAllowedError, "Transactions are not enabled"
+        if flags & EntryFlag.SHADOW:
+            return pb.NotAllowedError, "Only shadow topics take messages with ids of their own"
+        if self.topic.max_delay_ms and flags & EntryFlag.HAS_DELIVER_AT:
+            metadata = parse_metadata(run.entry(i))
+            if metadata is not None and metadata.deliver_at_time - metadata.publish_time > self.topic.max_delay_ms:
+                return (
+                    pb.NotAllowedError,
+                    f"Exceeds max allowed delivery delay of {self.topic.max_delay_ms} milliseconds",
+                )
+        return None
+
+    def _deduplicated(self, run: EntryRun) -> None:
+        deduplication = self.topic.deduplication
+        if not deduplication.enabled:
+            self._append(run)
+            return
+        for start, end, verdict in deduplication.judge(self.name, run):
+            part = run if end - start == run.count else run.slice(start, end)
+            if verdict is Verdict.NEW:
+                self._append(part)
+            elif verdict is Verdict.DUPLICATE:
+                self.topic.rate_in.add(part.total_messages, part.size_bytes)  # it came in
+                self.answer(
+                    speed.encode_receipts(
+                        self.producer_id, part.sequence_ids, part.highest_sequence_ids, 0, part.count, _NO_ID, _NO_ID, 0
+                    )
+                )
+            else:
+                text = "Cannot determine whether the message is a duplicate at this time"
+                for i in range(part.count):
+                    self.answer(replies.send_error(self.producer_id, part.high(i), pb.PersistenceError, text))
+
+    def _append(self, run: EntryRun) -> None:
+        self._submitted_runs += 1
+        self.connection.gate.started(run.count, run.size_bytes)
+        self.topic.append(run, self._appended)
+
+    def answer(self, data: bytes) -> None:
+        """Write an answer behind the receipts of everything sent before it."""
+        if self._submitted_runs == self._completed_runs:
+            self.connection.write(data)
+        else:
+            self._parked.append((self._submitted_runs, data))
+
+    def _appended(self, result: AppendResult) -> None:
+        """The run is on the disk, or failed; called in the order of the appends."""
+        run = result.run
+        self._completed_runs += 1
+        self.connection.gate.finished(run.count, run.size_bytes)
+        step = self.topic.receipt_step
+        for ledger_id, first_entry_id, i, j in result.pieces:
+            self.connection.write(
+                speed.encode_receipts(
+                    self.producer_id, run.sequence_ids, run.highest_sequence_ids, i, j, ledger_id, first_entry_id, step
+                )
+            )
+        stored = run.count if result.error is None else sum(j - i for _, _, i, j in result.pieces)
+        if stored:
+            self.rate_in.add(run.total_messages, run.size_bytes)
+            if run.any_flags & EntryFlag.CHUNK:
+                self.chunk_rate.add(run.count, 0)
+            self.topic.stored(self, run, stored, result.pieces)
+        if result.error is not None:
+            self.topic.append_failed(self, run, stored, result.error)
+        while self._parked and self._parked[0][0] <= self._completed_runs:
+            self.connection.write(self._parked.popleft()[1])
+        if self._drained and self._submitted_runs == self._completed_runs:
+            waiters, self._drained = self._drained, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def wait_drained(self) -> None:
+        """Return when every run handed over so far has completed."""
+        if self._submitted_runs != self._completed_runs:
+            waiter = self.connection.loop.create_future()
+            self._drained.append(waiter)
+            await waiter
+
+    # --- its end -------------------------------------------------------------------------------------------------
+
+    def connection_lost(self) -> None:
+        """The socket is gone: leave the topic at once."""
+        if not self.closed:
+            self.closed = True
+            self.topic.remove_producer(self)
+
+    async def close(self) -> None:
+        """The client closes it: after the receipts of all it sent."""
+        self.closing = True
+        await self.wait_drained()
+        if not self.closed:
+            self.closed = True
+            self.topic.remove_producer(self)
+        self._forget(recently=False)
+
+    def close_from_broker(self) -> None:
+        """The broker closes it: the client is told and what it still sends is ignored for a while."""
+        if self.closed:
+            return
+        self.closed = True
+        self.topic.remove_producer(self)
+        self._forget(recently=True)
+        self.connection.close_notice(replies.close_producer(self.producer_id), since_version=5)
+
+    def displace(self) -> None:
+        """A fencing producer takes over: the client is not told, its next SEND closes its connection."""
+        if not self.closed:
+            self.closed = True
+            self.topic.remove_producer(self)
+            self._forget(recently=False)
+
+    def _forget(self, *, recently: bool) -> None:
+        connection = self.connection
+        if connection.producers.get(self.producer_id) is self:
+            del connection.producers[self.producer_id]
+            if recently:
+                connection.recently_closed_producers[self.producer_id] = connection.loop.time()
+
+    # --- facts ---------------------------------------------------------------------------------------------------
+
+    def is_successor_of(self, old: Producer) -> bool:
+        """The same client producer again, after a reconnect the broker has not noticed yet."""
+        return old.connection is self.connection and old.producer_id == self.producer_id and self.epoch > old.epoch
+
+    def stats(self) -> ProducerStats:
+        rate = self.rate_in.rates()
+        return ProducerStats(
+            producer_id=self.producer_id,
+            producer_name=self.name,
+            access_mode=self.access_mode,
+            address=self.connection.address,
+            client_version=self.connection.client_version,
+            connected_since_ms=self.connected_since_ms,
+            metadata=self.metadata,
+            msg_rate_in=rate.messages_per_second,
+            msg_throughput_in=rate.bytes_per_second,
+            average_msg_size=rate.average_size,
+            chunked_message_rate=self.chunk_rate.rates().messages_per_second,
+        )

@@ -1,0 +1,211 @@
+"""Who may produce to a topic: names, access modes, topic epochs, the queue for exclusive access.
+
+The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive one is there or
+waited for; Exclusive wants an empty topic; WaitForExclusive queues and is told so; ExclusiveWithFencing throws
+everybody out. An exclusive grant carries a topic epoch that only grows and is durable before it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, TopicTerminatedError
+from magnetar.broker.java_order import java_order
+from magnetar.broker.tasks import uninterrupted
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from magnetar.broker.topics.producer import Producer
+
+
+class TopicProducers:
+    """The producers of one topic, connected and waiting."""
+
+    def __init__(self, load_epoch: int | None, save_epoch: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+        self.by_name: dict[str, Producer] = {}
+        self.epoch = load_epoch
+        self.exclusive: Producer | None = None
+        self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
+        self._save_epoch = save_epoch
+        self._granting = False
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204 - an iterator over a copy: producers leave while they are walked
+        return iter(list(self.by_name.values()))
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    def check_same_address(self, producer: Producer, limit: int) -> None:
+        """Raise ProducerBusyError when so many producers come from the producer's address already (0: no limit)."""
+        host = producer.connection.address.rpartition(":")[0]
+        if limit > 0 and sum(p.connection.address.rpartition(":")[0] == host for p in self) >= limit:
+            raise ProducerBusyError("Topic reached max same address producers limit")
+
+    def check_limit(self, max_producers: int) -> None:
+        """Raise ProducerBusyError when so many are attached (0: no limit); those that wait do not count."""
+        if 0 < max_producers <= len(self.by_name):
+            raise ProducerBusyError(f"Topic has reached the limit of {max_producers} producers")
+
+    async def admit(self, producer: Producer, on_queued: Callable[[], None], check: Callable[[], None]) -> None:
+        """Attach the producer or raise.
+
+        Returns when the producer is attached; for WaitForExclusive that may take for ever: `on_queued` tells that it
+        waits. `check` is asked once access is granted and raises what else stands against the producer.
+        Raises: ProducerBusyError, ProducerFencedError; TopicTerminatedError when the topic ends meanwhile.
+        """
+        mode = producer.access_mode
+        if mode == pb.Shared:
+            self._check_shared()
+        else:
+            await self._claim_exclusive(producer, on_queued)
+        try:
+            check()
+            await self._claim_name(producer)
+            if mode == pb.Shared:
+                # a claim for exclusive access may have come while the old holder of the name was asked
+                self._check_shared()
+        except TopicTerminatedError:
+            raise  # Apache Pulsar 4.2.4 lets a claim stand that only the end of the topic refuses
+        except BaseException:
+            if self.exclusive is producer:
+                self._release_exclusive(producer)
+            raise
+        producer.topic_epoch = self.epoch
+        self.by_name[producer.name] = producer
+
+    def _check_shared(self) -> None:
+        if self.exclusive is not None:
+            raise ProducerBusyError(f"Topic has an existing exclusive producer: {self.exclusive.name}")
+        if self._waiting:
+            raise ProducerBusyError("Topic has an existing exclusive producer waiting")
+
+    async def _claim_exclusive(self, producer: Producer, on_queued: Callable[[], None]) -> None:
+        wanted = producer.requested_topic_epoch
+        occupied = self.exclusive is not None or bool(self.by_name)
+        waits = occupied and producer.access_mode == pb.WaitForExclusive
+        if producer.access_mode == pb.ExclusiveWithFencing:
+            await self._fence_others(producer)
+        if not waits and wanted is not None and self.epoch is not None and wanted < self.epoch:
+            self._release_exclusive(producer)
+            raise ProducerFencedError(f"Producer has epoch {wanted}, the topic has {self.epoch}")
+        if producer.access_mode == pb.Exclusive:
+            if occupied or self._waiting:
+                raise ProducerFencedError("Topic has existing producers")
+        elif waits:
+            on_queued()
+            await self._wait_turn(producer)  # who has waited keeps the epoch it asked for, whatever it is now
+        self.exclusive = producer
+        epoch = self._next_epoch(producer)
+        if epoch != self.epoch:
+            try:
+                await uninterrupted(self._save_epoch(epoch))
+            except asyncio.CancelledError:  # its connection is gone; the epoch is taken all the same, as in Pulsar
+                self.epoch = epoch
+                self._release_exclusive(producer)
+                raise
+            except BaseException:
+                self._release_exclusive(producer)
+                raise
+            self.epoch = epoch
+        if self.exclusive is not producer:
+            raise ProducerFencedError("Fenced while exclusive access was granted")
+
+    async def _fence_others(self, producer: Producer) -> None:
+        """Drive everybody off, before the epoch is looked at: a producer that is refused then has done it too."""
+        self._displace_all()
+        self.exclusive = producer
+        try:
+            await asyncio.sleep(0)  # those that waited hear of it before this one is answered
+        except BaseException:
+            self._release_exclusive(producer)
+            raise
+        if self.exclusive is not producer:
+            raise ProducerFencedError("Fenced while exclusive access was granted")
+
+    def _next_epoch(self, producer: Producer) -> int:
+        """The epoch the producer asked for, else the next one."""
+        wanted = producer.requested_topic_epoch
+        return wanted if wanted is not None else 0 if self.epoch is None else self.epoch + 1
+
+    async def _wait_turn(self, producer: Producer) -> None:
+        turn: asyncio.Future[None] = producer.connection.loop.create_future()
+        self._waiting.append((producer, turn))
+        try:
+            await turn
+        except BaseException:
+            if self.exclusive is producer:
+                self._release_exclusive(producer)
+            raise  # one that gives up keeps its place in the queue and takes an epoch when its turn comes, as in Pulsar
+
+    def _displace_all(self) -> None:
+        self.fail_waiting(ProducerFencedError("Fenced by a producer with exclusive access"))
+        previous, self.exclusive = self.exclusive, None
+        if previous is not None:
+            previous.displace()
+        for producer in list(self.by_name.values()):
+            producer.displace()
+        self.by_name.clear()
+
+    async def _claim_name(self, producer: Producer) -> None:
+        while (old := self.by_name.get(producer.name)) is not None:
+            if producer.is_successor_of(old):
+                old.closed = True
+                self.by_name.pop(producer.name)
+                return
+            same_connection = old.connection is producer.connection
+            if same_connection or await old.connection.check_alive():
+                raise ProducerBusyError(
+                    f"Producer with name '{producer.name}' is already connected to topic '{producer.topic.name}'"
+                )
+            if self.by_name.get(producer.name) is old:
+                old.connection_lost()
+
+    def remove(self, producer: Producer) -> None:
+        """Detach; the first of those that wait for exclusive access gets it when its holder leaves."""
+        if self.by_name.get(producer.name) is producer:
+            del self.by_name[producer.name]
+        if self.exclusive is producer:
+            self._release_exclusive(producer)
+        elif self.exclusive is None and not self.by_name:
+            self._promote()
+
+    def _release_exclusive(self, producer: Producer) -> None:
+        if self.exclusive is producer:
+            self.exclusive = None
+            self._promote()
+
+    def _promote(self) -> None:
+        while self._waiting:
+            producer, turn = self._waiting.popleft()
+            if turn.done():
+                self.epoch = self._next_epoch(producer)
+                continue
+            self.exclusive = producer
+            turn.set_result(None)
+            return
+
+    def fail_waiting(self, error: Exception) -> None:
+        """Fail everybody who waits for exclusive access."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, turn in waiting:
+            if not turn.done():
+                turn.set_exception(error)
+
+    def terminated(self) -> None:
+        """The topic ended: the connected are told. Of those that wait the first gets its turn and hears of the end; its
+        claim stands and the others wait on, as in Apache Pulsar 4.2.4.
+        """
+        self.disconnect_all()
+
+    def disconnect_all(self) -> None:
+        """Close every producer from the broker's side, in the order in which Apache Pulsar does."""
+        for producer in [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]:
+            producer.close_from_broker()

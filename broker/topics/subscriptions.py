@@ -1,0 +1,379 @@
+"""The subscriptions of a persistent topic: found or created for a consumer, closed, deleted."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.broker.compaction.compacted_reader import CompactedReader
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.broker.consumers.consumer import TYPE_NAMES
+from magnetar.broker.errors import (
+    BrokerError,
+    ConsumerBusyError,
+    NamingError,
+    NotAllowedError,
+    SubscriptionNotFoundError,
+)
+from magnetar.broker.java_order import java_order
+from magnetar.broker.subscriptions.settings import SubscriptionSettings
+from magnetar.broker.subscriptions.subscription import Subscription
+from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
+from magnetar.broker.topics.rate_limits import Limits, SubscribeThrottle, Throttle, Throttles
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.storage.position import EARLIEST, LATEST, Position
+
+if TYPE_CHECKING:
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.policies.values import DispatchRate, SubscribeRate
+    from magnetar.broker.topics.topic import Topic
+    from magnetar.storage.cursor import ManagedCursor
+
+log = structlog.get_logger(__name__)
+
+INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR})
+RESERVED_PREFIX = "pulsar.repl"
+
+
+@dataclass(slots=True)
+class SubscribeRequest:
+    """What CommandSubscribe asks of the topic, with plain values."""
+
+    subscription: str
+    durable: bool = True
+    from_earliest: bool = False
+    start: Position | None = None  # of a non-durable subscription: the entry to read first
+    rollback_s: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    read_compacted: bool = False
+    replicated: bool | None = None
+
+
+class TopicSubscriptions:
+    """All subscriptions of one topic by name."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self.by_name: dict[str, Subscription] = {}
+        self._unused: dict[str, tuple[tuple[int, int], float]] = {}
+        """By name: what the last look at a subscription saw, and since when it has been so."""
+        self._moved: dict[str, Subscription] = {}
+        """Non-durable subscriptions that SEEK ended; whoever takes the name next goes on with the cursor."""
+        self._dispatch: Throttle | None = None
+        self._subscribe: SubscribeThrottle | None = None
+        self._subscribe_rate: SubscribeRate | None = None
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    @property
+    def consumer_count(self) -> int:
+        return sum(len(s.consumers) for s in self.by_name.values())
+
+    async def open_existing(self) -> None:
+        """Bring up every durable subscription the ledger has a cursor for."""
+        self._set_rates()
+        for name in list(self._topic.ledger.cursors):
+            if name not in INTERNAL_CURSORS:
+                cursor = await self._topic.ledger.open_cursor(name, "latest")
+                self._attach(name, cursor)
+
+    def _attach(self, name: str, cursor: ManagedCursor) -> Subscription:
+        topic = self._topic
+        delay = None
+        if topic.delay_index is not None:
+            delay = topic.delay_index.view(name, cursor, lambda: subscription.delayed_due())  # noqa: PLW0108 - made below
+        subscription = Subscription(
+            topic_name=topic.name,
+            name=name,
+            cursor=cursor,
+            settings=self.settings(),
+            now_ms=topic.context.now_ms,
+            call_later=topic.context.call_later,
+            delay=delay,
+            on_empty=self._on_empty,
+            transform=None if topic.converting is None else topic.converting.transformer(name),
+            pinned=name == COMPACTION_CURSOR,
+        )
+        subscription.context.throttle = self._throttle(name)
+        subscription.opened_at = cursor.mark_delete, cursor.individually_deleted_entries
+        self.by_name[name] = subscription
+        if topic.ledger.terminated:
+            subscription.on_terminated()
+        return subscription
+
+    def adopt(self, cursor: ManagedCursor) -> None:
+        """A cursor that the broker made for itself and that is seen as a subscription (that of compaction)."""
+        if cursor.name not in self.by_name:
+            self._attach(cursor.name, cursor)
+
+    def settings(self) -> SubscriptionSettings:
+        """The plain values the dispatchers work with, from the topic's policies and the broker's settings."""
+        return SubscriptionSettings.of(self._topic.context.settings, self._topic.config)
+
+    def config_changed(self) -> None:
+        settings = self.settings()
+        self._set_rates()
+        for subscription in self.by_name.values():
+            subscription.set_settings(settings)
+            subscription.context.throttle = self._throttle(subscription.name)
+
+    def _set_rates(self) -> None:
+        """Rates of the topic's policies; one that is unchanged keeps its bucket."""
+        context, config = self._topic.context, self._topic.config
+        limits = dispatch_limits(config.dispatch_rate)
+        if self._dispatch is None or self._dispatch.limits != limits:
+            self._dispatch = Throttle(limits, context.monotonic)
+        rate = config.subscribe_rate
+        if rate != self._subscribe_rate:
+            self._subscribe_rate = rate
+            self._subscribe = SubscribeThrottle(
+                rate.subscribe_throttling_rate_per_consumer, rate.rate_period_in_second, context.monotonic
+            )
+
+    def _throttle(self, name: str) -> Throttles | None:
+        """What the dispatch of the subscription of that name has to keep: the topic's rate and its own."""
+        config = self._topic.config
+        own = dispatch_limits(config.subscription_rates.get(name, config.subscription_dispatch_rate))
+        throttles = [self._dispatch] if self._dispatch is not None and self._dispatch.limits.is_set else []
+        if own.is_set:
+            throttles.append(Throttle(own, self._topic.context.monotonic))
+        return Throttles(*throttles) if throttles else None
+
+    # --- a consumer comes ----------------------------------------------------------------------------------------
+
+    async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> Subscription:
+        """Find or create the subscription and attach the consumer; raises what the client is told."""
+        topic = self._topic
+        if request.read_compacted and consumer.sub_type not in (
+            pb.CommandSubscribe.Exclusive,
+            pb.CommandSubscribe.Failover,
+        ):
+            raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
+        if TYPE_NAMES[consumer.sub_type] not in topic.config.subscription_types_enabled:
+            raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
+        check_name(request.subscription)
+        self._check_rate(consumer)
+        topic.check_usable()
+        subscription = self.by_name.get(request.subscription)
+        if subscription is None:
+            subscription = await self.create(request)
+        elif subscription.durable != request.durable:
+            raise NotAllowedError(
+                f"{'D' if subscription.durable else 'Non-d'}urable subscription with the same name already exists."
+            )
+        if request.replicated and subscription.durable:
+            subscription.replicated = True
+        await self._roll_back(subscription, request)
+        if not subscription.consumers:
+            self._choose_reader(subscription, request)
+        try:
+            self.check_room()
+            self._check_same_address(consumer)
+            await subscription.add_consumer(consumer)
+        except BrokerError:
+            if not subscription.durable and not subscription.consumers:
+                self._on_empty(subscription)
+            raise
+        topic.last_used_s = topic.context.monotonic()
+        if topic.ledger.terminated:
+            subscription.on_terminated()
+        return subscription
+
+    def check_room(self) -> None:
+        """Raise ConsumerBusyError when the topic has all the consumers it may have: asked before anything else."""
+        most = self._topic.config.max_consumers
+        if 0 < most <= self.consumer_count:
+            raise ConsumerBusyError("Topic reached max consumers limit")
+
+    def _check_same_address(self, consumer: Consumer) -> None:
+        limit = self._topic.context.settings.max_same_address_consumers_per_topic
+        host = consumer.outbox.address.rpartition(":")[0]
+        same = (c.outbox.address.rpartition(":")[0] == host for s in self.by_name.values() for c in s.consumers)
+        if limit > 0 and sum(same) >= limit:
+            raise ConsumerBusyError("Topic reached max same address consumers limit")
+
+    def _check_rate(self, consumer: Consumer) -> None:
+        if self._subscribe is not None:
+            identity = (consumer.outbox.address.rpartition(":")[0], consumer.name, consumer.consumer_id)
+            if not self._subscribe.try_subscribe(identity):
+                raise NotAllowedError("Subscribe limited by subscribe rate limit per consumer.")
+
+    def _choose_reader(self, subscription: Subscription, request: SubscribeRequest) -> None:
+        """Whoever finds a subscription without consumers decides whether it reads the compacted topic."""
+        cursor = subscription.cursor
+        reads_compacted = isinstance(subscription.context.reader, CompactedReader)
+        if request.read_compacted and not reads_compacted:
+            subscription.context.reader = self._topic.compaction.new_reader(cursor)
+        elif reads_compacted and not request.read_compacted:
+            subscription.context.reader, cursor.earlier = cursor, None
+
+    async def _begin_compacted(self, subscription: Subscription, request: SubscribeRequest) -> None:
+        """A new subscription that reads the compacted topic may begin before the first entry of the log."""
+        if request.read_compacted and (request.start is not None or request.from_earliest):
+            self._choose_reader(subscription, request)
+            subscription.context.reader.begin(EARLIEST if request.start is None else request.start)
+            await subscription.cursor.flush()
+
+    async def create(self, request: SubscribeRequest) -> Subscription:
+        """Create a subscription by the rules of names and limits."""
+        topic = self._topic
+        check_name(request.subscription)
+        limit = topic.config.max_subscriptions
+        if limit > 0 and len(self.by_name) >= limit:
+            raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {topic.name}")
+        moved = self._moved.pop(request.subscription, None)
+        if moved is not None:
+            subscription = self._attach(moved.name, moved.cursor)
+            if isinstance(moved.context.reader, CompactedReader):
+                subscription.context.reader = moved.context.reader
+            return subscription
+        if not request.durable:
+            return await self._create_non_durable(request)
+        cursor = await topic.ledger.open_cursor(
+            request.subscription,
+            request.start if request.start is not None else "earliest" if request.from_earliest else "latest",
+            request.properties,
+        )
+        existing = self.by_name.get(request.subscription)
+        if existing is not None:
+            return existing  # another consumer's request was first
+        subscription = self._attach(request.subscription, cursor)
+        log.info("subscription.created", topic=str(topic.name), subscription=request.subscription)
+        await self._begin_compacted(subscription, request)
+        return subscription
+
+    async def _create_non_durable(self, request: SubscribeRequest) -> Subscription:
+        ledger = self._topic.ledger
+        start = request.start
+        if start is None or start.ledger_id == LATEST.ledger_id:  # of "latest" only the ledger id counts
+            start = EARLIEST if request.from_earliest else LATEST
+        cursor = ledger.new_non_durable_cursor(request.subscription, start)
+        cursor.cursor_properties = dict(request.properties)
+        subscription = self._attach(request.subscription, cursor)
+        await self._begin_compacted(subscription, request)
+        return subscription
+
+    async def _roll_back(self, subscription: Subscription, request: SubscribeRequest) -> None:
+        """start_message_rollback_duration_sec: a SEEK by time, whether the subscription is new or has consumers."""
+        if request.rollback_s > 0:
+            ledger = self._topic.ledger
+            position = await ledger.position_for_time(self._topic.context.now_ms() - request.rollback_s * 1000)
+            with contextlib.suppress(BrokerError):  # the consumer joins all the same
+                await subscription.seek(position, rolls_back=True)
+
+    def require_creatable(self, name: str, *, durable: bool) -> None:
+        """Whether SUBSCRIBE may create `name` here: auto creation of subscriptions must be on."""
+        if durable and name not in self.by_name and not self._topic.config.allow_auto_subscription_creation:
+            raise SubscriptionNotFoundError(f"Subscription {name} does not exist")
+
+    # --- and goes ------------------------------------------------------------------------------------------------
+
+    def _on_empty(self, subscription: Subscription) -> None:
+        """The last consumer of a non-durable subscription left."""
+        if not subscription.durable and self.by_name.get(subscription.name) is subscription:
+            del self.by_name[subscription.name]
+            if self._topic.delay_index is not None:
+                self._topic.delay_index.remove_view(subscription.name)
+            if subscription.moved:
+                self._moved[subscription.name] = subscription
+            else:
+                subscription.cursor.close()
+
+    async def delete(self, name: str) -> None:
+        """Delete a subscription that has no consumers any more."""
+        subscription = self.by_name.pop(name, None)
+        if subscription is None:
+            raise SubscriptionNotFoundError(f"Subscription {name} not found")
+        self._unused.pop(name, None)
+        await subscription.close(disconnect=True)
+        if self._topic.delay_index is not None:
+            self._topic.delay_index.remove_view(name)
+        if subscription.durable:
+            await self._topic.ledger.delete_cursor(name)
+        log.info("subscription.deleted", topic=str(self._topic.name), subscription=name)
+
+    # --- moving ahead --------------------------------------------------------------------------------------------
+
+    def durable(self) -> list[Subscription]:
+        """Those of users: expiry, quotas and new partitions do not concern that of compaction."""
+        return [s for s in self.by_name.values() if s.durable and not s.pinned]
+
+    def slowest(self) -> Subscription | None:
+        """The durable subscription that has acknowledged least."""
+        return min(self.durable(), key=lambda s: s.cursor.mark_delete, default=None)
+
+    async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> None:
+        """Acknowledge everything before `position` for everybody, durable on return; a subscription never moves
+        back.
+        """
+        subscription.check_movable()
+        last = self._topic.ledger.previous(position)
+        cursor = subscription.cursor
+        if last <= cursor.mark_delete:
+            return
+        before = cursor.backlog_entries
+        cursor.ack_cumulative(last)
+        subscription.backlog_dropped(last, expired_messages=before - cursor.backlog_entries if expired else 0)
+        await cursor.flush()
+
+    async def skip(self, subscription: Subscription, entries: int) -> None:
+        """Acknowledge the next entries that are not yet acknowledged, durable on return."""
+        subscription.check_movable()
+        cursor = subscription.cursor
+        cursor.skip(entries)
+        subscription.backlog_dropped(cursor.mark_delete)
+        delay = subscription.context.delay
+        if delay is not None and not cursor.backlog_entries and delay.pending_count:
+            delay.clear()  # the tracker in memory does not look at the cursor
+        await cursor.flush()
+
+    def unused_s(self, subscription: Subscription) -> float:
+        """For how long, as far as earlier calls saw, no consumer took part in it."""
+        now_s, seen = self._topic.context.monotonic(), (subscription.last_flow_ms, len(subscription.consumers))
+        last_seen, since_s = self._unused.get(subscription.name, (seen, now_s))
+        if subscription.consumers or seen != last_seen:
+            since_s = now_s
+        self._unused[subscription.name] = seen, since_s
+        return now_s - since_s
+
+    # --- events of the topic -------------------------------------------------------------------------------------
+
+    def entries_available(self) -> None:
+        """New entries became readable: once per burst of appends."""
+        for subscription in self.by_name.values():
+            subscription.entries_available()
+
+    def terminated(self) -> None:
+        for subscription in self._in_order():
+            subscription.on_terminated()
+
+    def _in_order(self) -> list[Subscription]:
+        """In the order in which Apache Pulsar goes over them."""
+        return [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]
+
+    async def close(self, *, save: bool = True) -> None:
+        """Disconnect all consumers; their acks are durable on return."""
+        for subscription in self._in_order():
+            await subscription.close(disconnect=True)
+            if save and subscription.durable:
+                await subscription.cursor.flush()
+        self.by_name.clear()
+
+
+def dispatch_limits(rate: DispatchRate) -> Limits:
+    """A policy's dispatch rate with plain values."""
+    return Limits(
+        rate.dispatch_throttling_rate_in_msg, rate.dispatch_throttling_rate_in_byte, rate.rate_period_in_second or 1
+    )
+
+
+def check_name(name: str) -> None:
+    """Refuse subscription names that are blank or reserved."""
+    if not name.strip():
+        raise NamingError("Empty subscription name")
+    if name.startswith(RESERVED_PREFIX) or name == DEDUPLICATION_CURSOR:
+        raise NamingError(f"Subscription with reserved subscription name attempted: {name}")

@@ -1,0 +1,272 @@
+"""The registry of loaded topics: found, created by the rules of auto creation, loaded once, closed and deleted.
+
+Loading and closing are single flights per name: whoever comes while a topic loads or closes waits for that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.broker.errors import BrokerError, MetadataError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
+from magnetar.broker.topics.catalog import PartitionedTopic
+from magnetar.broker.topics.non_persistent import NonPersistentTopic
+from magnetar.broker.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.broker.topics.catalog import TopicCatalog
+    from magnetar.broker.topics.context import TopicContext
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+
+log = structlog.get_logger(__name__)
+AnyTopic = Topic | NonPersistentTopic
+
+
+class Topics:
+    """All topics of this broker."""
+
+    def __init__(
+        self,
+        context: TopicContext,
+        catalog: TopicCatalog,
+        ledgers: ManagedLedgerFactory,
+        namespaces: NamespaceStore,
+        tasks: TaskSet,
+    ) -> None:
+        self.context = context
+        self.catalog = catalog
+        self.loaded: dict[str, AnyTopic] = {}
+        self._ledgers = ledgers
+        self._namespaces = namespaces
+        self._tasks = tasks
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._load_limit = 0
+        self._loads: asyncio.Semaphore | None = None
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """How many topics may be loaded at the same time; those under way are not counted again."""
+        limit = self.context.settings.max_concurrent_topic_load_request
+        if limit != self._load_limit:
+            self._load_limit = limit
+            self._loads = asyncio.Semaphore(limit) if limit > 0 else None
+
+    # --- finding -------------------------------------------------------------------------------------------------
+
+    def require_tenant(self, name: TopicName) -> None:
+        """Raise TopicNotFoundError when the tenant does not exist."""
+        if self._namespaces.tenants.get(name.tenant) is None:
+            raise TopicNotFoundError(f"Tenant {name.tenant} does not exist")
+
+    def require_namespace(self, name: TopicName) -> None:
+        """Raise TopicNotFoundError when the tenant or the namespace does not exist."""
+        if not self._namespaces.exists(name.namespace):
+            raise TopicNotFoundError(f"Namespace {name.namespace} does not exist")
+
+    @property
+    def busy_count(self) -> int:
+        """Topics that are being loaded or closed now."""
+        return len(self._busy)
+
+    def known(self, name: TopicName) -> bool:
+        """Whether the topic (a partition or a plain one) exists now."""
+        return self.catalog.exists(name) if name.persistent else str(name) in self.loaded
+
+    def is_loaded_by_a_look(self, name: TopicName) -> bool:
+        """Whether asking for the topic loads it, or is refused: partitions of non-persistent topics have no record."""
+        return name.is_partition and not name.persistent
+
+    def is_partition_of_nothing(self, name: TopicName) -> bool:
+        """Whether it is a partition that its topic does not have."""
+        base = self.catalog.partitioned(name.base) if name.is_partition else None
+        return name.is_partition and (base is None or name.partition >= base.partitions)
+
+    async def get(self, name: TopicName, *, create: bool) -> AnyTopic:
+        """The topic, loaded; created when `create` and the rules of auto creation allow it.
+
+        Raises: TopicNotFoundError, NotAllowedError, ServiceNotReadyError.
+        """
+        while True:
+            topic = self.loaded.get(str(name))
+            if topic is not None and str(name) not in self._busy:
+                return topic
+            busy = self._busy.get(str(name))
+            if busy is None:
+                if not self._namespaces.exists(name.namespace):
+                    raise ServiceNotReadyError(f"Namespace {name.namespace} is not served here")
+                if not self.known(name):
+                    await self._check_creatable(name, create=create)
+                busy = self._start(name, self._load(name))
+            await self._wait(busy)
+
+    async def _wait(self, busy: asyncio.Task[None]) -> None:
+        """Wait for a topic that loads or closes, no longer than topicLoadTimeoutSeconds; it goes on by itself."""
+        timeout_s = self.context.settings.topic_load_timeout_seconds
+        try:
+            async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
+                await asyncio.shield(busy)
+        except TimeoutError as e:
+            raise ServiceNotReadyError(f"Topic was not loaded in {timeout_s} seconds") from e
+
+    async def create(self, name: TopicName) -> AnyTopic:
+        """Create the topic whatever the rules of auto creation say (the admin API's door), or find it; loaded on
+        return.
+        """
+        while True:
+            topic = self.loaded.get(str(name))
+            if topic is not None and str(name) not in self._busy:
+                return topic
+            busy = self._busy.get(str(name))
+            if busy is None:
+                self.require_namespace(name)
+                busy = self._start(name, self._load(name))
+            await asyncio.shield(busy)
+
+    def _start(self, name: TopicName, work) -> asyncio.Task[None]:  # type: ignore[no-untyped-def]  # noqa: ANN001 - any coroutine
+        key = str(name)
+
+        async def run() -> None:
+            try:
+                async with self._loads or contextlib.nullcontext():
+                    await work
+            finally:
+                self._busy.pop(key, None)
+
+        task = asyncio.get_running_loop().create_task(run(), name=f"topic {key}")
+        task.add_done_callback(_retrieve)
+        self._busy[key] = task
+        return task
+
+    async def _check_creatable(self, name: TopicName, *, create: bool) -> None:
+        if name.persistent and name.is_of_transactions:
+            raise NotAllowedError(f"Can not create transaction system topic {name}")
+        config = self.context.effective(name)
+        base = self.catalog.partitioned(name.base)
+        if name.is_partition:
+            if base is None:
+                if name.persistent and not (create and config.allow_auto_topic_creation):
+                    raise TopicNotFoundError(f"Topic {name} does not exist")
+                raise NotAllowedError(f"{name} is a partition of a topic that does not exist")
+            if name.partition >= base.partitions:
+                error = TopicNotFoundError if name.persistent else NotAllowedError
+                raise error(f"Topic {name.base} has {base.partitions} partitions")
+            return
+        if not create or not config.allow_auto_topic_creation:
+            raise TopicNotFoundError(f"Topic {name} does not exist")
+        if base is not None:
+            raise NotAllowedError(f"{name} is a partitioned topic: name one of its partitions")
+        self.check_limit(name, 1)
+
+    def check_limit(self, name: TopicName, more: int) -> None:
+        """Raise NotAllowedError when `more` topics would exceed maxTopicsPerNamespace."""
+        limit = self.context.effective(name).max_topics_per_namespace
+        if name.persistent and limit > 0 and self.catalog.count(name.namespace) + more > limit:
+            raise NotAllowedError("Exceed maximum number of topics in namespace.")
+
+    async def _load(self, name: TopicName) -> None:
+        if not name.persistent:
+            if not self.context.settings.enable_non_persistent_topics:
+                raise NotAllowedError("Broker is not able to load non-persistent topics")
+            self.loaded[str(name)] = NonPersistentTopic(name, self.context)
+            return
+        if not self.context.settings.enable_persistent_topics:
+            raise NotAllowedError("Broker is not able to load persistent topics")
+        config = self.context.ledger_config(self.context.effective(name))
+        ledger = await self._ledgers.open(name.persistence_name, config)
+        topic = Topic(name, ledger, self.context, self._tasks)
+        try:
+            await topic.open()
+        except BaseException:
+            await ledger.close()
+            raise
+        self.loaded[str(name)] = topic
+        self.catalog.created(name)
+        log.info("topic.loaded", topic=str(name))
+
+    # --- partitioned topics --------------------------------------------------------------------------------------
+
+    async def partitions(self, name: TopicName, *, auto_create: bool) -> int:
+        """Partition count as PARTITIONED_METADATA answers it; 0 for a plain topic."""
+        self.require_namespace(name)
+        config = self.context.effective(name)
+        may_create = auto_create and config.allow_auto_topic_creation
+        if name.is_partition:
+            return self._partition_of(name, may_create=may_create)
+        known = self.catalog.partitioned(name)
+        if known is not None:
+            return known.partitions
+        if self.known(name):
+            return 0
+        if not may_create:
+            raise TopicNotFoundError(f"Topic {name} does not exist")
+        if config.auto_topic_creation_type == "partitioned":
+            count, most = config.default_num_partitions, self.context.settings.max_num_partitions_per_partitioned_topic
+            if 0 < most < count:
+                raise BrokerError(f"Number of partitions should be less than or equal to {most}")
+            self.check_limit(name, count)
+            await self.catalog.create_partitioned(name, PartitionedTopic(partitions=count))
+            return count
+        return 0
+
+    def _partition_of(self, name: TopicName, *, may_create: bool) -> int:
+        base = self.catalog.partitioned(name.base)
+        if base is not None and name.partition >= base.partitions:
+            raise TopicNotFoundError(f"Topic {name.base} has {base.partitions} partitions")
+        if base is None and not self.known(name) and not may_create:
+            raise TopicNotFoundError(f"Topic {name} does not exist")
+        return 0
+
+    # --- the end of a topic --------------------------------------------------------------------------------------
+
+    async def unload(self, name: TopicName) -> None:
+        """Close the topic if it is loaded; the next request loads it again."""
+        await self._end(name, delete=False)
+
+    async def delete(self, name: TopicName) -> None:
+        """Delete the topic, loaded or not; its clients are told."""
+        if name.persistent and str(name) not in self.loaded and self.catalog.exists(name):
+            await self.get(name, create=False)  # deletion knows cursors and ledgers only of a loaded topic
+        await self._end(name, delete=True)
+
+    async def _end(self, name: TopicName, *, delete: bool) -> None:
+        while (busy := self._busy.get(str(name))) is not None:
+            await asyncio.wait([busy])
+        topic = self.loaded.get(str(name))
+        if topic is None:
+            if delete:
+                raise TopicNotFoundError(f"Topic {name} does not exist")
+            return
+
+        async def end() -> None:
+            try:
+                await (topic.delete() if delete else topic.close())
+            finally:
+                self.loaded.pop(str(name), None)
+            if delete and name.persistent:
+                self.catalog.deleted(name)
+
+        await asyncio.shield(self._start(name, end()))
+
+    async def close(self) -> None:
+        """Shutdown: close every topic, all clients told, everything on the disk."""
+        topics = list(self.loaded.values())
+        results = await asyncio.gather(*(t.close() for t in topics), return_exceptions=True)
+        for topic, result in zip(topics, results, strict=True):
+            if isinstance(result, BaseException):
+                log.error("topic.close_failed", topic=str(topic.name), exc_info=result)
+        self.loaded.clear()
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Whoever waited has the exception; it is not 'never retrieved' when nobody did."""
+    if not task.cancelled():
+        task.exception()
+
+
+__all__ = ["AnyTopic", "MetadataError", "ServiceNotReadyError", "Topics"]

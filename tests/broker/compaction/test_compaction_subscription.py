@@ -1,0 +1,108 @@
+"""The cursor `__compaction` is seen as a subscription, and nobody but compaction moves it."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.policies.values import BacklogQuota
+from magnetar.broker.subscriptions import expiry
+from magnetar.broker.topics import quotas
+from magnetar.broker.topics.inactivity import is_deletable
+from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.broker.compaction_for_tests import single
+from tests.broker.topic_for_tests import TopicBench
+from tests.storage.managed_for_tests import append
+
+
+async def compacted(bench=None, **settings):
+    bench = bench or TopicBench(**settings)
+    topic = await bench.open()
+    await append(topic.ledger, [single("a", b"1"), single("a", b"2")])
+    assert topic.compaction.start()
+    await topic.compaction.wait()
+    assert topic.compaction.status().status == "SUCCESS"
+    return bench, topic
+
+
+def ack_of(position):
+    command = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual)
+    command.message_id.add(ledgerId=position.ledger_id, entryId=position.entry_id)
+    return command
+
+
+class Reader:
+    """As much of a consumer as an acknowledgement needs."""
+
+    sub_type = 0
+    last_acked_ms = 0
+    name = "reader"
+
+
+async def test_it_is_a_subscription_from_the_first_compaction_on_and_after_a_reload():
+    bench = TopicBench()
+    topic = await bench.open()
+    assert COMPACTION_CURSOR not in topic.subscriptions.by_name
+    bench, topic = await compacted(bench)
+    assert list(topic.subscriptions.by_name) == [COMPACTION_CURSOR]
+    topic = await bench.reopen()
+    assert list(topic.subscriptions.by_name) == [COMPACTION_CURSOR]
+    assert topic.subscriptions.by_name[COMPACTION_CURSOR].cursor.backlog_entries == 0
+    await bench.publish(b"x")
+    assert topic.subscriptions.by_name[COMPACTION_CURSOR].stats().msg_backlog == 1
+
+
+async def test_clients_can_neither_acknowledge_nor_move_it():
+    bench, topic = await compacted()
+    (position,) = await bench.publish(b"not compacted yet")
+    subscription = topic.subscriptions.by_name[COMPACTION_CURSOR]
+    before = subscription.cursor.mark_delete
+    subscription.on_ack(Reader(), ack_of(position))
+    with pytest.raises(NotAllowedError):
+        await subscription.seek(position.next())
+    with pytest.raises(NotAllowedError):
+        await topic.subscriptions.skip(subscription, 1)
+    with pytest.raises(NotAllowedError):
+        await expiry.expire_up_to(topic, subscription, position)
+    assert subscription.cursor.mark_delete == before
+
+
+async def test_expiry_and_eviction_pass_it_by():
+    quota = BacklogQuota(limit_size=10, policy="consumer_backlog_eviction")
+    bench, topic = await compacted(ttl_duration_default_in_seconds=10, subscription_expiration_time_minutes=1)
+    user = await bench.subscribe()
+    await bench.set_namespace(backlog_quota_map={"destination_storage": quota})
+    await bench.publish(*[b"x" * 100] * 5)
+    cursor = topic.subscriptions.by_name[COMPACTION_CURSOR].cursor
+    assert (user.cursor.backlog_entries, cursor.backlog_entries) == (7, 5)
+    await quotas.enforce(topic)
+    assert user.cursor.backlog_entries < 5
+    await expiry.delete_unused_subscriptions(topic)
+    bench.pass_time(120)
+    await expiry.expire_by_ttl(topic)
+    assert (user.cursor.backlog_entries, cursor.backlog_entries) == (0, 5)
+    await expiry.delete_unused_subscriptions(topic)
+    assert list(topic.subscriptions.by_name) == [COMPACTION_CURSOR]
+
+
+async def test_a_compacted_topic_is_not_deleted_as_one_without_subscriptions():
+    bench, topic = await compacted(broker_delete_inactive_topics_max_inactive_duration_seconds=5)
+    bench.pass_time(10)
+    assert not is_deletable(topic)
+    await topic.subscriptions.delete(COMPACTION_CURSOR)
+    assert is_deletable(topic)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+async def test_damaged_entries_are_skipped_when_the_setting_says_so(skip):
+    bench = TopicBench(auto_skip_non_recoverable_data=skip)
+    bench.ground.ledgers.cached = False
+    topic = await bench.open()
+    ids = await append(topic.ledger, [single("a", b"1"), single("b", b"2"), single("c", b"3")])
+    bench.ground.ledgers.corrupt.add(ids[1])
+    topic.compaction.start()
+    await topic.compaction.wait()
+    assert topic.compaction.status().status == ("SUCCESS" if skip else "ERROR")
+    if skip:
+        assert topic.compaction.current().ledger.entries == 2

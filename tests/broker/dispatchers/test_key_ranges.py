@@ -1,0 +1,154 @@
+"""Selectors of Key_Shared, compared with Apache Pulsar 4.2.4 and with naive twins."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.broker.dispatchers.active_consumer import choose_active
+from magnetar.broker.dispatchers.hash_ring import RingSelector, ring_choice
+from magnetar.broker.dispatchers.key_ranges import Assignment, SplitSelector, StickySelector, lost_ranges
+from magnetar.broker.errors import ConsumerAssignError
+
+FOLDER = Path(__file__).parents[2] / "vectors"
+VECTORS = json.loads((FOLDER / "key_shared_ranges.json").read_text())
+HALVES = json.loads((FOLDER / "key_shared_halves.json").read_text())
+
+
+class Member:
+    def __init__(self, name="c", ranges=()):
+        self.name = name
+        self.sticky_ranges = ranges
+
+    def __repr__(self):
+        return self.name
+
+
+def test_the_ring_is_that_of_apache_pulsar():
+    ring, members = RingSelector(100), []
+    for step in VECTORS["steps"]:
+        if step["step"].startswith("add"):
+            members.append(Member(step["step"].split()[1]))
+            ring.add(members[-1])
+        else:
+            ring.remove(members.pop(0))
+        assert [m.name for m in members] == [name for name, _ in step["consumers"]]
+        for member, (_, ranges) in zip(members, step["consumers"], strict=True):
+            assert [[a.start, a.end] for a in ring.ranges() if a.owner is member] == ranges
+
+
+def test_halves_are_those_of_apache_pulsar():
+    selector, members = SplitSelector(), {}
+    for step in HALVES["steps"]:
+        verb, name = step["step"].split()
+        if verb == "add":
+            members[name] = Member(name)
+            selector.add(members[name])
+        else:
+            selector.remove(members.pop(name))
+        ranges = sorted([a.owner.name, [[a.start, a.end]]] for a in selector.ranges())
+        assert ranges == step["consumers"], step["step"]
+
+
+@pytest.mark.parametrize(("make", "whole"), [(lambda: RingSelector(7), (1, 65535)), (SplitSelector, (0, 65536))])
+@given(ops=st.lists(st.tuples(st.booleans(), st.sampled_from("abc")), max_size=25))
+def test_ranges_cover_all_hashes_and_agree_with_select(make, whole, ops):
+    selector, members = make(), []
+    for leave, name in ops:
+        if leave and members:
+            selector.remove(members.pop(0))
+        else:
+            members.append(Member(name))
+            selector.add(members[-1])
+        ranges = selector.ranges()
+        if not members:
+            assert ranges == []
+            assert selector.select(5) is None
+            continue
+        assert (ranges[0].start, ranges[-1].end) == whole
+        assert all(a.end + 1 == b.start for a, b in pairwise(ranges))
+        assert {id(a.owner) for a in ranges} <= {id(m) for m in members}
+        for a in ranges:
+            assert selector.select(a.start) is a.owner
+            assert selector.select(min(a.end, 65535)) is a.owner
+
+
+def test_the_ring_moves_only_what_it_must():
+    ring = RingSelector(100)
+    members = [Member(n) for n in "abcd"]
+    for member in members[:3]:
+        ring.add(member)
+    before = {h: ring.select(h) for h in range(1, 65536, 17)}
+    ring.add(members[3])
+    assert all(ring.select(h) in (owner, members[3]) for h, owner in before.items())
+    ring.remove(members[3])
+    assert {h: ring.select(h) for h in before} == before
+
+
+OWNERS = [Member(n) for n in "xyz"]
+
+
+@st.composite
+def assignments(draw):
+    cuts = sorted(draw(st.sets(st.integers(1, 40), max_size=8)))
+    found, start = [], 1
+    for cut in [*cuts, 40]:
+        owner = draw(st.sampled_from([*OWNERS, None]))
+        if cut >= start and owner is not None:
+            found.append(Assignment(start, cut, owner))
+        start = max(start, cut + 1)
+    return found
+
+
+@given(assignments(), assignments())
+def test_lost_ranges_is_the_difference(before, after):
+    def owner(ranges, key_hash):
+        return next((a.owner for a in ranges if a.start <= key_hash <= a.end), None)
+
+    expected = {
+        (h, owner(before, h)) for h in range(1, 41) if owner(before, h) and owner(before, h) is not owner(after, h)
+    }
+    assert {(h, a.owner) for a in lost_ranges(before, after) for h in range(a.start, a.end + 1)} == expected
+
+
+@pytest.mark.parametrize(
+    "ranges", [(), ((170, 160),), ((170, 171), (171, 180)), ((150, 160),), ((-1, 0),), ((90, 300),)]
+)
+def test_sticky_ranges_that_cannot_be_had(ranges):
+    selector = StickySelector()
+    selector.add(Member("n0", ((0, 100), (200, 65535))))
+    selector.add(Member("n1", ((101, 150),)))
+    with pytest.raises(ConsumerAssignError):
+        selector.add(Member("n2", ranges))
+
+
+def test_sticky_selection():
+    selector = StickySelector()
+    a, b = Member("a", ((0, 100), (200, 70000))), Member("b", ((101, 150),))
+    selector.add(a)
+    selector.add(b)
+    assert [selector.select(h) for h in (1, 100, 101, 150, 151, 199, 200, 65535)] == [a, a, b, b, None, None, a, a]
+    selector.remove(a)
+    assert [selector.select(h) for h in (1, 101, 65535)] == [None, b, None]
+
+
+def test_failover_by_ring_is_that_of_apache_pulsar():
+    """Three topics whose active one of alpha, beta, gamma was asked of Apache Pulsar 4.2.4."""
+    topics = {"t1": "gamma", "t2": "alpha", "t3": "beta"}
+    names = ["alpha", "beta", "gamma"]
+    for short, active in topics.items():
+        topic = f"persistent://public/default/failover_choice-3a07435fab7f-{short}"
+        assert names[ring_choice(names, topic)] == active
+        assert choose_active([(0, n) for n in reversed(names)], -1, topic) == 2 - names.index(active)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abcd")), min_size=1, max_size=6), st.integers(0, 9))
+def test_partitions_spread_over_the_best(consumers, partition):
+    chosen = choose_active(consumers, partition, "t")
+    best = sorted(c for c in consumers if c[0] == min(p for p, _ in consumers))
+    assert consumers[chosen] == best[partition % len(best)]

@@ -1,0 +1,110 @@
+"""Chunks of one message on a Shared subscription: one consumer gets them all, as in Apache Pulsar 4.2.4."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.broker.consumers.permits import Permits
+from magnetar.broker.dispatchers import chunks
+from magnetar.broker.dispatchers.chunks import Chunk, ChunkOwners
+from magnetar.broker.dispatchers.consumer_selection import RoundRobin
+from tests.broker.dispatch_fakes import SHARED, Bench, entry, got
+
+
+def chunk(uuid, chunk_id, of=3):
+    return entry(uuid=uuid, chunk_id=chunk_id, num_chunks_from_msg=of, total_chunk_msg_size=of)
+
+
+def interleaved():
+    return [chunk(uuid, chunk_id) for chunk_id in range(3) for uuid in "AB"]
+
+
+async def test_chunks_wait_for_the_permits_of_their_consumer():
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=3)
+    b = await bench.join(SHARED, "b", permits=9)
+    bench.publish(*interleaved())
+    assert (got(a), got(b)) == ([0, 1, 2], [])
+    bench.publish(entry(), entry())
+    assert (got(a), got(b)) == ([], [6, 7])
+    bench.flow(a, 3)
+    bench.clock.run()
+    assert (got(a), got(b)) == ([3, 4, 5], [])
+
+
+async def test_chunks_of_different_messages_are_divided():
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=3)
+    b = await bench.join(SHARED, "b", permits=3)
+    bench.publish(*[chunk(uuid, chunk_id) for uuid in "AB" for chunk_id in range(3)])
+    assert (got(a), got(b)) == ([0, 1, 2], [3, 4, 5])
+
+
+async def test_the_last_chunk_alone_in_a_read_follows_the_others():
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=9)
+    b = await bench.join(SHARED, "b", permits=9)
+    for chunk_id in range(3):
+        bench.publish(chunk("A", chunk_id))
+    bench.publish(entry())
+    assert (got(a), got(b)) in (([0, 1, 2], [3]), ([0, 1, 2, 3], []))
+
+
+async def test_all_chunks_go_to_another_when_their_consumer_leaves():
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=2)
+    b = await bench.join(SHARED, "b", permits=9)
+    bench.publish(*[chunk("A", chunk_id) for chunk_id in range(3)])
+    assert (got(a), got(b)) == ([0, 1], [])
+    bench.leave(a)
+    bench.clock.run()
+    assert got(b) == [0, 1, 2]
+
+
+async def test_a_seek_forgets_who_had_the_chunks():
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=1)
+    bench.publish(*[chunk("A", chunk_id) for chunk_id in range(3)])
+    assert got(a) == [0]
+    bench.subscription.dispatcher.reset()
+    assert not bench.subscription.dispatcher._chunks.concern([])
+
+
+class Seat:
+    priority_level = 0
+
+    def __init__(self, permits):
+        self.permits = Permits()
+        self.permits.flow(permits)
+
+    def is_writable(self):
+        return True
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABCDE"), st.integers(0, 3)), max_size=30), st.integers(1, 6))
+def test_a_message_has_one_owner_at_a_time_and_waiting_chunks_are_not_overtaken(order, permits):
+    seats = RoundRobin()
+    for _ in range(3):
+        seats.add(Seat(permits))
+    entries = [Chunk(uuid, chunk_id, 5) for uuid, chunk_id in order]
+    given_to = ChunkOwners().plan(seats, entries, None)
+    assert len(given_to) == len(entries)
+    for _, group in groupby(sorted(range(len(entries)), key=lambda k: entries[k].uuid), lambda k: entries[k].uuid):
+        owners = [given_to[k] for k in group]
+        assert len({id(o) for o in owners if o is not None}) <= 1
+        assert owners == sorted(owners, key=lambda o: o is None)
+    assert all(sum(g is seat for g in given_to) <= permits for seat in seats.consumers)
+
+
+def test_of_too_many_unfinished_messages_the_oldest_is_forgotten(monkeypatch):
+    monkeypatch.setattr(chunks, "MAX_UNFINISHED", 2)
+    seats, owners = RoundRobin(), ChunkOwners()
+    first, second = Seat(3), Seat(9)
+    seats.add(first)
+    seats.add(second)
+    assert owners.plan(seats, [Chunk(uuid, 0, 2) for uuid in "ABC"], None) == [first] * 3
+    first.permits = Permits()
+    assert owners.plan(seats, [Chunk(uuid, 1, 2) for uuid in "ABC"], None) == [second, None, None]

@@ -1,0 +1,57 @@
+from magnetar.broker.network.publish_gate import PublishBudget, PublishGate
+
+
+class Connection:
+    def __init__(self):
+        self.held = set()
+
+    def hold_reading(self, reason):
+        assert reason not in self.held
+        self.held.add(reason)
+
+    def release_reading(self, reason):
+        self.held.remove(reason)
+
+
+def test_entries_pause_at_the_limit_and_resume_at_half():
+    connection = Connection()
+    gate = PublishGate(connection, PublishBudget(0), 10)
+    gate.started(9, 0)
+    assert not connection.held
+    gate.started(1, 0)
+    assert connection.held == {"publish-entries"}
+    gate.finished(4, 0)
+    assert connection.held
+    gate.finished(1, 0)
+    assert not connection.held
+
+
+def test_bytes_of_all_connections_count_together():
+    budget = PublishBudget(1000)
+    connections = [Connection(), Connection()]
+    one, other = (PublishGate(c, budget, 0) for c in connections)
+    one.started(1, 900)
+    other.started(1, 100)
+    assert [bool(c.held) for c in connections] == [False, True]
+    one.started(1, 1)
+    assert all(c.held for c in connections)
+    one.finished(2, 901)
+    assert not any(c.held for c in connections)
+    assert budget.in_flight_bytes == 100
+
+
+def test_a_connection_that_is_gone_is_not_released():
+    budget = PublishBudget(10)
+    connection = Connection()
+    gate = PublishGate(connection, budget, 0)
+    gate.started(1, 10)
+    gate.close()
+    gate.finished(1, 10)
+    assert connection.held == {"publish-bytes"}
+
+
+def test_no_limits_hold_nothing():
+    connection = Connection()
+    gate = PublishGate(connection, PublishBudget(0), 0)
+    gate.started(10**6, 10**12)
+    assert not connection.held

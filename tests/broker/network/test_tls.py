@@ -1,0 +1,116 @@
+"""TLS contexts from settings, and certificates that change while the broker runs."""
+
+import dataclasses
+import os
+import ssl
+
+import pytest
+
+from magnetar.broker.network.tls import CertificateWatch, tls_context
+from magnetar.broker.settings import Settings
+from tests.broker.admin.test_admin_server import Certificates
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Certificates(tmp_path)
+
+
+@pytest.fixture
+def settings(authority):
+    certificate, key = authority.make("localhost")
+    return dataclasses.replace(
+        Settings(),
+        tls_certificate_file_path=certificate,
+        tls_key_file_path=key,
+        tls_trust_certs_file_path=authority.authority[0],
+    )
+
+
+def test_client_certificates(settings):
+    def mode(**more):
+        return tls_context(dataclasses.replace(settings, **more)).verify_mode
+
+    assert mode() is ssl.CERT_OPTIONAL
+    assert mode(tls_require_trusted_client_cert_on_connect=True) is ssl.CERT_REQUIRED
+    assert mode(tls_trust_certs_file_path="") is ssl.CERT_NONE
+    assert mode(tls_allow_insecure_connection=True) is ssl.CERT_NONE
+
+
+def test_versions_and_ciphers(settings):
+    context = tls_context(settings)
+    assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+    only = dataclasses.replace(settings, tls_protocols=("TLSv1.3",))
+    assert tls_context(only).minimum_version is ssl.TLSVersion.TLSv1_3
+    name = "ECDHE-ECDSA-AES256-GCM-SHA384"
+    chosen = tls_context(dataclasses.replace(settings, tls_ciphers=(name,)))
+    assert name in {each["name"] for each in chosen.get_ciphers()}
+    with pytest.raises(ssl.SSLError):
+        tls_context(dataclasses.replace(settings, tls_ciphers=("NONSENSE",)))
+
+
+@pytest.mark.parametrize("attribute", ["tls_certificate_file_path", "tls_key_file_path", "tls_trust_certs_file_path"])
+def test_an_error_names_the_file(settings, tmp_path, attribute):
+    missing, empty = "/nowhere.pem", tmp_path / "empty.pem"
+    empty.write_text("")
+    with pytest.raises(FileNotFoundError, match=missing):
+        tls_context(dataclasses.replace(settings, **{attribute: missing}))
+    with pytest.raises(ssl.SSLError, match=str(empty)):
+        tls_context(dataclasses.replace(settings, **{attribute: str(empty)}))
+
+
+def touch_later(path):
+    later = os.stat(path).st_mtime_ns + 10**9
+    os.utime(path, ns=(later, later))
+
+
+def test_changed_certificates_are_read_again(settings, authority):
+    watch = CertificateWatch(tls_context(settings), settings)
+    assert not watch.check()
+    authority.make("localhost")
+    touch_later(settings.tls_certificate_file_path)
+    assert watch.check()
+    assert not watch.check()
+
+
+@pytest.mark.parametrize("content", [b"", b"half a certificate"])
+def test_unusable_new_files_leave_the_old_ones_in_use(settings, authority, content):
+    watch = CertificateWatch(tls_context(settings), settings)
+    with open(settings.tls_certificate_file_path, "wb") as file:
+        file.write(content)
+    touch_later(settings.tls_certificate_file_path)
+    assert not watch.check()
+    os.remove(settings.tls_certificate_file_path)
+    assert not watch.check()
+    authority.make("localhost")
+    touch_later(settings.tls_certificate_file_path)
+    assert watch.check()
+
+
+class Scheduler:
+    """Time by hand."""
+
+    def __init__(self):
+        self.calls = []
+
+    def call_later(self, delay, callback):
+        self.calls.append((delay, callback))
+        return self
+
+    def cancel(self):
+        self.calls.clear()
+
+
+def test_files_are_looked_at_every_period_until_stopped(settings, authority):
+    scheduler, context = Scheduler(), tls_context(settings)
+    watch = CertificateWatch(context, settings)
+    watch.start(scheduler)
+    for _ in range(3):
+        delay, callback = scheduler.calls.pop()
+        assert delay == settings.tls_cert_refresh_check_duration_sec
+        callback()
+    watch.stop()
+    assert scheduler.calls == []
+    never = dataclasses.replace(settings, tls_cert_refresh_check_duration_sec=0)
+    CertificateWatch(context, never).start(scheduler)
+    assert scheduler.calls == []

@@ -1,0 +1,259 @@
+"""The store of tenants, namespaces and policies: durable, consistent with what is stored, told to listeners."""
+
+import asyncio
+import contextlib
+import dataclasses
+
+import msgspec
+import pytest
+
+from magnetar.broker.policies.namespaces import ExistsError, MissingError, NamespaceStore, PolicyChange
+from magnetar.broker.policies.records import Policies
+from magnetar.broker.policies.values import (
+    AuthPolicies,
+    AutoTopicCreation,
+    BacklogQuota,
+    InactiveTopicPolicies,
+    RetentionPolicies,
+    TenantInfo,
+)
+from magnetar.broker.settings import Settings
+from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageFullError
+from magnetar.storage.memory_metadata import MemoryMetadataStore
+
+T = TopicName.parse("persistent://public/default/t")
+ODD = TopicName.parse("persistent://public/default/a b%2Fc:ü")
+
+
+@pytest.fixture
+def metadata():
+    return MemoryMetadataStore()
+
+
+@pytest.fixture
+async def store(metadata):
+    return await NamespaceStore.open(metadata, Settings())
+
+
+def set_ttl(seconds):
+    return lambda old: msgspec.structs.replace(old, message_ttl_in_seconds=seconds)
+
+
+async def test_first_start_creates_what_clients_expect(store):
+    assert store.clusters.names() == ["standalone"]
+    assert store.tenants.names() == ["public", "pulsar"]
+    assert store.namespaces.names() == ["public/default", "pulsar/system"]
+    assert store.exists("public/default")
+    assert not store.exists("public/other")
+
+
+async def test_everything_is_there_after_a_restart(store, metadata):
+    await store.create_tenant("t", TenantInfo(admin_roles=["a"], allowed_clusters=["standalone"]))
+    await store.create_namespace("t/n", store.new_policies())
+    await store.update_namespace("t/n", set_ttl(5))
+    await store.update_topic(ODD, set_ttl(7))
+    again = await NamespaceStore.open(metadata, Settings())
+    assert again.tenants.get("t") == store.tenants.get("t")
+    assert again.policies("t/n") == store.policies("t/n")
+    assert again.topic_policies(ODD).message_ttl_in_seconds == 7
+    await again.update_namespace("t/n", set_ttl(6))
+    assert again.policies("t/n").message_ttl_in_seconds == 6
+
+
+async def test_deleted_defaults_stay_deleted(store, metadata):
+    await store.delete_namespace("public/default")
+    again = await NamespaceStore.open(metadata, Settings())
+    assert not again.exists("public/default")
+
+
+async def test_first_start_that_was_cut_off_is_done_again():
+    for writes in range(1, 6):
+        metadata = MemoryMetadataStore()
+        left = [writes]
+
+        def stop(_path, left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                raise StorageFullError("cut off")
+
+        metadata.before_write = stop
+        with contextlib.suppress(StorageFullError):
+            await NamespaceStore.open(metadata, Settings())
+        metadata.before_write = lambda _path: None
+        store = await NamespaceStore.open(metadata, Settings())
+        assert store.namespaces.names() == ["public/default", "pulsar/system"]
+        assert store.clusters.names() == ["standalone"]
+
+
+async def test_another_cluster_name_adds_a_cluster(metadata, store):
+    again = await NamespaceStore.open(metadata, dataclasses.replace(Settings(), cluster_name="c2"))
+    assert again.clusters.names() == ["c2", "standalone"]
+
+
+async def test_a_failed_write_changes_nothing(store, metadata):
+    metadata.fail_writes = StorageFullError("full")
+    for attempt in (
+        store.create_namespace("public/n", store.new_policies()),
+        store.update_namespace("public/default", set_ttl(5)),
+        store.delete_namespace("public/default"),
+        store.update_topic(T, set_ttl(5)),
+    ):
+        with pytest.raises(StorageFullError):
+            await attempt
+    assert store.policies("public/default").message_ttl_in_seconds is None
+    assert not store.exists("public/n")
+    metadata.fail_writes = None
+    await store.update_namespace("public/default", set_ttl(5))
+    assert store.policies("public/default").message_ttl_in_seconds == 5
+
+
+async def test_what_exists_and_what_does_not(store):
+    with pytest.raises(ExistsError):
+        await store.create_namespace("public/default", store.new_policies())
+    with pytest.raises(MissingError):
+        await store.update_namespace("public/none", set_ttl(5))
+    with pytest.raises(MissingError):
+        await store.delete_namespace("public/none")
+    with pytest.raises(MissingError):
+        await store.update_tenant("none", TenantInfo())
+
+
+async def test_changes_at_the_same_time_are_all_kept(store):
+    async def add(i):
+        await store.update_namespace(
+            "public/default",
+            lambda old: msgspec.structs.replace(old, properties=old.properties | {str(i): "x"}),
+        )
+
+    await asyncio.gather(*(add(i) for i in range(20)))
+    assert len(store.policies("public/default").properties) == 20
+
+
+async def test_listeners_hear_of_each_change_after_it_is_stored(store):
+    heard = []
+
+    def listener(change):
+        heard.append((change, store.exists("public/n")))
+
+    store.listen(listener)
+    await store.create_namespace("public/n", store.new_policies())
+    await store.update_namespace("public/n", set_ttl(5))
+    await store.update_topic(T.partition_name(3), set_ttl(5))
+    await store.delete_namespace("public/n")
+    assert heard == [
+        (PolicyChange("public", "public/n"), True),
+        (PolicyChange("public", "public/n"), True),
+        (PolicyChange("public", "public/default", str(T)), True),
+        (PolicyChange("public", "public/n"), False),
+    ]
+
+
+async def test_policies_and_grants_of_a_topic_go_with_it(store):
+    grants = AuthPolicies(destination_auth={str(T): {"r": ["produce"]}, str(ODD): {"r": ["consume"]}})
+    await store.update_namespace("public/default", lambda old: msgspec.structs.replace(old, auth_policies=grants))
+    await store.update_topic(T, set_ttl(5))
+    await store.delete_topic(T)
+    await store.delete_topic(T)
+    assert store.topic_policies(T).message_ttl_in_seconds is None
+    assert list(store.policies("public/default").auth_policies.destination_auth) == [str(ODD)]
+
+
+async def test_deleting_a_namespace_forgets_its_topics(store, metadata):
+    await store.create_namespace("public/n", store.new_policies())
+    await store.update_topic(TopicName.parse("persistent://public/n/t"), set_ttl(5))
+    await store.update_topic(T, set_ttl(5))
+    await store.delete_namespace("public/n")
+    assert store.topics.names() == [str(T)]
+
+
+# --- what applies -------------------------------------------------------------------------------------------------
+
+
+async def test_topic_beats_namespace_beats_broker(store):
+    assert store.effective(T).message_ttl_seconds == 0
+    await store.update_namespace("public/default", set_ttl(5))
+    assert store.effective(T).message_ttl_seconds == 5
+    await store.update_topic(T, set_ttl(7))
+    assert store.effective(T).message_ttl_seconds == 7
+    assert store.effective(T.partition_name(0)).message_ttl_seconds == 7
+    assert store.effective(ODD).message_ttl_seconds == 5
+    await store.update_topic(T, set_ttl(0))
+    assert store.effective(T).message_ttl_seconds == 0, "zero is a value"
+
+
+@pytest.mark.parametrize(
+    ("older", "means"),
+    [
+        (None, "FULL"),
+        ("AutoUpdateDisabled", "ALWAYS_INCOMPATIBLE"),
+        ("AlwaysCompatible", "ALWAYS_COMPATIBLE"),
+        ("Backward", "BACKWARD"),
+        ("ForwardTransitive", "FORWARD_TRANSITIVE"),
+    ],
+)
+async def test_the_older_schema_policy_counts_where_the_newer_is_not_set(store, older, means):
+    def change(**values):
+        return lambda policies: msgspec.structs.replace(policies, **values)
+
+    await store.update_namespace("public/default", change(schema_auto_update_compatibility_strategy=older))
+    assert store.effective(T).schema_compatibility_strategy == means
+    await store.update_namespace("public/default", change(schema_compatibility_strategy="BACKWARD_TRANSITIVE"))
+    assert store.effective(T).schema_compatibility_strategy == "BACKWARD_TRANSITIVE"
+
+
+async def test_defaults_come_from_the_settings():
+    settings = dataclasses.replace(
+        Settings(),
+        allow_auto_topic_creation_type="partitioned",
+        default_num_partitions=3,
+        default_retention_time_in_minutes=5,
+        default_retention_size_in_mb=6,
+        backlog_quota_default_limit_bytes=100,
+        backlog_quota_default_limit_second=50,
+        backlog_quota_default_retention_policy="producer_exception",
+        broker_delete_inactive_topics_frequency_seconds=9,
+        schema_compatibility_strategy="BACKWARD",
+        encryption_require_on_producer=True,
+    )
+    store = await NamespaceStore.open(MemoryMetadataStore(), settings)
+    config = store.effective(T)
+    assert (config.auto_topic_creation_type, config.default_num_partitions) == ("partitioned", 3)
+    assert config.retention == RetentionPolicies(5, 6)
+    assert (config.size_quota.limit_size, config.size_quota.policy) == (100, "producer_exception")
+    assert config.age_quota.limit_time == 50
+    assert config.inactive_topic.max_inactive_duration_seconds == 9
+    assert config.schema_compatibility_strategy == "BACKWARD"
+    assert config.encryption_required
+
+
+async def test_overrides_of_a_namespace(store):
+    override = Policies(
+        auto_topic_creation_override=AutoTopicCreation(allow_auto_topic_creation=False),
+        backlog_quota_map={"message_age": BacklogQuota(limit_time=5, policy="producer_exception")},
+        inactive_topic_policies=InactiveTopicPolicies(max_inactive_duration_seconds=1, delete_while_inactive=True),
+        subscription_types_enabled=["Shared"],
+        schema_compatibility_strategy="UNDEFINED",
+        max_topics_per_namespace=9,
+    )
+    await store.create_namespace("public/n", override)
+    config = store.effective(TopicName.parse("persistent://public/n/t"))
+    assert not config.allow_auto_topic_creation
+    assert config.age_quota.limit_time == 5
+    assert config.size_quota.limit_size == -1
+    assert config.subscription_types_enabled == ("Shared",)
+    assert config.schema_compatibility_strategy == "FULL"
+    assert config.max_topics_per_namespace == 9
+
+
+async def test_topic_policies_are_not_looked_at_when_switched_off(metadata):
+    store = await NamespaceStore.open(metadata, dataclasses.replace(Settings(), topic_level_policies_enabled=False))
+    await store.update_topic(T, set_ttl(5))
+    assert store.effective(T).message_ttl_seconds == 0
+
+
+async def test_equal_policies_give_equal_configurations(store):
+    assert store.effective(T) is store.effective(T.partition_name(1)), "merged once"
+    before = store.effective(T)
+    await store.update_namespace("public/default", lambda old: msgspec.structs.replace(old, properties={"a": "b"}))
+    assert store.effective(T) == before

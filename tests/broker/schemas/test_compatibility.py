@@ -1,0 +1,256 @@
+import base64
+import json
+
+import pytest
+from google.protobuf import descriptor_pb2
+
+from magnetar.broker.errors import BrokenKeyValueError, IncompatibleSchemaError, InvalidSchemaError
+from magnetar.broker.schemas.avro_printing import printed
+from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible, same_definition
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+AVRO, JSON, STRING = pb.Schema.Avro, pb.Schema.Json, pb.Schema.String
+
+
+def record(*fields, name="R", **more):
+    return {"type": "record", "name": name, "fields": list(fields), **more}
+
+
+A = {"name": "a", "type": "int"}
+B = {"name": "b", "type": "string"}
+B_DEFAULT = {"name": "b", "type": ["null", "string"], "default": None}
+
+
+def fits(old, new, strategy):
+    try:
+        check_compatible(
+            Definition(AVRO, json.dumps(new).encode()), [Definition(AVRO, json.dumps(old).encode())], strategy
+        )
+    except InvalidSchemaError:
+        raise
+    except IncompatibleSchemaError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "backward", "forward"),
+    [
+        (record(A), record(A), True, True),
+        (record(A), record(A, B_DEFAULT), True, True),
+        (record(A), record(A, B), False, True),
+        (record(A, B), record(A), True, False),
+        (record(A), record({"name": "a", "type": "long"}), True, False),
+        (record(A), record({"name": "a", "type": "string"}), False, False),
+        (record(A), record({"name": "a", "type": ["null", "int"]}), True, False),
+        (record(A), record(A, name="Other"), True, True),
+        (record({"name": "z", "type": "int", "aliases": ["a"]}), record(A), False, True),
+        (
+            record({"name": "e", "type": {"type": "fixed", "name": "F", "size": 4}}),
+            record({"name": "e", "type": {"type": "fixed", "name": "F", "size": 8}}),
+            False,
+            False,
+        ),
+        (
+            record({"name": "l", "type": {"type": "array", "items": "int"}}),
+            record({"name": "l", "type": {"type": "array", "items": "string"}}),
+            False,
+            False,
+        ),
+        (
+            record({"name": "m", "type": {"type": "map", "values": "int"}}),
+            record({"name": "m", "type": {"type": "map", "values": "double"}}),
+            True,
+            False,
+        ),
+        (
+            record({"name": "next", "type": ["null", "R"]}, A),
+            record({"name": "next", "type": ["null", "R"]}, A, B_DEFAULT),
+            True,
+            True,
+        ),
+        (
+            record({"name": "x", "type": ["null", record(A, name="In")]}),
+            record({"name": "x", "type": ["null", record(A, name="In2")]}),
+            True,
+            True,
+        ),
+    ],
+)
+def test_directions_of_compatibility(old, new, backward, forward):
+    assert fits(old, new, Strategy.BACKWARD) == backward
+    assert fits(old, new, Strategy.FORWARD) == forward
+    assert fits(old, new, Strategy.FULL) == (backward and forward)
+    assert fits(old, new, Strategy.ALWAYS_COMPATIBLE)
+    assert not fits(old, new, Strategy.ALWAYS_INCOMPATIBLE)
+
+
+def test_a_pair_that_failed_once_fails_again():
+    inner = record({"name": "v", "type": "int"}, name="In")
+    other = record({"name": "v", "type": "string"}, name="In")
+    old = record({"name": "x", "type": ["null", inner]}, {"name": "y", "type": "In"})
+    new = record({"name": "x", "type": ["null", other]}, {"name": "y", "type": "In"})
+    assert not fits(old, new, Strategy.BACKWARD)
+
+
+def test_transitive_asks_all_versions():
+    history = [
+        Definition(AVRO, json.dumps(record(A, {"name": "c", "type": "int"})).encode()),
+        Definition(AVRO, json.dumps(record(A)).encode()),
+    ]
+    new = json.dumps(record(A, {"name": "c", "type": "string", "default": ""})).encode()
+    check_compatible(Definition(AVRO, new), history, Strategy.BACKWARD)
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(Definition(AVRO, new), history, Strategy.BACKWARD_TRANSITIVE)
+
+
+def test_types_do_not_mix_and_texts_have_to_parse():
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(Definition(STRING, b""), [Definition(AVRO, json.dumps(record(A)).encode())], Strategy.FULL)
+    for text in (b"{", b"{}", b'{"type":"nope"}', b"\xff", b'{"type":"record","name":"R"}'):
+        with pytest.raises(InvalidSchemaError):
+            check_compatible(Definition(JSON, text), [], Strategy.FULL)
+
+
+def test_key_and_value_are_compared_part_by_part():
+    def both(key, value, /, **types):
+        parts = (json.dumps(key).encode(), json.dumps(value).encode())
+        properties = {f"{name}.schema.type": kind for name, kind in types.items()}
+        return Definition(pb.Schema.KeyValue, b"".join(len(p).to_bytes(4, "big") + p for p in parts), properties)
+
+    avro = {"key": "AVRO", "value": "AVRO"}
+    old = [both(record(A), record(A), **avro)]
+    check_compatible(both(record(A), record(A, B_DEFAULT), **avro), old, Strategy.FULL)
+    for other in (
+        both(record(A), record(A, B), **avro),
+        both(record(A), record(A)),
+        both(record(A), record(A), key="AVRO"),
+    ):
+        with pytest.raises(IncompatibleSchemaError):
+            check_compatible(other, old, Strategy.FULL)
+    check_compatible(both(record(A), record(A, B)), [both(record(B), record(A))], Strategy.FULL)  # plain bytes
+    for broken in (Definition(pb.Schema.KeyValue, b"\x00\x00\x00\x09x"), both(record(A), record(A), key="NOTHING")):
+        with pytest.raises(BrokenKeyValueError):
+            check_compatible(broken, old, Strategy.FULL)
+
+
+def test_definitions_are_the_same_by_meaning():
+    def same(one, other):
+        return same_definition(AVRO, json.dumps(one).encode(), json.dumps(other, indent=1).encode())
+
+    assert same(record(A), record(A))
+    assert same(record(A), record({"type": {"type": "int"}, "name": "a", "doc": "d", "aliases": ["x"]}, doc="text"))
+    assert same(record(A, namespace="n"), record(A, name="n.R"))
+    for other in (
+        record(A, name="S"),
+        record(A, p=1),
+        record(A | {"default": 0}),
+        record(A | {"p": 1}),
+        record(A, B),
+        record(),
+    ):
+        assert not same(record(A), other)
+    assert not same(record(A, B), record(B, A))
+    assert not same_definition(AVRO, b"{", b"x")
+    assert same_definition(STRING, b"x", b"x")
+    assert not same_definition(STRING, b"", b"anything")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"1", b'"nothing"', b"[[]]", b'["int","int"]', b'{"type":"array"}', b'{"type":"map"}', b'{"type":"fixed","name":"F"}',
+        b'{"type":"enum","name":"E"}', b'{"type":"enum","name":"E","symbols":["A","A"]}', b'{"type":"record","name":"1","fields":[]}',
+        b'{"type":"record","name":"R","fields":[{"name":"a"}]}',
+        b'{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}',
+        b'{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"record","name":"R","fields":[]}}]}', b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_texts_that_are_no_avro_schema(text):
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(Definition(AVRO, text), [], Strategy.FULL)
+
+
+def test_texts_that_are_one():
+    recursive = record({"name": "next", "type": ["null", "R"], "default": "not looked at"})
+    for schema in (recursive, "int", {"type": "map", "values": "int"}, {"type": "fixed", "name": "F", "size": 4}):
+        check_compatible(Definition(AVRO, json.dumps(schema).encode()), [], Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(Definition(AVRO, b'["null","int"]'), [], Strategy.FULL)
+    check_compatible(Definition(JSON, b'["null","int"]'), [], Strategy.FULL)
+    old_style = b'{"type":"object","properties":{}}'
+    check_compatible(Definition(JSON, old_style), [Definition(JSON, json.dumps(record(A)).encode())], Strategy.FULL)
+
+
+def test_primitive_schemas_carry_no_text():
+    check_compatible(Definition(STRING, b""), [], Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(Definition(STRING, b"x"), [], Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(Definition(pb.Schema.AutoConsume, b""), [], Strategy.FULL)
+
+
+def native(root):
+    files = descriptor_pb2.FileDescriptorSet(file=[descriptor_pb2.FileDescriptorProto(name="f.proto")])
+    encoded = base64.b64encode(files.SerializeToString()).decode()
+    found = {"fileDescriptorSet": encoded, "rootMessageTypeName": root, "rootFileDescriptorName": "f.proto"}
+    return json.dumps(found).encode()
+
+
+def test_protobuf_native_keeps_its_root_message():
+    kind = pb.Schema.ProtobufNative
+    check_compatible(Definition(kind, native("A")), [Definition(kind, native("A"))], Strategy.FULL)
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(Definition(kind, native("B")), [Definition(kind, native("A"))], Strategy.FULL)
+    for text in (b"", b"{}", native("A").replace(b"f.proto", b"g.proto")):
+        with pytest.raises(InvalidSchemaError):
+            check_compatible(Definition(kind, text), [], Strategy.FULL)
+
+
+def refusal(new, existing, strategy):
+    with pytest.raises(IncompatibleSchemaError) as refused:
+        check_compatible(new, [existing], strategy)
+    return str(refused.value)
+
+
+def avro_text(*fields):
+    return Definition(AVRO, json.dumps(record(*fields, name="A", namespace="n.s")).encode())
+
+
+@pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.ALWAYS_INCOMPATIBLE])
+def test_a_refusal_for_the_type_names_types_as_java_does(strategy):
+    text = "Incompatible schema: exists schema type AVRO, new schema type "
+    assert refusal(Definition(JSON, avro_text(A).data), avro_text(A), strategy) == text + "JSON"
+    assert refusal(Definition(pb.Schema.Bool, b""), avro_text(A), strategy) == text + "BOOLEAN"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "writer", "reader"),
+    [
+        (Strategy.BACKWARD, "int", "string"), (Strategy.FORWARD_TRANSITIVE, "string", "int"),
+        (Strategy.FULL, "string", "int"), (Strategy.ALWAYS_INCOMPATIBLE, "string", "string"),
+    ],
+)  # fmt: skip
+def test_a_refusal_for_the_form_shows_both_schemas(strategy, writer, reader):
+    old, new = ({"name": "x", "type": kind} for kind in ("int", "string"))
+    texts = [
+        '{\n  "type" : "record",\n  "name" : "A",\n  "namespace" : "n.s",\n  "fields" : [ {\n'
+        f'    "name" : "x",\n    "type" : "{kind}"\n  }} ]\n}}'
+        for kind in (writer, reader)
+    ]
+    assert refusal(avro_text(new), avro_text(old), strategy) == (
+        f"Error during schema compatibility check with strategy {strategy.value}: "
+        f"org.apache.avro.SchemaValidationException: Unable to read schema: \n{texts[0]}\nusing schema:\n{texts[1]}"
+    )
+
+
+def test_schemas_are_printed_in_the_order_of_java():
+    inner = {"name": "E", "symbols": ["X", "Y"], "type": "enum", "namespace": "n", "aliases": ["F"], "x": {}}
+    field = {"default": None, "order": "ascending", "type": [{"type": "null"}, inner], "name": "f", "doc": "d"}
+    schema = {"fields": [field], "name": "n.R", "type": "record", "doc": 'a "text"'}
+    assert printed({"type": "array", "items": schema}).split("\n") == [
+        "{", '  "type" : "array",', '  "items" : {', '    "type" : "record",', '    "name" : "R",', '    "namespace" : "n",',
+        '    "doc" : "a \\"text\\"",', '    "fields" : [ {', '      "name" : "f",', '      "type" : [ "null", {',
+        '        "type" : "enum",', '        "name" : "E",', '        "symbols" : [ "X", "Y" ],', '        "x" : { },',
+        '        "aliases" : [ "F" ]', "      } ],", '      "doc" : "d",', '      "default" : null', "    } ]", "  }", "}",
+    ]  # fmt: skip

@@ -1,0 +1,146 @@
+"""Subscriptions of non-persistent topics."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from magnetar.broker.errors import ConsumerBusyError, MetadataError, SubscriptionBusyError
+from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription, as_slab
+from magnetar.broker.subscriptions.settings import SubscriptionSettings
+from magnetar.protocol.runs import EntryRun
+from tests.broker.dispatch_fakes import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TOPIC, Bench, KeySharedPolicy, entry
+
+
+def run_of(*bodies: bytes) -> EntryRun:
+    offsets = array("q", [0])
+    for body in bodies:
+        offsets.append(offsets[-1] + len(body))
+    n = len(bodies)
+    ones = array("q", [1] * n).tobytes()
+    return EntryRun(
+        1, n, b"".join(bodies), offsets.tobytes(), bytes(8 * n), bytes(8 * n), ones, None, bytes(4 * n), 0, 0, n, True
+    )
+
+
+class NonPersistentBench(Bench):
+    def __init__(self, **settings) -> None:
+        super().__init__()
+        self.subscription = NonPersistentSubscription(
+            topic_name=TOPIC,
+            name="sub",
+            settings=SubscriptionSettings(**settings),
+            now_ms=self.clock.now_ms,
+            call_later=self.clock.call_later,
+            on_empty=self.empty.append,
+        )
+
+    def send(self, *bodies: bytes) -> None:
+        self.subscription.publish(as_slab(run_of(*bodies)))
+
+
+def payloads(consumer) -> list[bytes]:
+    messages = consumer.outbox.take()
+    assert all(m.position == (0, 0) for m in messages)
+    return [m.payload[-1:] for m in messages]
+
+
+async def test_entries_that_cannot_be_read_are_dropped():
+    bench = NonPersistentBench()
+    c = await bench.join(EXCLUSIVE)
+    bench.flow(c, 5)
+    bench.send(entry(b"1"), b"garbage", entry(b"2"))
+    assert payloads(c) == [b"1", b"2"]
+    assert bench.subscription.stats().msg_drop_counter == 1
+
+
+async def test_without_permits_messages_are_dropped_and_counted():
+    bench = NonPersistentBench()
+    bench.send(entry(b"0"))
+    c = await bench.join(EXCLUSIVE)
+    bench.send(entry(b"1"))
+    bench.flow(c, 2)
+    bench.send(entry(b"2"), entry(b"3"), entry(b"4"))
+    assert payloads(c) == [b"2", b"3"]
+    assert c.outbox.writes == 1
+    assert bench.subscription.stats().msg_drop_counter == 3
+    c.outbox.writable = False
+    bench.flow(c, 5)
+    bench.send(entry(b"5"))
+    assert payloads(c) == []
+
+
+async def test_a_batch_costs_its_messages():
+    bench = NonPersistentBench()
+    c = await bench.join(SHARED, permits=2)
+    bench.send(entry(b"1", batch=3), entry(b"2"))
+    assert payloads(c) == [b"1"]
+    assert c.permits.available == -1
+    assert c.permits.unacked == 0
+
+
+async def test_shared_takes_turns():
+    bench = NonPersistentBench(max_consumers=2)
+    a = await bench.join(SHARED, permits=2)
+    b = await bench.join(SHARED, permits=10)
+    bench.send(*[entry(b"%d" % i) for i in range(6)])
+    assert (payloads(a), payloads(b)) == ([b"0", b"2"], [b"1", b"3", b"4", b"5"])
+    with pytest.raises(ConsumerBusyError):
+        await bench.join(SHARED)
+
+
+async def test_key_shared_by_ranges():
+    bench = NonPersistentBench()
+    low = await bench.join(KEY_SHARED, permits=10, key_shared=KeySharedPolicy(sticky=True, ranges=((0, 32767),)))
+    bench.send(entry(b"1", key="k1"), entry(b"2", key="key01"), entry(b"3", key="key1"))
+    assert payloads(low) == [b"1", b"3"]
+    assert bench.subscription.stats().key_shared_mode is None  # Apache Pulsar shows it of persistent topics only
+    with pytest.raises(SubscriptionBusyError):
+        await bench.join(KEY_SHARED)
+
+
+async def test_exclusive_and_types():
+    bench = NonPersistentBench()
+    first = await bench.join(EXCLUSIVE, permits=10)
+    with pytest.raises(ConsumerBusyError):
+        await bench.join(EXCLUSIVE)
+    with pytest.raises(SubscriptionBusyError):
+        await bench.join(SHARED)
+    first.outbox.alive = False
+    second = await bench.join(EXCLUSIVE, permits=10)
+    bench.send(entry(b"1"))
+    assert (payloads(first), payloads(second)) == ([], [b"1"])
+    with pytest.raises(MetadataError):
+        await bench.subscription.unsubscribe(first)
+    await bench.subscription.unsubscribe(second)
+    assert not bench.subscription.consumers
+
+
+async def test_failover_tells_only_a_joiner_that_is_not_chosen():
+    """Verified against Apache Pulsar 4.2.4."""
+    bench = NonPersistentBench()
+    a = await bench.join(FAILOVER, "a", permits=10)
+    b = await bench.join(FAILOVER, "b", permits=10, priority=1)
+    bench.send(entry(b"1"))
+    bench.leave(a)
+    bench.send(entry(b"2"))
+    assert (payloads(a), payloads(b)) == ([b"1"], [b"2"])
+    assert a.outbox.frames == []
+    assert b.outbox.frames == [("ACTIVE_CONSUMER_CHANGE", False)]
+    c = await bench.join(FAILOVER, "c", permits=10)
+    bench.send(entry(b"3"))
+    assert payloads(c) == [b"3"]
+    assert c.outbox.frames == []
+
+
+async def test_the_last_one_to_leave_is_told_to_the_topic():
+    bench = NonPersistentBench()
+    c = await bench.join(SHARED)
+    await bench.subscription.seek(None)
+    bench.redeliver(c)
+    assert bench.ack(c, (0, 0), request_id=1) is None
+    assert bench.empty == []
+    bench.leave(c)
+    assert bench.empty == [bench.subscription]
+    await bench.subscription.close()

@@ -1,0 +1,74 @@
+"""The append door of a running broker."""
+
+import asyncio
+
+import pytest
+
+from magnetar.broker.broker import Broker
+from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicTerminatedError
+from magnetar.broker.settings import Settings
+from magnetar.broker.topics.append_door import Foreign
+from magnetar.converters.entry import Entry
+from magnetar.converters.errors import EntryError
+from magnetar.protocol.metadata import parse_entry_metadata, split_entry
+from magnetar.protocol.topic_name import TopicName
+
+NAME = TopicName.parse("persistent://public/default/door")
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    started = Broker(
+        Settings(
+            data_dir=str(tmp_path / "data"),
+            broker_service_port=0,
+            web_service_port=None,
+            max_message_size=1 << 20,
+            broker_entry_metadata_interceptors=("org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",),
+        )
+    )
+    await started.start()
+    yield started
+    await asyncio.wait_for(started.stop(), 20)
+
+
+async def test_entries_are_stored_in_order_with_index_and_count(broker):
+    door = broker.append_door
+    foreign = [Foreign("kafka", b"payload %d" % n, messages=3, properties={"a": "b"}) for n in range(5)]
+    positions = await asyncio.gather(*(door.append_foreign(NAME, each) for each in foreign))
+    assert positions == sorted(positions)
+    topic = await broker.topics.get(NAME, create=False)
+    for n, position in enumerate(positions):
+        body = (await topic.ledger.read_entry(position)).body(0)
+        metadata, payload = split_entry(body)
+        assert bytes(payload) == b"payload %d" % n
+        assert metadata.num_messages_in_batch == 3
+        assert {each.key: each.value for each in metadata.properties} == {"entry.format": "kafka", "a": "b"}
+        assert parse_entry_metadata(body).index == 3 * n + 2
+    assert topic.rate_in.total_messages == 15
+
+
+async def test_a_single_message_is_no_batch(broker):
+    entry = Foreign("bytes", b"x", publish_time=5, producer_name="h", sequence_id=9).encode(7)
+    metadata = Entry(entry).metadata
+    assert not metadata.HasField("num_messages_in_batch")
+    assert (metadata.publish_time, metadata.producer_name, metadata.sequence_id) == (5, "h", 9)
+
+
+async def test_what_a_client_could_not_publish_is_refused(broker):
+    door = broker.append_door
+    with pytest.raises(EntryError):
+        await door.append(NAME, b"\xff\xff\xff\xff")
+    with pytest.raises(NotAllowedError, match="maximum message size"):
+        await door.append_foreign(NAME, Foreign("kafka", bytes(2 << 20)))
+    await door.append_foreign(NAME, Foreign("kafka", b"x"))
+    await (await broker.topics.get(NAME, create=False)).terminate()
+    with pytest.raises(TopicTerminatedError):
+        await door.append_foreign(NAME, Foreign("kafka", b"x"))
+    with pytest.raises(ServiceNotReadyError):
+        await door.append_foreign(TopicName.parse("persistent://public/none/t"), Foreign("kafka", b"x"))
+
+
+async def test_a_non_persistent_topic_takes_it_too(broker):
+    name = TopicName.parse("non-persistent://public/default/door")
+    assert await broker.append_door.append_foreign(name, Foreign("kafka", b"x")) == (0, 0)

@@ -1,0 +1,120 @@
+"""Decisions of deduplication against a naive twin."""
+
+import itertools
+from array import array
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable, Verdict
+from magnetar.protocol.runs import EntryFlag, EntryRun
+from tests.broker.topic_for_tests import TopicBench
+from tests.storage.managed_for_tests import settle
+
+PART = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK  # of a message of which more is to come
+
+
+def run_of(entries):
+    """A run of (sequence, highest, flags)."""
+    any_flags = all_flags = 0
+    flags = []
+    for _, highest, own in entries:
+        flag = own | (EntryFlag.HAS_HIGHEST if highest else 0)
+        any_flags |= flag
+        flags.append(flag)
+    sequences = [s for s, _, _ in entries]
+    return EntryRun(
+        1,
+        len(entries),
+        b"x" * len(entries),
+        array("q", range(len(entries) + 1)).tobytes(),
+        array("q", sequences).tobytes(),
+        array("q", [h for _, h, _ in entries]).tobytes(),
+        array("q", [1] * len(entries)).tobytes(),
+        None,
+        array("I", flags).tobytes(),
+        int(any_flags),
+        all_flags,
+        len(entries),
+        all(a < b for a, b in itertools.pairwise(sequences)),
+    )
+
+
+class Naive:
+    def __init__(self):
+        self.pushed, self.persisted = {}, {}
+
+    def judge(self, name, sequence, highest, flags):
+        if flags & EntryFlag.MARKER or flags & PART == PART:
+            return Verdict.NEW
+        high, pushed = max(sequence, highest), self.pushed.get(name)
+        if pushed is not None and sequence <= pushed:
+            persisted = self.persisted.get(name)
+            return Verdict.DUPLICATE if persisted is not None and sequence <= persisted else Verdict.UNKNOWN
+        self.pushed[name] = high
+        return Verdict.NEW
+
+
+ENTRY = st.tuples(
+    st.integers(0, 30),
+    st.sampled_from([0, 0, 3]),
+    st.sampled_from([0, 0, 0, PART, EntryFlag.NOT_LAST_CHUNK, EntryFlag.CHUNK, EntryFlag.MARKER]),
+).map(lambda e: (e[0], e[0] + e[1] if e[1] else 0, int(e[2])))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(ENTRY, min_size=1, max_size=6), st.booleans()), max_size=12))
+def test_runs_are_judged_as_entries_one_by_one(publishes):
+    table, naive = SequenceTable(), Naive()
+    for name, entries, stored in publishes:
+        run = run_of(entries)
+        parts = list(table.judge(name, run))
+        assert [i for part in parts for i in range(part[0], part[1])] == list(range(run.count))
+        verdicts = [verdict for start, end, verdict in parts for _ in range(start, end)]
+        assert verdicts == [naive.judge(name, *entry) for entry in entries]
+        if stored:
+            for start, end, verdict in parts:
+                if verdict is Verdict.NEW:
+                    table.stored(name, run.slice(start, end), end - start)
+                    for sequence, highest, flags in entries[start:end]:
+                        if not (flags & EntryFlag.MARKER or flags & PART == PART):
+                            naive.persisted[name] = max(naive.persisted.get(name, -1), sequence, highest)
+        assert table.pushed == naive.pushed
+        assert table.persisted == naive.persisted
+
+
+def test_after_a_failed_append_what_was_not_stored_is_new_again():
+    table = SequenceTable()
+    assert list(table.judge("p", run_of([(1, 0, 0)]))) == [(0, 1, Verdict.NEW)]
+    table.stored("p", run_of([(1, 0, 0)]), 1)
+    assert list(table.judge("p", run_of([(2, 0, 0)]))) == [(0, 1, Verdict.NEW)]
+    assert list(table.judge("p", run_of([(2, 0, 0)]))) == [(0, 1, Verdict.UNKNOWN)]
+    table.reset_pushed()
+    assert list(table.judge("p", run_of([(2, 0, 0)]))) == [(0, 1, Verdict.NEW)]
+
+
+def test_snapshot_limits_names_and_inactive_producers_are_forgotten():
+    table = SequenceTable()
+    for i, name in enumerate("abc"):
+        table.replayed(name, i)
+        table.inactive_since_s[name] = i * 100
+    assert len(table.snapshot(2)) == 2
+    assert table.purge_inactive(150) == 2
+    assert table.snapshot(10) == {"c": 2}
+    assert table.last_sequence_id("a") == -1
+
+
+async def test_snapshots_by_entries_keep_a_pause():
+    bench = TopicBench(broker_deduplication_enabled=True, broker_deduplication_entries_interval=10)
+    topic = await bench.open()
+    deduplication, cursor = topic.deduplication, topic.ledger.cursors[CURSOR_NAME]
+    bench.pass_time(1)
+    taken = []
+    for _ in range(6):
+        ids = await bench.publish(*[b"x"] * 10)
+        run = run_of([(k, k, 0) for k in range(10)])
+        deduplication.table.pushed["p"] = 9
+        deduplication.stored("p", run, 10, ids[-1])
+        await settle(50)
+        taken.append(cursor.mark_delete == ids[-1])
+        bench.pass_time(0.03)
+    assert taken == [True, False, False, False, True, False]
