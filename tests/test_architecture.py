@@ -9,14 +9,19 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = ("protocol", "storage", "delayed", "converters", "broker")
+ROOMS = ("protocol", "storage", "delayed", "converters", "broker", "pipeline")
 MAY_IMPORT = {
     "protocol": set(),
     "storage": {"protocol"},
     "delayed": {"protocol", "storage"},
     "converters": {"protocol"},
     "broker": {"protocol", "storage", "delayed", "converters"},
+    "pipeline": {"protocol", "storage", "converters"},
 }
+PIPELINE_ONLY = {"pyspark", "pyarrow", "numpy", "pandas", "fastavro", "deltalake", "pyiceberg", "pulsar"}
+"""Heavy packages: a broker is installed without them."""
+SPARK_SHELLS = ("source", "sink", "jobs")
+"""The parts of the pipeline that import pyspark when they load; all others serve without Spark."""
 PURE_ROOMS = ("protocol", "converters")
 IMPURE = {"asyncio", "socket", "ssl", "threading", "time", "logging", "structlog", "subprocess", "uvloop", "sqlite3"}
 MAX_FILE_LINES = 500
@@ -72,6 +77,35 @@ def test_arrows_point_downwards(room, path):
         assert top not in ROOMS, f"a room is imported by its bare name: {module}"
         if top == "magnetar" and rest and rest[0] in ROOMS:
             assert rest[0] == room or rest[0] in MAY_IMPORT[room], f"{room} may not import {module}"
+
+
+@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] != "pipeline"])
+def test_the_broker_runs_without_what_the_pipeline_needs(room, path):
+    found = {m for m in imports(parsed(path)) if m.split(".")[0] in PIPELINE_ONLY}
+    assert not found, f"{path.name} imports {found}"
+
+
+def at_import_time(tree):
+    """The imports that run when the module loads: all but those inside functions."""
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    outside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and id(node) not in inside]
+    kept = [node for node in outside if isinstance(node, ast.Import | ast.ImportFrom | ast.If)]
+    return imports(ast.Module(body=kept, type_ignores=[]))
+
+
+@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "pipeline"])
+def test_the_pipeline_keeps_to_its_doors(room, path):
+    for module in imports(parsed(path)):
+        if module.startswith("magnetar.storage"):
+            assert module.startswith("magnetar.storage.reading"), f"private to storage: {module}"
+    if path.relative_to(ROOT / "pipeline").parts[0] not in SPARK_SHELLS:
+        found = {m for m in at_import_time(parsed(path)) if m.split(".")[0] == "pyspark"}
+        assert not found, f"{path.name} needs Spark to load: {found}"
 
 
 def broker_part(path):

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / n for n in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 PATH = re.compile(
-    r"`((?:broker|protocol|storage|delayed|converters|tests|conf|docs|bench)/[\w/.-]+\.(?:py|md|toml|conf|sh|c))`"
+    r"`((?:broker|protocol|storage|delayed|converters|pipeline|tests|conf|docs|bench)/[\w/.-]+\.(?:py|md|toml|conf|sh|c))`"
 )
 
 

@@ -1,0 +1,139 @@
+"""THE table of columns: name, Arrow type, Spark type and meaning of each, in both styles.
+
+A table of a topic has the value's columns first (one per field of a record schema, else the single column `value`),
+then the columns of PULSAR in this order. KAFKA has the names, order and types of Spark's own Kafka source, so a job
+for that source changes only `format` and options. Every column is nullable: Spark compares the flags exactly.
+
+`EXTRA` columns are there only for those that name them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+"""Arrow's form of Spark's TIMESTAMP; microseconds, though Pulsar counts milliseconds."""
+PROPERTIES: Final = pa.map_(pa.string(), pa.string())
+HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+ENCRYPTION: Final = pa.struct(
+    [
+        ("keys", pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary()), ("metadata", PROPERTIES)]))),
+        ("algorithm", pa.string()),
+        ("param", pa.binary()),
+        ("compression", pa.string()),
+        ("uncompressedSize", pa.int32()),
+        ("batchSize", pa.int32()),
+    ]
+)
+_ENCRYPTION_DDL = (
+    "STRUCT<keys: ARRAY<STRUCT<name: STRING, value: BINARY, metadata: MAP<STRING, STRING>>>, algorithm: STRING,"
+    " param: BINARY, compression: STRING, uncompressedSize: INT, batchSize: INT>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, the type in record batches, the same type in Spark's DDL, what stands in it."""
+
+    name: str
+    arrow: pa.DataType
+    ddl: str
+    doc: str
+
+
+class UnknownColumnError(ValueError):
+    """A name that the table of the topic does not have."""
+
+
+VALUE: Final = Column("value", pa.binary(), "BINARY", "payload, decompressed; null for a tombstone")
+
+PULSAR: Final = (
+    Column("__key", pa.binary(), "BINARY", "key, decoded if it travels as base64; null without a key"),
+    Column("__topic", pa.string(), "STRING", "full name, with `-partition-N`"),
+    Column("__messageId", pa.binary(), "BINARY", "MessageIdData, as `MessageId.serialize` of the official clients"),
+    Column("__publishTime", TIMESTAMP, "TIMESTAMP", "the producer's clock"),
+    Column("__eventTime", TIMESTAMP, "TIMESTAMP", "set by the application; null when absent or 0"),
+    Column("__messageProperties", PROPERTIES, "MAP<STRING, STRING>", "of two with one name the later one"),
+    Column("__index", pa.int64(), "BIGINT", "broker entry index of the message; null without broker entry metadata"),
+    Column("__brokerPublishTime", TIMESTAMP, "TIMESTAMP", "the broker's clock; null without broker entry metadata"),
+    Column("__partition", pa.int32(), "INT", "number of the partition; -1 when the topic is not partitioned"),
+    Column("__ledgerId", pa.int64(), "BIGINT", "ledger of the entry"),
+    Column("__entryId", pa.int64(), "BIGINT", "entry; of a chunked message that of its last chunk"),
+    Column("__batchIndex", pa.int32(), "INT", "place in the batch from 0; null when the entry is no batch"),
+    Column("__producerName", pa.string(), "STRING", "name of the producer"),
+    Column("__sequenceId", pa.int64(), "BIGINT", "of the message, in its producer"),
+    Column("__orderingKey", pa.binary(), "BINARY", "null without one"),
+    Column("__schemaVersion", pa.binary(), "BINARY", "as the broker assigned it; null without a schema"),
+    Column("__nullValue", pa.bool_(), "BOOLEAN", "true for a tombstone"),
+    Column("__size", pa.int32(), "INT", "bytes of the decompressed payload"),
+    Column("__replicatedFrom", pa.string(), "STRING", "cluster the message was first published in; null here"),
+    Column("__txnId", pa.string(), "STRING", "`(most,least)` bits of the transaction; null outside of one"),
+)
+
+ENCRYPTION_CONTEXT: Final = Column(
+    "__encryptionContext", ENCRYPTION, _ENCRYPTION_DDL, "what decrypts the payload; null when it is not encrypted"
+)
+EXTRA: Final = (ENCRYPTION_CONTEXT,)
+
+KAFKA: Final = (
+    Column("key", pa.binary(), "BINARY", "ordering key, else key"),
+    Column("value", pa.binary(), "BINARY", "payload, decompressed; null for a tombstone"),
+    Column("topic", pa.string(), "STRING", "full name, without `-partition-N`"),
+    Column("partition", pa.int32(), "INT", "number of the partition; 0 when the topic is not partitioned"),
+    Column("offset", pa.int64(), "BIGINT", "broker entry index of the message"),
+    Column("timestamp", TIMESTAMP, "TIMESTAMP", "event time, else publish time"),
+    Column("timestampType", pa.int32(), "INT", "always 0 (CreateTime)"),
+)
+KAFKA_HEADERS: Final = Column(
+    "headers", HEADERS, "ARRAY<STRUCT<key: STRING, value: BINARY>>", "properties in order; null when there are none"
+)
+
+STYLES: Final = ("pulsar", "kafka")
+
+
+def topic_columns(
+    style: str = "pulsar", value: Sequence[Column] = (VALUE,), *, include_headers: bool = False
+) -> tuple[Column, ...]:
+    """All columns of a topic in their order. `value`: those of its schema (style pulsar only).
+
+    Raises ValueError for an unknown style, and for a field of the schema that is called like a column of ours.
+    """
+    if style == "kafka":
+        return (*KAFKA, KAFKA_HEADERS) if include_headers else KAFKA
+    if style != "pulsar":
+        raise ValueError(f"columnStyle is {' or '.join(STYLES)}, not {style!r}")
+    ours = {column.name.lower() for column in (*PULSAR, *EXTRA)}
+    for column in value:
+        if column.name.lower() in ours:
+            raise ValueError(f"the schema has a field called {column.name}, which is a column of every topic")
+    return (*value, *PULSAR)
+
+
+def select_columns(columns: Sequence[Column], names: Sequence[str]) -> tuple[Column, ...]:
+    """The columns called `names`, in the order of the table whatever that of the names; EXTRA ones behind them.
+
+    Names are compared without case, as Spark does. Raises UnknownColumnError.
+    """
+    wanted = {name.lower() for name in names}
+    known = (*columns, *(c for c in EXTRA if c not in columns))
+    missing = wanted - {column.name.lower() for column in known}
+    if missing:
+        available = ", ".join(column.name for column in known)
+        raise UnknownColumnError(f"no column {', '.join(sorted(missing))}; there are {available}")
+    return tuple(column for column in known if column.name.lower() in wanted)
+
+
+def ddl(columns: Sequence[Column]) -> str:
+    """Spark's DDL of these columns, what `DataSource.schema` answers."""
+    return ", ".join(f"`{column.name.replace('`', '``')}` {column.ddl}" for column in columns)
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The schema of every record batch with these columns, equal to what Spark derives from `ddl`."""
+    return pa.schema([pa.field(column.name, column.arrow, nullable=True) for column in columns])

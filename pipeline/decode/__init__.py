@@ -1,0 +1,1 @@
+"""Entries to Arrow record batches."""

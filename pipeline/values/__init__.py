@@ -1,0 +1,1 @@
+"""Typed values by the schema of a topic."""
