@@ -33,8 +33,8 @@ from magnetar.delayed.delivery_time import DelayPolicy
 from magnetar.delayed.index_thread import IndexThread
 from magnetar.delayed.memory_tracker import MemoryDelayIndex
 from magnetar.protocol.runs import EntryFlag
-from magnetar.storage.embedded import open_embedded
-from magnetar.storage.engine_settings import EngineSettings
+from magnetar.storage.embedded.engine import open_embedded
+from magnetar.storage.embedded.engine_settings import EngineSettings
 from magnetar.storage.position import EARLIEST, Position
 
 RUN, LEDGER, DAY_MS = 1000, 50_000, 86_400_000

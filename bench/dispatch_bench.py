@@ -19,10 +19,10 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed
 from magnetar.protocol.runs import EntryRun
 from magnetar.protocol.topic_name import TopicName
-from magnetar.storage.managed_ledger_config import ManagedLedgerConfig
-from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
-from magnetar.storage.memory_ledgers import MemoryLedgerStore
-from magnetar.storage.memory_metadata import MemoryMetadataStore
+from magnetar.storage.managed.config import ManagedLedgerConfig
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from tests.twins.memory_ledgers import MemoryLedgerStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 TOPIC = TopicName.parse("persistent://public/default/bench")
 RECEIVER_QUEUE = 1000

@@ -32,9 +32,9 @@ from bench import load, scenarios, servers
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.runs import EntryRun
 from magnetar.storage.clock import SystemClock
-from magnetar.storage.embedded import EngineSettings, open_embedded
-from magnetar.storage.managed_ledger import ManagedLedger, ManagedLedgerConfig
-from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+from magnetar.storage.embedded.engine import EngineSettings, open_embedded
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.managed_ledger import ManagedLedger, ManagedLedgerConfig
 
 if TYPE_CHECKING:
     from magnetar.storage.position import Position

@@ -26,13 +26,13 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed
 from magnetar.protocol.runs import EntryRun
 from magnetar.storage.clock import SystemClock
-from magnetar.storage.embedded import open_embedded
-from magnetar.storage.managed_ledger import AppendResult, ManagedLedger, ManagedLedgerConfig
-from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
-from magnetar.storage.memory_ledgers import MemoryLedgerStore
-from magnetar.storage.memory_metadata import MemoryMetadataStore
+from magnetar.storage.embedded.engine import open_embedded
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.managed_ledger import AppendResult, ManagedLedger, ManagedLedgerConfig
 from magnetar.storage.position import EARLIEST, Position
 from magnetar.storage.slab import Slab
+from tests.twins.memory_ledgers import MemoryLedgerStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 NAME = "public/default/persistent/bench"
 KEEP = ManagedLedgerConfig(retention_time_ms=-1, retention_size_bytes=-1)

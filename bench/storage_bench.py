@@ -15,7 +15,7 @@ import time
 from array import array
 
 from magnetar.protocol import speed
-from magnetar.storage.embedded import EngineSettings, open_embedded
+from magnetar.storage.embedded.engine import EngineSettings, open_embedded
 from magnetar.storage.slab import Slab
 
 RUN_ENTRIES = 64

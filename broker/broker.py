@@ -41,8 +41,8 @@ from magnetar.broker.topics.ledger_config import engine_settings, ledger_config
 from magnetar.broker.topics.quotas import check_backlog_quota
 from magnetar.broker.topics.topic import FRAME_PADDING_BYTES
 from magnetar.broker.topics.topics import Topics
-from magnetar.storage.embedded import EngineEnvironment, open_embedded
-from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+from magnetar.storage.embedded.engine import EngineEnvironment, open_embedded
+from magnetar.storage.managed.factory import ManagedLedgerFactory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from magnetar.broker.policies.namespaces import PolicyChange
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.embedded import EmbeddedStorage
+    from magnetar.storage.embedded.engine import EmbeddedStorage
 
 log = structlog.get_logger(__name__)
 EXIT_OK = 0

@@ -31,7 +31,7 @@ from magnetar import __version__
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
-    from magnetar.storage.verify_report import VerifyReport
+    from magnetar.storage.embedded.verify.report import VerifyReport
 
 EXIT_DAMAGED: Final = 1
 EXIT_SYSTEM: Final = 71
@@ -209,8 +209,8 @@ def _tokens(options: argparse.Namespace) -> int:
 
 
 def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
+    from magnetar.storage.embedded.verify.command import verify_store  # noqa: PLC0415 - only this command
     from magnetar.storage.errors import StorageError, StoreLockedError  # noqa: PLC0415 - only this command
-    from magnetar.storage.verify import verify_store  # noqa: PLC0415 - only this command
 
     try:
         report = verify_store(str(directory), repair=repair)

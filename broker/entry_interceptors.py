@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from magnetar.protocol.runs import EntryRun
-    from magnetar.storage.entry_interception import Stamping
+    from magnetar.storage.managed.entry_interception import Stamping
 
 __all__ = ["EntryMetadataInterceptor", "EntryMetadataInterceptors", "EntryStamp", "LoadedInterceptors", "load"]
 

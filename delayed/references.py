@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.delayed.catalogue import catalogue_path, decode
 from magnetar.delayed.errors import CatalogueError
 from magnetar.delayed.snapshot_store import COMPONENT
-from magnetar.storage.orphaned_ledgers import Verdict
+from magnetar.storage.managed.orphaned_ledgers import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

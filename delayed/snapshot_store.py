@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from magnetar.delayed.errors import SnapshotError
 from magnetar.protocol.speed import stamp
 from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchLedgerError, StorageError
+from magnetar.storage.managed.slab_append import append_slab
 from magnetar.storage.slab import Slab
-from magnetar.storage.slab_append import append_slab
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,5 +1,5 @@
 """What the layers above need of a store: ledgers, metadata, time. Implemented by the embedded engine
-(``embedded.py``), by in-memory twins (``memory_ledgers.py``, ``memory_metadata.py``; the same contract tests) and,
+(``embedded/``), by in-memory twins (``tests/twins``; the same contract tests) and,
 later, by BookKeeper and ZooKeeper. Nothing above may assume a local file.
 
 Everything is called on one event loop. What cannot wait is a plain ``def``.

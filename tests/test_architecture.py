@@ -35,7 +35,11 @@ BROKER_FLOORS = (
     *("importing", "maintenance", "broker", "cli"),
 )
 """Packages and modules of the broker from the lowest up: at import time each takes from lower ones only."""
-GENERATED = {"pulsar_api_pb2.py"}
+STORAGE_SIBLINGS = ("embedded", "managed")
+"""Packages of the storage room: each takes from the room's own modules and from itself only, so that an engine can be put
+beside another below the managed layer.
+"""
+GENERATED = {"pulsar_api_pb2.py", "managed_ledger_records_pb2.py"}
 
 
 def sources():
@@ -52,13 +56,18 @@ def parsed(path):
 
 
 def imports(tree):
-    """(module, at import time) of every import; those under TYPE_CHECKING do not count."""
+    """Modules imported when the module runs; those under TYPE_CHECKING do not count."""
     guarded = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             guarded.update(id(n) for child in node.body for n in ast.walk(child))
+    yield from every_import(tree, guarded)
+
+
+def every_import(tree, left_out=frozenset()):
+    """Modules imported anywhere in the tree, but for the nodes left out."""
     for node in ast.walk(tree):
-        if id(node) in guarded:
+        if id(node) in left_out:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -125,6 +134,23 @@ def test_arrows_inside_the_broker_point_downwards(room, path):
     for module in imports(parsed(path)):
         if module.startswith(f"magnetar.{room}."):
             assert module.split(".")[2] in lower, f"{part} may not import {module}"
+
+
+def storage_part(path):
+    """The package of the storage room that a file belongs to; the empty string for the room's own modules."""
+    return path.relative_to(ROOT / "storage").parts[0] if path.parent != ROOT / "storage" else ""
+
+
+def test_every_package_of_storage_is_a_sibling():
+    assert {storage_part(path) for room, path in sources() if room == "storage"} - {""} == set(STORAGE_SIBLINGS)
+
+
+@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "storage"])
+def test_engines_and_the_managed_layer_do_not_know_each_other(room, path):
+    allowed = {storage_part(path)}
+    for module in every_import(parsed(path)):
+        part = module.split(".")[2] if module.startswith(f"magnetar.{room}.") else ""
+        assert part not in STORAGE_SIBLINGS or part in allowed, f"{path.name} may not import {module}"
 
 
 @pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] in PURE_ROOMS])

@@ -6,15 +6,15 @@ import inspect
 from typing import TYPE_CHECKING
 
 from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
-from magnetar.storage.ack_words import bits_to_words
 from magnetar.storage.errors import StorageError
+from magnetar.storage.managed.cursors.ack_words import bits_to_words
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import MessagePosition
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.topic import Topic
-    from magnetar.storage.managed_ledger import ManagedLedger
+    from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 _SCAN_ENTRIES = 100
 _SCAN_BYTES = 4 << 20

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from magnetar.broker.meters.distributions import BucketMeter
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.topics import AnyTopic
-    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
 
 def topic_stats(topic: AnyTopic, earliest_publish_ms: dict[str, int]) -> TopicStats:

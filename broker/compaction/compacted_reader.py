@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyroaring import BitMap
 
     from magnetar.broker.compaction.compacted_ledger import CompactedLedger
-    from magnetar.storage.cursor import ManagedCursor
-    from magnetar.storage.managed_ledger import ManagedLedger
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 __all__ = ["CompactedReader"]
 

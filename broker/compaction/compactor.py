@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.compaction.compacted_ledger import CompactedLedger, CompactedLedgerWriter
     from magnetar.broker.compaction.survivors import Findings, SourceFindings
-    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab, Span
 

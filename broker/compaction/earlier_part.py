@@ -16,7 +16,7 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
 __all__ = ["EarlierPart"]
 

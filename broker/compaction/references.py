@@ -8,11 +8,11 @@ from google.protobuf.message import DecodeError
 
 from magnetar.broker.compaction.record import CompactionRecord
 from magnetar.broker.compaction.topic_compaction import COMPACTED, COMPACTION_CURSOR
-from magnetar.storage.cursor_state import decode_state
-from magnetar.storage.cursor_store import cursor_path
 from magnetar.storage.errors import CursorStateError
-from magnetar.storage.managed_ledger_records_pb2 import ManagedCursorInfo
-from magnetar.storage.orphaned_ledgers import Verdict
+from magnetar.storage.managed.cursors.state import decode_state
+from magnetar.storage.managed.cursors.store import cursor_path
+from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo
+from magnetar.storage.managed.orphaned_ledgers import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

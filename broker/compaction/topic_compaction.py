@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from magnetar.broker.compaction.compactor import Compactor
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.cursor import ManagedCursor
     from magnetar.storage.interfaces import LedgerStore
-    from magnetar.storage.managed_ledger import ManagedLedger
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.managed_ledger import ManagedLedger
     from magnetar.storage.slab import Span
 
 __all__ = ["COMPACTED", "COMPACTION_CURSOR", "CompactedTopic", "CompactionSettings", "TopicCompaction"]

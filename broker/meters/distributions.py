@@ -10,7 +10,7 @@ from magnetar.broker.meters.rates import RateMeter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.storage.managed_ledger import ManagedLedger
+    from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 WRITE_LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)
 """Upper bounds of Apache Pulsar's buckets of write latency; one more is open."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from magnetar.broker.dispatchers.ports import DelayView, EntryFilter, EntryTransformer, Reader
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
 log = structlog.get_logger(__name__)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.topics.topics import AnyTopic, Topics
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.managed_ledger import AppendResult
+    from magnetar.storage.managed.managed_ledger import AppendResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from magnetar.storage.interfaces import MetadataStore
-    from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+    from magnetar.storage.managed.factory import ManagedLedgerFactory
 
 _ROOT = "/admin/partitioned-topics"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.topic import Topic
     from magnetar.delayed.bitmap_shelf import BitmapShelf
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.managed_ledger import ManagedLedgerConfig
+    from magnetar.storage.managed.managed_ledger import ManagedLedgerConfig
 
 COMPACTIONS_AT_ONCE = 2
 """Of all topics of a broker; others wait, so that their memory is bounded too."""

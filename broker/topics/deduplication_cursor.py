@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.deduplication import Verdict
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.runs import EntryRun
-    from magnetar.storage.cursor import ManagedCursor
-    from magnetar.storage.managed_ledger import ManagedLedger
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.managed_ledger import ManagedLedger
     from magnetar.storage.position import Position
 
 log = structlog.get_logger(__name__)

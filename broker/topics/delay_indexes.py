@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.context import TopicContext
     from magnetar.delayed.delivery_time import DelayPolicy
-    from magnetar.storage.managed_ledger import ManagedLedger
+    from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 DelayIndex = MemoryDelayIndex | BucketDelayIndex
 _IN_MEMORY = "InMemoryDelayedDeliveryTrackerFactory"

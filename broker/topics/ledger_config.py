@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.storage.engine_settings import EngineSettings
-from magnetar.storage.managed_ledger_config import UNLIMITED, ManagedLedgerConfig
+from magnetar.storage.embedded.engine_settings import EngineSettings
+from magnetar.storage.managed.config import UNLIMITED, ManagedLedgerConfig
 
 if TYPE_CHECKING:
     from magnetar.broker.entry_interceptors import LoadedInterceptors

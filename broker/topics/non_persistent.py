@@ -28,7 +28,7 @@ from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.subscriptions import RESERVED_PREFIX, check_name
 from magnetar.broker.topics.topic import max_entry_bytes
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.storage.appending import AppendPiece, AppendResult
+from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,14 +11,14 @@ from magnetar.broker.compaction.references import CompactionReferences
 from magnetar.broker.topics.topic import Topic
 from magnetar.delayed.references import SnapshotReferences
 from magnetar.protocol.topic_name import TopicName
-from magnetar.storage.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
+from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from magnetar.broker.compaction.topic_compaction import TopicCompaction
     from magnetar.broker.topics.topics import AnyTopic
-    from magnetar.storage.embedded import EmbeddedStorage
+    from magnetar.storage.embedded.engine import EmbeddedStorage
 
 __all__ = ["sweep"]
 

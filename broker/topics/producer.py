@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from magnetar.broker.network.connection import Connection
     from magnetar.broker.topics.topics import AnyTopic
     from magnetar.protocol.runs import EntryRun
-    from magnetar.storage.managed_ledger import AppendResult
+    from magnetar.storage.managed.managed_ledger import AppendResult
 
 _NEEDS_A_LOOK = EntryFlag.BAD_CHECKSUM | EntryFlag.NO_ENTRY | EntryFlag.TXN | EntryFlag.SHADOW
 _NO_ID = -1

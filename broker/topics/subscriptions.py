@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.policies.values import DispatchRate, SubscribeRate
     from magnetar.broker.topics.topic import Topic
-    from magnetar.storage.cursor import ManagedCursor
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
 log = structlog.get_logger(__name__)
 

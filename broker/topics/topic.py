@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.producer import ProducerRequest
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.appending import AppendPiece
-    from magnetar.storage.managed_ledger import AppendResult, ManagedLedger
+    from magnetar.storage.managed.append_result import AppendPiece
+    from magnetar.storage.managed.managed_ledger import AppendResult, ManagedLedger
 
 log = structlog.get_logger(__name__)
 FRAME_PADDING_BYTES = 10 * 1024

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.catalog import TopicCatalog
     from magnetar.broker.topics.context import TopicContext
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+    from magnetar.storage.managed.factory import ManagedLedgerFactory
 
 log = structlog.get_logger(__name__)
 AnyTopic = Topic | NonPersistentTopic

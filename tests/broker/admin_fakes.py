@@ -28,8 +28,8 @@ from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.settings import Settings
 from magnetar.protocol.topic_name import TopicName
-from magnetar.storage.memory_metadata import MemoryMetadataStore
 from magnetar.storage.position import Position
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 
 class FakeTopics:

@@ -8,8 +8,8 @@ import pytest
 
 from magnetar import __version__
 from magnetar.broker import cli
+from magnetar.storage.embedded.verify.report import DAMAGE, Finding, VerifyReport
 from magnetar.storage.errors import StorageFullError, StoreLockedError
-from magnetar.storage.verify_report import DAMAGE, Finding, VerifyReport
 
 
 @pytest.fixture

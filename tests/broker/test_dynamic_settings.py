@@ -4,7 +4,7 @@ import pytest
 
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.settings import SETTINGS, Settings
-from magnetar.storage.memory_metadata import MemoryMetadataStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from magnetar.broker.entry_interceptors import (
 )
 from magnetar.protocol import speed
 from magnetar.protocol.pulsar_api_pb2 import BrokerEntryMetadata
-from magnetar.storage.entry_index import broker_index
+from magnetar.storage.managed.entry_index import broker_index
 from magnetar.storage.position import EARLIEST
 from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import append, given, message

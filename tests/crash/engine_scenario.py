@@ -11,7 +11,7 @@ from tests.storage.engine_for_tests import World, append, read_all, settle
 from tests.storage.records_for_tests import slab_of
 
 if TYPE_CHECKING:
-    from magnetar.storage.embedded import EmbeddedStorage
+    from magnetar.storage.embedded.engine import EmbeddedStorage
     from magnetar.storage.interfaces import LedgerWriter
 
 

@@ -7,20 +7,20 @@ import copy
 import random
 from typing import TYPE_CHECKING
 
-from magnetar.storage.cursor_store import cursor_path
 from magnetar.storage.errors import StorageFullError
-from magnetar.storage.managed_ledger import AppendState, ManagedLedger, ManagedLedgerConfig
-from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
-from magnetar.storage.managed_ledger_records_pb2 import ManagedCursorInfo
-from magnetar.storage.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
+from magnetar.storage.managed.cursors.store import cursor_path
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.managed_ledger import AppendState, ManagedLedger, ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo
+from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
 from magnetar.storage.position import EARLIEST, Position
 from tests.storage.engine_for_tests import World, settle
 from tests.storage.managed_for_tests import NAME, read_all, run_of
 
 if TYPE_CHECKING:
-    from magnetar.storage.cursor import ManagedCursor
-    from magnetar.storage.embedded import EmbeddedStorage
-    from magnetar.storage.managed_ledger import AppendResult
+    from magnetar.storage.embedded.engine import EmbeddedStorage
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.managed_ledger import AppendResult
 
 CONFIG = ManagedLedgerConfig(
     max_entries_per_ledger=7,

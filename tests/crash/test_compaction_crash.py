@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from magnetar.broker.compaction.references import CompactionReferences
 from magnetar.broker.compaction.topic_compaction import COMPACTED, CompactionSettings, TopicCompaction
-from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
-from magnetar.storage.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
 from magnetar.storage.position import EARLIEST
 from tests.broker.compaction_for_tests import TOPIC, batch, len_prefix, messages_of, read_on, single
 from tests.storage.engine_for_tests import World, run_until_crash

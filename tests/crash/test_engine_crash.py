@@ -10,9 +10,9 @@ import random
 
 import pytest
 
-from magnetar.storage.sim_files import SimulatedCrash
 from tests.crash.engine_scenario import Promise, Scenario, check
 from tests.storage.engine_for_tests import World, run_until_crash
+from tests.twins.sim_files import SimulatedCrash
 
 LONG = bool(os.environ.get("MAGNETAR_CRASH_LONG"))
 LOSSES = [("nothing", 0), ("everything", 0), *(("some", seed) for seed in range(1, 17 if LONG else 4))]

@@ -13,7 +13,7 @@ from magnetar.storage.errors import CorruptEntryError
 from tests.storage.engine_for_tests import ROOT, TINY, World, append, run_until_crash, settle
 
 if TYPE_CHECKING:
-    from magnetar.storage.embedded import EngineSettings
+    from magnetar.storage.embedded.engine import EngineSettings
 
 LONG = bool(os.environ.get("MAGNETAR_CRASH_LONG"))
 

@@ -11,10 +11,10 @@ from functools import partial
 import pytest
 
 from magnetar.storage.errors import NoSuchEntryError, StorageFullError
-from magnetar.storage.sim_files import SimulatedCrash
 from tests.crash.engine_scenario import Promise, check
 from tests.storage.engine_for_tests import World, append, read_all, run_until_crash, settle
 from tests.storage.records_for_tests import bodies_of, slab_of
+from tests.twins.sim_files import SimulatedCrash
 
 SEEDS = range(1000 if os.environ.get("MAGNETAR_CRASH_LONG") else 40)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from magnetar.storage.embedded import EngineEnvironment, open_embedded
-from magnetar.storage.lanes import InlineThreads
+from magnetar.storage.embedded.engine import EngineEnvironment, open_embedded
+from magnetar.storage.embedded.lanes import InlineThreads
 from tests.crash.engine_scenario import Promise, Scenario, check
 from tests.storage.engine_for_tests import ROOT, TINY, World, read_all, run_until_crash, settle
 from tests.storage.records_for_tests import slab_of
@@ -17,8 +17,8 @@ from tests.storage.records_for_tests import slab_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from magnetar.storage.embedded import EmbeddedStorage
-    from magnetar.storage.embedded_ledgers import EmbeddedLedgerWriter
+    from magnetar.storage.embedded.engine import EmbeddedStorage
+    from magnetar.storage.embedded.ledger_store import EmbeddedLedgerWriter
 
 SYNC_S = 1.0
 LONG = bool(os.environ.get("MAGNETAR_CRASH_LONG"))

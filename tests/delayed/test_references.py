@@ -7,10 +7,10 @@ import pytest
 from magnetar.delayed.catalogue import CatalogueRecord, catalogue_path, encode
 from magnetar.delayed.references import SnapshotReferences
 from magnetar.delayed.snapshot_store import SnapshotStore
-from magnetar.storage.memory_ledgers import MemoryLedgerStore
-from magnetar.storage.memory_metadata import MemoryMetadataStore
-from magnetar.storage.orphaned_ledgers import Verdict
+from magnetar.storage.managed.orphaned_ledgers import Verdict
 from tests.delayed.world import NAME
+from tests.twins.memory_ledgers import MemoryLedgerStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 
 async def made():

@@ -1,7 +1,7 @@
 """Bugs of Apache Pulsar's bucket tracker, by their numbers there, second part: seals, merges and trims under way.
 
 Where the others are shown: #8703 and #20233 (Key_Shared) in tests/blackbox/test_delayed.py; #20099, #22716, #23991 and
-#24380 (acknowledged holes) in tests/blackbox/test_kill.py and tests/storage/test_cursor_state.py. Races between threads
+#24380 (acknowledged holes) in tests/blackbox/test_kill.py and tests/storage/managed/cursors/test_state.py. Races between threads
 (#23190, #24542, #25346, #25681) have no counterpart: all state changes on one loop.
 """
 

@@ -21,9 +21,9 @@ from magnetar.delayed.delay_ports import DelayEnvironment
 from magnetar.delayed.delivery_time import DelayPolicy
 from magnetar.protocol.runs import EntryFlag, EntryRun
 from magnetar.storage.errors import CorruptEntryError, StorageFullError
-from magnetar.storage.memory_ledgers import MemoryLedgerStore
-from magnetar.storage.memory_metadata import MemoryMetadataStore
 from magnetar.storage.position import EARLIEST, Position
+from tests.twins.memory_ledgers import MemoryLedgerStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 START_MS = 1_700_000_000_000
 FOREVER = 1 << 62

@@ -20,11 +20,11 @@ from magnetar.broker.network.connection import Connection
 from magnetar.broker.settings import Settings
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.frames import encode_command
-from magnetar.storage.embedded import EngineEnvironment, EngineSettings
-from magnetar.storage.lanes import InlineThreads
-from magnetar.storage.memory_metadata import MemoryMetadataStore
-from magnetar.storage.sim_files import SimDisk
+from magnetar.storage.embedded.engine import EngineEnvironment, EngineSettings
+from magnetar.storage.embedded.lanes import InlineThreads
 from tests.model.virtual_loop import LoopClock, VirtualLoop
+from tests.twins.memory_metadata import MemoryMetadataStore
+from tests.twins.sim_files import SimDisk
 
 _PAIR = struct.Struct(">II")
 Command = pb.BaseCommand

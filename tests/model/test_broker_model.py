@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_batch, encode_entry
-from magnetar.storage.ack_words import bits_to_words, words_to_bits
+from magnetar.storage.managed.cursors.ack_words import bits_to_words, words_to_bits
 from tests.model.broker_model import (
     EXCLUSIVE,
     FAILOVER,

@@ -6,11 +6,11 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
-from magnetar.storage.embedded import EmbeddedStorage, EngineEnvironment, EngineSettings, open_embedded
-from magnetar.storage.lanes import InlineThreads
-from magnetar.storage.memory_metadata import MemoryMetadataStore
-from magnetar.storage.sim_files import SimDisk, SimulatedCrash
+from magnetar.storage.embedded.engine import EmbeddedStorage, EngineEnvironment, EngineSettings, open_embedded
+from magnetar.storage.embedded.lanes import InlineThreads
 from tests.storage.records_for_tests import bodies_of, slab_of
+from tests.twins.memory_metadata import MemoryMetadataStore
+from tests.twins.sim_files import SimDisk, SimulatedCrash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

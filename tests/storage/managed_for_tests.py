@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.runs import EntryRun
 from magnetar.protocol.speed import after_prefix
-from magnetar.storage.entry_index import broker_index
-from magnetar.storage.managed_ledger import ManagedLedger, ManagedLedgerConfig
-from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
-from magnetar.storage.memory_ledgers import MemoryLedgerStore
-from magnetar.storage.memory_metadata import MemoryMetadataStore
+from magnetar.storage.managed.entry_index import broker_index
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.managed_ledger import ManagedLedger, ManagedLedgerConfig
 from tests.storage.engine_for_tests import ManualClock, ManualScheduler, settle
+from tests.twins.memory_ledgers import MemoryLedgerStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.storage.cursor import ManagedCursor
-    from magnetar.storage.managed_ledger import AppendResult
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.managed_ledger import AppendResult
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 

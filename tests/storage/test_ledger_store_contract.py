@@ -14,9 +14,9 @@ from magnetar.storage.errors import (
     NoSuchLedgerError,
     StorageClosedError,
 )
-from magnetar.storage.memory_ledgers import MemoryLedgerStore
 from tests.storage.engine_for_tests import World, append, read_all, settle
 from tests.storage.records_for_tests import bodies_of, slab_of
+from tests.twins.memory_ledgers import MemoryLedgerStore
 
 
 @pytest.fixture(params=["memory", "embedded", "embedded, nothing cached"])

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from magnetar.storage.embedded.lanes import InlineThreads, RealThreads
+from magnetar.storage.embedded.metadata.sqlite_metadata import SqliteMetadataStore
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageClosedError
-from magnetar.storage.lanes import InlineThreads, RealThreads
-from magnetar.storage.memory_metadata import MemoryMetadataStore
-from magnetar.storage.sqlite_metadata import SqliteMetadataStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 
 @pytest.fixture(params=["memory", "sqlite inline", "sqlite thread"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.storage.sim_files import SECTOR_BYTES, SimDisk, SimulatedCrash
+from tests.twins.sim_files import SECTOR_BYTES, SimDisk, SimulatedCrash
 
 
 def made() -> SimDisk:

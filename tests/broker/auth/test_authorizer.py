@@ -25,7 +25,7 @@ from magnetar.broker.policies.records import Policies
 from magnetar.broker.policies.values import AuthPolicies, TenantInfo
 from magnetar.broker.settings import Settings
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.storage.memory_metadata import MemoryMetadataStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 TOPIC = "persistent://t/n/a"
 TARGET = Target("t", "t/n", TOPIC)

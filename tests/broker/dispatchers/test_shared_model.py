@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.storage.managed_ledger_config import ManagedLedgerConfig
-from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
-from magnetar.storage.memory_ledgers import MemoryLedgerStore
-from magnetar.storage.memory_metadata import MemoryMetadataStore
+from magnetar.storage.managed.config import ManagedLedgerConfig
+from magnetar.storage.managed.factory import ManagedLedgerFactory
 from tests.broker.dispatch_fakes import Bench, entry
 from tests.broker.subscriptions.test_non_persistent import run_of
+from tests.twins.memory_ledgers import MemoryLedgerStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 LIMIT = 12  # unacked messages of one consumer
 

@@ -20,7 +20,7 @@ from magnetar.broker.policies.values import (
 from magnetar.broker.settings import Settings
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageFullError
-from magnetar.storage.memory_metadata import MemoryMetadataStore
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 T = TopicName.parse("persistent://public/default/t")
 ODD = TopicName.parse("persistent://public/default/a b%2Fc:ü")

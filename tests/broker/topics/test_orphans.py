@@ -6,8 +6,8 @@ import asyncio
 
 from magnetar.broker.compaction.topic_compaction import COMPACTED
 from magnetar.broker.topics import orphans
-from magnetar.storage.embedded import EngineSettings, open_embedded
-from magnetar.storage.managed_ledger_factory import ManagedLedgerFactory
+from magnetar.storage.embedded.engine import EngineSettings, open_embedded
+from magnetar.storage.managed.factory import ManagedLedgerFactory
 from tests.broker.compaction_for_tests import single
 from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.storage.engine_for_tests import ManualClock

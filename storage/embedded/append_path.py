@@ -1,0 +1,210 @@
+"""From ``append`` to ``done``: the loop's side of the journal.
+
+One lane takes all pending appends of all ledgers; while one frame is being synced the next ones gather (group
+commit without delay). Completion is one callback of the loop per batch: entries become readable, go to the cache and to
+write-behind, then each ``done`` is called in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from magnetar.storage.embedded.journal.writer import CONFIRM, RESUME, Append, SpareOrder
+from magnetar.storage.embedded.writeback import SPACE_ERRORS, WriteSlab
+from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
+from magnetar.storage.histogram import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.entry_cache import EntryCache
+    from magnetar.storage.embedded.health import Health
+    from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
+    from magnetar.storage.embedded.journal.writer import BatchResult, Journal
+    from magnetar.storage.embedded.lanes import Threads
+    from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.interfaces import AppendDone, Scheduler, Timer
+    from magnetar.storage.slab import Slab
+
+__all__ = ["AppendPath"]
+
+_CONFIRM_AFTER_S = 1.0
+
+
+class AppendPath:
+    """Loop only. ``on_confirmed`` gets the write-behind jobs of each batch."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        pool: SegmentPool,
+        threads: Threads,
+        scheduler: Scheduler,
+        health: Health,
+        cache: EntryCache,
+        on_confirmed: Callable[[list[WriteSlab]], None],
+        *,
+        max_batch_bytes: int,
+    ) -> None:
+        self._journal, self._pool, self._scheduler = journal, pool, scheduler
+        self._health, self._cache, self._on_confirmed = health, cache, on_confirmed
+        self._lane = threads.lane("journal", journal.write_batch, self._complete, max_batch_bytes)
+        self._helper = threads.lane("journal-prepare", self._prepare, self._prepared)
+        self._preparing = False
+        self._no_spare_for = -1
+        self._held: deque[Append] | None = None
+        self._confirm_timer: Timer | None = None
+        self._confirmed_at = -1
+        self._closing = False
+        self.last_sequence = journal.next_sequence - 1
+        """Of the last frame whose appends were completed."""
+        self.entries = self.bytes = self.frames = self.frame_bytes = self.batches = 0
+        self.sync_seconds = Histogram()
+
+    def submit(self, ledger: LedgerState, slab: Slab, done: AppendDone, error: StorageError | None) -> None:
+        """Queue one append behind all others; with ``error`` it only takes its turn and fails."""
+        ledger.pushed = slab.last_entry_id
+        ledger.pending += 1
+        item = Append(ledger, slab, done, error or self._health.problem)
+        if self._held is not None:
+            self._held.append(item)
+        else:
+            self._lane.submit(item, slab.size_bytes)
+
+    def hold(self) -> None:
+        """Keep appends back until ``release``: write-behind has too much in memory."""
+        if self._held is None:
+            self._held = deque()
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        for item in held or ():
+            self._lane.submit(item, item.slab.size_bytes if item.slab else 0)
+
+    async def wait_idle(self, ledger: LedgerState) -> None:
+        """Until every append of the ledger is answered."""
+        if ledger.pending:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            ledger.idle_waiters.append(future)
+            await future
+
+    def try_resume(self) -> None:
+        """After ``health.full``: prepare a segment; when that works, appends are tried again."""
+        if not self._preparing:
+            self._preparing = True
+            self._helper.submit(SpareOrder(self._pool.grown(0), in_haste=False))
+
+    async def close(self) -> None:
+        """Finish pending appends, stop the threads, close the journal's files."""
+        self._closing = True
+        if self._confirm_timer is not None:
+            self._confirm_timer.cancel()
+        self.release()
+        await self._lane.close()
+        await self._helper.close()
+        self._journal.close()
+
+    def _complete(self, batch: list[Append], result: BatchResult | None, error: BaseException | None) -> None:
+        if result is None:
+            failure = StorageFailedError(f"journal: {error!r}")
+            failure.__cause__ = error
+            errors: dict[int, StorageError] | None = dict.fromkeys(range(len(batch)), failure)
+            self._health.fail(failure)
+        else:
+            errors = result.errors
+            self._count(result)
+            if result.refusal is not None:
+                self._note_refusal(result.refusal)
+        jobs: list[WriteSlab] = []
+        for index, item in enumerate(batch):
+            if item.slab is None or item.ledger is None or item.done is None:
+                continue
+            failed = errors.get(index) if errors else None
+            if failed is None:
+                jobs.append(WriteSlab(item.ledger, item.slab, item.ledger.confirm(item.slab)))
+                self._cache.put(item.slab)
+                self.entries += item.slab.count
+                self.bytes += item.slab.size_bytes
+        # Answers first: they are waited for. The checkpoint counts the frame only when its write-behind is under way.
+        self._answer(batch, errors)
+        if jobs:
+            self._on_confirmed(jobs)
+        if result is not None:
+            self.last_sequence = result.last_sequence
+        if jobs:
+            self._arm_confirm()
+        self._order_spare()
+
+    def _answer(self, batch: list[Append], errors: dict[int, StorageError] | None) -> None:
+        for index, item in enumerate(batch):
+            ledger, done = item.ledger, item.done
+            if ledger is None or done is None:
+                continue
+            failed = errors.get(index) if errors else None
+            ledger.pending -= 1
+            if not ledger.pending:
+                if failed is not None:
+                    ledger.pushed = ledger.last_confirmed
+                waiters, ledger.idle_waiters = ledger.idle_waiters, []
+                for waiter in waiters:
+                    if not waiter.done():
+                        waiter.set_result(None)
+            try:
+                done(failed)
+            except Exception as error:  # noqa: BLE001 - the callback's bug must not cost others their answer
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"callback of an append to ledger {ledger.ledger_id} failed", "exception": error}
+                )
+
+    def _count(self, result: BatchResult) -> None:
+        self.batches += 1
+        self.frames += result.frames
+        self.frame_bytes += result.bytes_written
+        if result.frames:
+            self.sync_seconds.observe(result.seconds)
+
+    def _note_refusal(self, refusal: StorageError) -> None:
+        if isinstance(refusal, StorageFailedError):
+            self._health.fail(refusal)
+        elif isinstance(refusal, StorageFullError):
+            self._health.set_full(refusal)
+
+    def _prepare(self, orders: list[SpareOrder]) -> list[Segment]:
+        return [self._pool.prepare(order.size_bytes, in_haste=order.in_haste) for order in orders]
+
+    def _prepared(self, orders: list[SpareOrder], segments: list[Segment] | None, error: BaseException | None) -> None:  # noqa: ARG002 - the lane's form
+        self._preparing = False
+        if segments is not None:
+            self._pool.spares.extend(segments)
+            if "journal" in self._health.full_sources:
+                self._lane.submit(RESUME)
+                self._health.set_full(None)
+        elif isinstance(error, OSError) and error.errno in SPACE_ERRORS:
+            # Only when the journal itself has no room do appends fail; until then the spare can wait.
+            self._no_spare_for = self._journal.generation
+        else:
+            self._health.fail(StorageFailedError(f"journal segment: {error!r}"))
+
+    def _order_spare(self) -> None:
+        if self._preparing or self._health.problem or self._no_spare_for == self._journal.generation:
+            return
+        if order := self._journal.wants_spare():
+            self._preparing = True
+            self._helper.submit(order)
+
+    def _arm_confirm(self) -> None:
+        if self._confirm_timer is None and not self._closing:
+            self._confirmed_at = self.last_sequence
+            self._confirm_timer = self._scheduler.call_later(_CONFIRM_AFTER_S, self._confirm)
+
+    def _confirm(self) -> None:
+        """Idle for a while: let an empty frame vouch for the last one."""
+        self._confirm_timer = None
+        if self._closing or self._health.problem:
+            return
+        if self.last_sequence != self._confirmed_at:
+            self._arm_confirm()
+        else:
+            self._lane.submit(CONFIRM)

@@ -1,0 +1,124 @@
+"""``journal/checkpoint``: how far ledger files are synced, so which journal frames are no longer needed.
+
+The file is replaced as a whole (new file, sync, rename, sync of the folder). It holds the same copy twice, so one
+damaged sector costs nothing. A copy (little-endian)::
+
+     0      file header (``file_header.py``), file id = checkpoint number
+    64  u64 next sequence        frames below are in synced ledger files; replay begins here
+    72  u64 free generation      segments of this generation or an older one hold no frame that is needed
+    80  u64 ledgers
+    88      ledgers x (u64 ledger id, u64 entries, u64 length)   unsealed ledgers as far as they are synced
+    ..  u32 crc32c               of everything before in this copy
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magnetar.protocol.checksum import crc32c
+from magnetar.storage.embedded.file_header import CHECKPOINT_MAGIC, FILE_HEADER_BYTES, FileHeader, parse_file_header
+from magnetar.storage.errors import DamagedFileError, StorageFailedError
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.layout import Layout
+
+__all__ = ["Checkpoint", "decode_checkpoint", "encode_checkpoint", "read_checkpoint", "write_checkpoint"]
+
+_FIXED = struct.Struct("<QQQ")
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Decoded checkpoint."""
+
+    number: int = 0
+    next_sequence: int = 0
+    free_generation: int = 0
+    synced: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Ledger id -> (entries, length in bytes)."""
+    damaged_copies: int = 0
+
+
+def encode_checkpoint(store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> bytes:
+    """Both copies."""
+    flat = array("Q")
+    for ledger_id, (entries, length) in checkpoint.synced.items():
+        flat.extend((ledger_id, entries, length))
+    head = FileHeader(CHECKPOINT_MAGIC, store_id, checkpoint.number, created_ms=now_ms).pack()
+    body = _FIXED.pack(checkpoint.next_sequence, checkpoint.free_generation, len(checkpoint.synced)) + flat.tobytes()
+    copy = head + body
+    copy += crc32c(copy).to_bytes(4, "little")
+    return copy + copy
+
+
+def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
+    """The first intact copy. Raises DamagedFileError when there is none, UnsupportedFormatError."""
+    # Both copies have the same length, so the second begins in the middle whatever the first says.
+    half = len(data) // 2
+    problem: DamagedFileError | None = None
+    for number, start in enumerate((0, half)):
+        try:
+            found = _decode_copy(path, data[start : start + half])
+        except DamagedFileError as error:
+            problem = problem or error
+            continue
+        found.damaged_copies = number or _damaged(path, data[half:])
+        return found
+    raise problem or DamagedFileError(path, 0, "empty")
+
+
+def _damaged(path: str, data: bytes) -> int:
+    try:
+        _decode_copy(path, data)
+    except DamagedFileError:
+        return 1
+    return 0
+
+
+def _decode_copy(path: str, data: bytes) -> Checkpoint:
+    header = parse_file_header(path, data, CHECKPOINT_MAGIC)
+    if len(data) < FILE_HEADER_BYTES + _FIXED.size + 4 or crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
+        raise DamagedFileError(path, FILE_HEADER_BYTES, "checkpoint has a wrong checksum")
+    next_sequence, free_generation, count = _FIXED.unpack_from(data, FILE_HEADER_BYTES)
+    flat = array("Q")
+    flat.frombytes(data[FILE_HEADER_BYTES + _FIXED.size : -4])
+    if len(flat) != count * 3:
+        raise DamagedFileError(path, FILE_HEADER_BYTES, "checkpoint has a wrong length")
+    synced = dict(zip(flat[0::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
+    return Checkpoint(header.file_id, next_sequence, free_generation, synced)
+
+
+def read_checkpoint(files: FileSystem, layout: Layout) -> Checkpoint:
+    """Raises FileNotFoundError, DamagedFileError, UnsupportedFormatError."""
+    file = files.open_read_only(layout.checkpoint)
+    try:
+        return decode_checkpoint(layout.checkpoint, file.read(file.size(), 0))
+    finally:
+        file.close()
+
+
+def write_checkpoint(files: FileSystem, layout: Layout, store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> None:
+    """Durable on return; before that the old checkpoint is in force. Raises OSError (no space: try again),
+    StorageFailedError.
+    """
+    temporary = layout.checkpoint + ".new"
+    data = encode_checkpoint(store_id, checkpoint, now_ms)
+    file = files.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write([data], 0)
+        try:
+            file.sync()
+        except OSError as error:
+            raise StorageFailedError(f"fsync of the checkpoint: {error}") from error
+    finally:
+        file.close()
+    files.rename(temporary, layout.checkpoint)
+    try:
+        files.sync_dir(layout.journal)
+    except OSError as error:
+        raise StorageFailedError(f"fsync of the journal folder: {error}") from error

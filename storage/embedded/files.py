@@ -1,0 +1,233 @@
+"""The only door to the disk. ``RealFiles`` here, the simulated disk in ``tests/twins/sim_files.py``; both are ``FileSystem``.
+
+Guarantees asked of an implementation:
+
+* ``write`` returns after all bytes are written; with ``durable=True`` also after they are on stable storage, together
+  with the file size they imply (fdatasync of that range).
+* ``sync`` makes all earlier writes to the file, and its size, durable.
+* A created, renamed or removed name is durable only after ``sync_dir`` of its folder.
+* Errors are OSError with the system's errno.
+"""
+
+# ruff: noqa: PTH103, PTH104, PTH108, PTH120, PTH208 - the door to the disk speaks plain paths, like its simulated twin
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from magnetar.storage.errors import StoreLockedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Buffer", "File", "FileSystem", "RealFiles"]
+
+Buffer = bytes | bytearray | memoryview
+
+_IOV_MAX = 1024
+_SYNC_FILE_RANGE_WRITE = 2
+_ZEROS = bytes(1 << 16)
+
+
+class File(Protocol):
+    """An open file, addressed by offset. Usable from any thread."""
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to ``size`` bytes; fewer only at the end of the file."""
+        ...
+
+    def write(self, buffers: Sequence[Buffer], offset: int, *, durable: bool = False) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def start_writeback(self, offset: int, size: int) -> None:
+        """Ask the system to begin writing this range to the device; a hint without guarantee."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def allocate(self, size: int) -> None:
+        """Make the file at least this long, with space on the device. What was not written reads as zeros."""
+        ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Names are absolute paths."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing. Raises FileNotFoundError unless ``create``."""
+        ...
+
+    def open_read_only(self, path: str) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names in the folder, sorted."""
+        ...
+
+    def make_dir(self, path: str) -> None:
+        """Create the folder unless it is there."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces ``new``."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def free_bytes(self, path: str) -> int:
+        """Space left for this user on the file system of ``path``."""
+        ...
+
+    def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
+        """Take the exclusive lock file; returns its release. Raises StoreLockedError naming the owner's pid.
+
+        ``claim``: write our pid into it; without it nothing is changed (but a missing file is created).
+        """
+        ...
+
+
+class _RealFile:
+    """File over a descriptor."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def read(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size and (data := os.pread(self._fd, size - got, offset + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def write(self, buffers: Sequence[Buffer], offset: int, *, durable: bool = False) -> None:
+        # One call for write and sync: the writer thread gives up and takes back the interpreter lock once, not twice.
+        flags = _RWF_DSYNC if durable else 0
+        todo = buffers if len(buffers) <= _IOV_MAX else [b"".join(buffers)]
+        total = sum(map(len, todo))
+        written = os.pwritev(self._fd, todo, offset, flags)
+        while written < total:
+            rest = memoryview(b"".join(todo))[written:]
+            step = os.pwritev(self._fd, [rest], offset + written, flags)
+            if step == 0:
+                raise OSError(errno.EIO, "write made no progress")
+            written += step
+        if durable and not _RWF_DSYNC:
+            os.fdatasync(self._fd)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def start_writeback(self, offset: int, size: int) -> None:
+        if _SYNC_FILE_RANGE is not None:
+            _SYNC_FILE_RANGE(self._fd, offset, size, _SYNC_FILE_RANGE_WRITE)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._fd, 0, size)
+            return
+        for offset in range(self.size(), size, len(_ZEROS)):
+            self.write([_ZEROS[: size - offset]], offset)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealFiles:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return _RealFile(os.open(path, flags, 0o640))
+
+    def open_read_only(self, path: str) -> File:
+        return _RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_dir(self, path: str) -> None:
+        os.makedirs(path, mode=0o750, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(fd, 32, 0).split()
+            os.close(fd)
+            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise
+            pid = int(owner[0]) if owner and owner[0].isdigit() else None
+            raise StoreLockedError(os.path.dirname(path), pid) from error
+        if claim:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+
+        def release() -> None:
+            # The name stays: removing it would let two processes hold locks on two files of one name.
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+        return release
+
+
+def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Linux only; elsewhere the checkpoint's fsync does all the work."""
+    try:
+        function = ctypes.CDLL(None, use_errno=True).sync_file_range
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    function.restype = ctypes.c_int
+    found: Callable[[int, int, int, int], int] = function
+    return found
+
+
+_RWF_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
+_SYNC_FILE_RANGE = _find_sync_file_range()

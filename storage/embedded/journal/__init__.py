@@ -1,0 +1,1 @@
+"""The journal: frames of appends, written and synced before any receipt; its segments, its scan, its salvage."""

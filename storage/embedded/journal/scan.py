@@ -1,0 +1,94 @@
+"""Which frames a segment holds, and what is damaged in it. Pure.
+
+A frame counts only with the segment's generation and salt, so what an earlier use left behind is never seen. Behind a
+damaged frame header the next frame is found by them too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, parse_file_header
+from magnetar.storage.embedded.journal.format import (
+    FRAME_HEADER_BYTES,
+    PAGE_BYTES,
+    find_frame,
+    frame_bytes,
+    parse_frame,
+    payload_crc,
+)
+from magnetar.storage.errors import DamagedFileError
+
+__all__ = ["FrameRef", "SegmentScan", "scan_segment"]
+
+
+class FrameRef(NamedTuple):
+    """Where a frame's payload lies."""
+
+    segment_id: int
+    generation: int
+    sequence: int
+    """-1: a region whose frame header is damaged."""
+    offset: int
+    """Of the payload, in the segment file."""
+    payload_bytes: int
+    whole: bool
+
+
+class SegmentScan(NamedTuple):
+    """One segment."""
+
+    segment_id: int
+    generation: int
+    """0: free, nothing in it is needed."""
+    frames: list[FrameRef]
+    tail: FrameRef | None
+    """What is behind the last frame: never written, torn, or a damaged last frame."""
+    damage: DamagedFileError | None
+    """Of the segment's own header (also when it was never written)."""
+
+
+def scan_segment(path: str, segment_id: int, data: bytes, free_generation: int) -> SegmentScan:
+    """All frames of a segment; none when its generation says that they are not needed any more.
+
+    Raises UnsupportedFormatError.
+    """
+    damage: DamagedFileError | None = None
+    try:
+        header = parse_file_header(path, data[:PAGE_BYTES], JOURNAL_MAGIC)
+        generation, salt = header.generation, header.salt
+    except DamagedFileError as error:
+        generation, salt = _guess_identity(data)
+        damage = error
+    if generation <= free_generation:
+        return SegmentScan(segment_id, 0, [], None, damage)
+    frames: list[FrameRef] = []
+    at = PAGE_BYTES
+    while at + FRAME_HEADER_BYTES <= len(data):
+        frame = parse_frame(data, at)
+        payload = at + FRAME_HEADER_BYTES
+        if frame is not None and (frame.generation, frame.salt) == (generation, salt):
+            view = memoryview(data)[payload : payload + frame.payload_bytes]
+            crc = payload_crc(generation, salt, frame.sequence, [view])
+            whole = len(view) == frame.payload_bytes and crc == frame.payload_crc
+            frames.append(FrameRef(segment_id, generation, frame.sequence, payload, len(view), whole))
+            at += frame_bytes(frame.payload_bytes)
+            continue
+        following = find_frame(data, at + PAGE_BYTES, generation, salt)
+        if following is None:
+            break
+        frames.append(FrameRef(segment_id, generation, -1, payload, following - payload, whole=False))
+        at = following
+    payload = min(at + FRAME_HEADER_BYTES, len(data))
+    tail = FrameRef(segment_id, generation, -1, payload, len(data) - payload, whole=False)
+    return SegmentScan(segment_id, generation, frames, tail, damage)
+
+
+def _guess_identity(data: bytes) -> tuple[int, int]:
+    """Generation and salt of the youngest frame in a segment without usable header; (0, 0) when there is none."""
+    best = (0, 0)
+    for at in range(PAGE_BYTES, len(data), PAGE_BYTES):
+        frame = parse_frame(data, at) if data[at : at + 4] != b"\0\0\0\0" else None
+        if frame is not None and frame.generation > best[0]:
+            best = (frame.generation, frame.salt)
+    return best

@@ -1,0 +1,114 @@
+"""Preallocated journal segments: making them, keeping spares, using them again.
+
+A segment is written full of zeros once, so that later writes change no file system metadata and a sync is one device
+flush. That doubles what goes to the device, so a large segment that is needed soon is only allocated: its first use
+then costs each sync a change of metadata, which counts little beside frames of hundreds of kilobytes; its second use
+costs nothing. ``prepare`` runs in the engine's helper thread before a segment is needed; only when none is ready the
+journal's own thread makes one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
+from magnetar.storage.embedded.journal.format import PAGE_BYTES
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.files import File, FileSystem
+    from magnetar.storage.embedded.layout import Layout
+
+__all__ = ["Segment", "SegmentPool"]
+
+_ZEROS = bytes(1 << 20)
+_GROWTH = 8
+
+
+class Segment:
+    """One open segment file."""
+
+    __slots__ = ("file", "last_sequence", "segment_id", "size_bytes", "used_bytes")
+
+    def __init__(self, segment_id: int, file: File, size_bytes: int) -> None:
+        self.segment_id, self.file, self.size_bytes = segment_id, file, size_bytes
+        self.used_bytes = PAGE_BYTES
+        self.last_sequence = -1
+        """Of the frames in it; meaningful once it is full."""
+
+
+class SegmentPool:
+    """Makes segments and keeps those free for use (``spares``: the helper thread appends, the journal's thread
+    pops).
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        layout: Layout,
+        store_id: bytes,
+        *,
+        first_bytes: int,
+        segment_bytes: int,
+        zeroed_bytes: int,
+        next_segment_id: int,
+    ) -> None:
+        self._files, self._layout, self._store_id = files, layout, store_id
+        self._first_bytes, self.segment_bytes = min(first_bytes, segment_bytes), segment_bytes
+        self._zeroed_bytes = zeroed_bytes
+        self._next_id = next_segment_id
+        self.spares: deque[Segment] = deque()
+
+    def prepare(self, size_bytes: int, *, in_haste: bool = False) -> Segment:
+        """A new segment; the device has space for all of it. ``in_haste``: a large one is not zeroed.
+
+        Raises OSError and leaves no file behind then.
+        """
+        segment_id, self._next_id = self._next_id, self._next_id + 1
+        path = self._layout.segment(segment_id)
+        file = self._files.open(path, create=True)
+        try:
+            if in_haste and size_bytes > self._zeroed_bytes:
+                file.allocate(size_bytes)
+            else:
+                _fill(file, size_bytes)
+            file.write([FileHeader(JOURNAL_MAGIC, self._store_id, segment_id).pack()], 0)
+            file.sync()
+            self._files.sync_dir(self._layout.journal)
+        except OSError:
+            file.close()
+            with contextlib.suppress(OSError):
+                self._files.remove(path)
+            raise
+        return Segment(segment_id, file, size_bytes)
+
+    def grown(self, size_bytes: int) -> int:
+        """The size after this one: segments begin small, so that a small store starts at once and stays small."""
+        return min(max(size_bytes * _GROWTH, self._first_bytes), self.segment_bytes)
+
+    def take(self, room_bytes: int, last_size_bytes: int) -> Segment:
+        """A free segment with room for a frame of that size: a spare one, or a new one."""
+        for _ in range(len(self.spares)):
+            segment = self.spares.popleft()
+            if segment.size_bytes - PAGE_BYTES >= room_bytes:
+                segment.used_bytes = PAGE_BYTES
+                return segment
+            self.spares.append(segment)
+        return self.prepare(max(self.grown(last_size_bytes), room_bytes + PAGE_BYTES), in_haste=True)
+
+    def give_back(self, segment: Segment) -> None:
+        """The segment's frames are no longer needed."""
+        self.spares.append(segment)
+
+    def close(self) -> None:
+        """Close the spares' files."""
+        while self.spares:
+            self.spares.popleft().file.close()
+
+
+def _fill(file: File, size_bytes: int) -> None:
+    """Zeros in steps, each on the device before the next: the syncs of the journal never queue behind much of them."""
+    for offset in range(0, size_bytes, len(_ZEROS)):
+        step = min(len(_ZEROS), size_bytes - offset)
+        file.write([_ZEROS[:step]], offset, durable=offset + step < size_bytes)

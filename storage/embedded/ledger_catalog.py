@@ -1,0 +1,114 @@
+"""The engine's own metadata: which ledgers exist, and what became of them.
+
+::
+
+    /store                      {"id": hex}: binds metadata and files of one data directory
+    /ledger-ids                 sequence, taken in ranges: an id is never used again
+    /ledgers/<id, 19 digits>    {"state": "open" | "closed", "last": entry, "bytes": n, "properties": {...}}
+    /deleted-ledgers/<id>       deleted, its file perhaps not yet removed
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from magnetar.storage.errors import NoNodeError, NoSuchLedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.interfaces import MetadataStore
+
+__all__ = ["LedgerCatalog", "LedgerNode"]
+
+_LEDGERS = "/ledgers"
+_DELETED = "/deleted-ledgers"
+_IDS = "/ledger-ids"
+_ID_RANGE = 64
+
+
+class LedgerNode:
+    """A ledger's metadata."""
+
+    __slots__ = ("closed", "last_entry_id", "length_bytes", "properties", "version")
+
+    def __init__(self, value: bytes, version: int) -> None:
+        fields = json.loads(value)
+        self.closed: bool = fields["state"] == "closed"
+        self.last_entry_id: int = fields.get("last", -1)
+        self.length_bytes: int = fields.get("bytes", 0)
+        self.properties: dict[str, str] = fields.get("properties", {})
+        self.version = version
+
+
+class LedgerCatalog:
+    """Reads and writes these nodes. Every write is durable when its await returns."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._next_id = 0
+        self._end_id = 0
+
+    async def new_id(self) -> int:
+        """Greater than every id given before, also by earlier processes."""
+        while self._next_id >= self._end_id:
+            first = await self._metadata.next_sequence(_IDS, _ID_RANGE)
+            # Two callers may have waited here at once: the later range wins, ids only grow.
+            if first >= self._end_id:
+                self._next_id, self._end_id = first, first + _ID_RANGE
+        ledger_id = self._next_id
+        self._next_id += 1
+        return ledger_id
+
+    async def add(self, ledger_id: int, properties: Mapping[str, str]) -> int:
+        """Record a new open ledger; returns its version."""
+        value = json.dumps({"state": "open", "properties": dict(properties)}).encode()
+        return await self._metadata.put(_path(ledger_id), value, -1)
+
+    async def close(self, ledger: LedgerState) -> int:
+        """Record that the ledger's end is final; returns its version."""
+        fields = {
+            "state": "closed",
+            "last": ledger.last_confirmed,
+            "bytes": ledger.length_bytes,
+            "properties": ledger.properties,
+        }
+        return await self._metadata.put(_path(ledger.ledger_id), json.dumps(fields).encode(), ledger.metadata_version)
+
+    async def get(self, ledger_id: int) -> LedgerNode:
+        """Raises NoSuchLedgerError."""
+        found = await self._metadata.get(_path(ledger_id))
+        if found is None:
+            raise NoSuchLedgerError(ledger_id)
+        return LedgerNode(*found)
+
+    async def ids(self) -> list[int]:
+        """All ledgers, ascending."""
+        return sorted(map(int, await self._metadata.children(_LEDGERS)))
+
+    async def begin_delete(self, ledger_id: int) -> bool:
+        """From now on the ledger is gone; False when it was not there."""
+        await self._metadata.put(f"{_DELETED}/{ledger_id:019d}", b"")
+        try:
+            await self._metadata.delete(_path(ledger_id))
+        except NoNodeError:
+            await self.end_delete(ledger_id)
+            return False
+        return True
+
+    async def end_delete(self, ledger_id: int) -> None:
+        """Its file is removed too."""
+        try:
+            await self._metadata.delete(f"{_DELETED}/{ledger_id:019d}")
+        except NoNodeError:
+            return
+
+    async def half_deleted(self) -> list[int]:
+        """Ledgers whose file a crash may have left behind."""
+        return sorted(map(int, await self._metadata.children(_DELETED)))
+
+
+def _path(ledger_id: int) -> str:
+    return f"{_LEDGERS}/{ledger_id:019d}"

@@ -1,0 +1,43 @@
+"""Sparse index of a ledger file. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
+
+__all__ = ["INDEX_INTERVAL_BYTES", "LedgerIndex"]
+
+INDEX_INTERVAL_BYTES = 64 << 10
+
+
+class LedgerIndex:
+    """Sparse index of a ledger file: the offset of some entry in every 64 KiB of records."""
+
+    __slots__ = ("entries", "offsets")
+
+    def __init__(self) -> None:
+        self.entries: array[int] = array("q")
+        self.offsets: array[int] = array("q")
+        """File offsets."""
+
+    def add(self, entry_id: int, offset: int) -> None:
+        """Note a point unless the last one is near. Points come in ascending order."""
+        if not self.offsets or offset - self.offsets[-1] >= INDEX_INTERVAL_BYTES:
+            self.entries.append(entry_id)
+            self.offsets.append(offset)
+
+    def add_records(self, first_entry_id: int, file_offset: int, offsets: memoryview) -> None:
+        """Note the points of consecutive records; ``offsets`` are theirs in a buffer, ``file_offset`` of the first."""
+        shift = file_offset - offsets[0]
+        index = 0
+        last = len(offsets) - 1
+        while index < last:
+            self.add(first_entry_id + index, offsets[index] + shift)
+            index = max(bisect_left(offsets, self.offsets[-1] - shift + INDEX_INTERVAL_BYTES), index + 1)
+
+    def point_for(self, entry_id: int) -> tuple[int, int]:
+        """(entry id, file offset) of the nearest point at or before the entry."""
+        index = bisect_right(self.entries, entry_id) - 1
+        return (self.entries[index], self.offsets[index]) if index >= 0 else (0, FILE_HEADER_BYTES)

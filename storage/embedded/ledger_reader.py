@@ -1,0 +1,155 @@
+"""Reading pieces of one ledger file. Runs in the read pool; keeps no state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
+from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer, parse_index
+from magnetar.storage.embedded.ledger_index import INDEX_INTERVAL_BYTES, LedgerIndex
+from magnetar.storage.records import Damage, Run, is_placeholder, peek_record, walk
+from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.ledger_files import LedgerFiles
+
+__all__ = ["LedgerReader", "Piece"]
+
+_SCAN_BYTES = 4 << 20
+
+
+class Piece(NamedTuple):
+    """What one read of a ledger file gave."""
+
+    slab: Slab | None
+    """Intact entries around the one asked for; None: that one is damaged or not there."""
+    next_offset: int | None
+    """File offset behind the slab."""
+    reason: str
+    bytes_read: int
+
+
+class LedgerReader:
+    """One ledger's file."""
+
+    def __init__(self, files: LedgerFiles, ledger_id: int, max_record_bytes: int) -> None:
+        self._files, self._ledger_id, self._max_record_bytes = files, ledger_id, max_record_bytes
+
+    def piece(self, point: tuple[int, int], entry_id: int, end: int, last_entry_id: int, size: int) -> Piece:
+        """Read about ``size`` bytes from ``point`` (entry id, file offset) on, at least far enough to hold entry
+        ``entry_id``; records lie before ``end``, entries up to ``last_entry_id`` are in the file.
+
+        A damaged neighbour ends the slab; the entry itself damaged gives no slab and the reason.
+        """
+        first, offset = point
+        size += INDEX_INTERVAL_BYTES if first < entry_id else 0
+        total = 0
+        while True:
+            data = self._read(offset, min(size, end - offset))
+            total += len(data)
+            complete = offset + len(data) >= end or len(data) < size
+            found = walk(data, 0, len(data), self._ledger_id, first)
+            for part in found:
+                if isinstance(part, Run) and part.first_entry_id <= entry_id < part.first_entry_id + part.entries:
+                    slab = self._cut(data, part, entry_id)
+                    return Piece(slab, offset + part.end, "", total)
+                if isinstance(part, Damage) and part.first_entry_id <= entry_id <= part.last_entry_id:
+                    return Piece(None, None, self._reason(data, part), total)
+            if complete or entry_id > last_entry_id:
+                tail = found[-1] if found else None
+                reason = self._reason(data, tail) if isinstance(tail, Damage) else "ledger file ends before it"
+                return Piece(None, None, reason, total)
+            size = self._enough(data, found, size)
+
+    def index(self, entries: int, length: int) -> tuple[LedgerIndex, bool]:
+        """The index from the footer; or made again from the records (then True)."""
+        size = self._files.size(self._ledger_id)
+        if size >= FILE_HEADER_BYTES + FOOTER_BYTES:
+            footer = parse_footer(self._files.read(self._ledger_id, FOOTER_BYTES, size - FOOTER_BYTES))
+            if footer is not None and (footer.ledger_id, footer.entries, footer.length_bytes) == (
+                self._ledger_id,
+                entries,
+                length,
+            ):
+                index = parse_index(footer, self._files.read(self._ledger_id, footer.index_bytes, footer.index_offset))
+                if index is not None:
+                    return index, False
+        return self.scan(0, FILE_HEADER_BYTES, FILE_HEADER_BYTES + length).index, True
+
+    def scan(self, entry_id: int, offset: int, end: int) -> LedgerScan:
+        """Walk all records from ``entry_id`` at ``offset`` on up to ``end`` or the end of the file."""
+        result = LedgerScan(entry_id, offset)
+        want = _SCAN_BYTES
+        while offset < end:
+            data = self._read(offset, min(want, end - offset))
+            last = offset + len(data) >= end or len(data) < want
+            if not data:
+                break
+            found = walk(data, 0, len(data), self._ledger_id, result.entries)
+            used = len(data)
+            tail = found[-1]
+            if isinstance(tail, Damage) and tail.last_entry_id < tail.first_entry_id and not last:
+                # Cut off by the window, or damaged: looked at again with more behind it.
+                if tail.start == 0 and want > self._max_record_bytes * 2 + _SCAN_BYTES:
+                    result.damage.append(_shifted(tail, offset))
+                    break
+                want = want * 2 if tail.start == 0 else _SCAN_BYTES
+                used = tail.start
+            for part in found:
+                if isinstance(part, Run):
+                    result.index.add_records(
+                        part.first_entry_id, offset + part.start, memoryview(part.offsets).cast("q")
+                    )
+                    result.entries = part.first_entry_id + part.entries
+                    result.end_offset = offset + part.end
+                elif part.start < used:
+                    result.damage.append(_shifted(part, offset))
+                    result.entries = max(result.entries, part.last_entry_id + 1)
+            offset += used
+        return result
+
+    def _read(self, offset: int, size: int) -> bytes:
+        try:
+            return self._files.read(self._ledger_id, size, offset) if size > 0 else b""
+        except FileNotFoundError:
+            return b""
+
+    def _enough(self, data: bytes, found: list[Run | Damage], size: int) -> int:
+        """How much to read when the entry was not in it: as the cut-off record says, else twice as much."""
+        tail = found[-1] if found else None
+        if isinstance(tail, Damage) and (header := peek_record(data, tail.start)) is not None:
+            needed = tail.start + RECORD_HEADER_BYTES + header.body_bytes
+            if size < needed <= tail.start + self._max_record_bytes:
+                return needed
+        return size * 2
+
+    def _cut(self, data: bytes, run: Run, entry_id: int) -> Slab:
+        """The run as a slab. When it begins far before the entry (index point), without that part."""
+        slab = Slab(self._ledger_id, run.first_entry_id, data, run.offsets)
+        skip = entry_id - run.first_entry_id
+        return slab.part(skip, slab.count) if skip else slab
+
+    @staticmethod
+    def _reason(data: bytes, damage: Damage) -> str:
+        if is_placeholder(data, damage.start):
+            return "its bytes were lost with a damaged journal frame"
+        return f"record fails its check ({damage.reason})"
+
+
+class LedgerScan:
+    """Result of a walk through a ledger file."""
+
+    __slots__ = ("damage", "end_offset", "entries", "index")
+
+    def __init__(self, entries: int, offset: int) -> None:
+        self.index = LedgerIndex()
+        self.entries = entries
+        """One more than the last entry seen."""
+        self.end_offset = offset
+        """Behind the last intact record."""
+        self.damage: list[Damage] = []
+        """With file offsets."""
+
+
+def _shifted(damage: Damage, offset: int) -> Damage:
+    return damage._replace(start=damage.start + offset, end=damage.end + offset)

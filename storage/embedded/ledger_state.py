@@ -1,0 +1,101 @@
+"""What the engine knows of one ledger. Owned by the loop (``journaled`` and ``last_failure`` by the journal's
+thread).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
+from magnetar.storage.interfaces import LedgerInfo
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+    from magnetar.storage.embedded.ledger_index import LedgerIndex
+    from magnetar.storage.errors import StorageError
+    from magnetar.storage.slab import Slab
+
+__all__ = ["LedgerState"]
+
+
+class LedgerState:
+    """One ledger, from creation or recovery until it is forgotten."""
+
+    __slots__ = (
+        "closed",
+        "deleted",
+        "fetching_index",
+        "idle_waiters",
+        "index",
+        "journaled",
+        "last_confirmed",
+        "last_failure",
+        "ledger_id",
+        "length_bytes",
+        "metadata_version",
+        "pending",
+        "properties",
+        "pushed",
+        "refusal",
+        "sealing",
+        "unwritten",
+    )
+
+    def __init__(self, ledger_id: int, properties: Mapping[str, str], last_entry_id: int = -1, length: int = 0) -> None:
+        self.ledger_id = ledger_id
+        self.properties = dict(properties)
+        self.last_confirmed = self.pushed = self.journaled = last_entry_id
+        self.length_bytes = length
+        self.index: LedgerIndex | None = None
+        """None until it was loaded from the file."""
+        self.fetching_index: asyncio.Future[None] | None = None
+        self.closed = False
+        """The metadata say so: last entry and length are final."""
+        self.sealing: asyncio.Future[None] | None = None
+        self.deleted = False
+        self.refusal: StorageError | None = None
+        """Why the writer takes no more appends."""
+        self.last_failure: StorageError | None = None
+        self.pending = 0
+        """Appends not yet answered."""
+        self.idle_waiters: list[asyncio.Future[None]] = []
+        self.unwritten: deque[Slab] = deque()
+        """Confirmed slabs that are not in the ledger file yet, ascending."""
+        self.metadata_version = 0
+
+    @property
+    def written_entry(self) -> int:
+        """Highest entry in the ledger file."""
+        return self.unwritten[0].first_entry_id - 1 if self.unwritten else self.last_confirmed
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next record goes in the ledger file."""
+        return FILE_HEADER_BYTES + self.length_bytes
+
+    def confirm(self, slab: Slab) -> int:
+        """The slab is on disk in the journal. Returns its offset in the ledger file."""
+        offset = self.end_offset
+        if self.index is None:
+            raise AssertionError("a ledger open for append has its index in memory")
+        self.index.add_records(slab.first_entry_id, offset, slab.offset_view)
+        self.unwritten.append(slab)
+        self.last_confirmed = slab.last_entry_id
+        self.length_bytes += slab.size_bytes
+        return offset
+
+    def unwritten_slab(self, entry_id: int) -> Slab | None:
+        """The slab with this entry, if the ledger file does not have it yet."""
+        if not self.unwritten or not self.unwritten[0].first_entry_id <= entry_id <= self.last_confirmed:
+            return None
+        for slab in reversed(self.unwritten):
+            if slab.first_entry_id <= entry_id:
+                return slab
+        raise AssertionError("unwritten slabs are consecutive")
+
+    def info(self) -> LedgerInfo:
+        """As the interfaces show it."""
+        return LedgerInfo(self.ledger_id, self.last_confirmed, self.length_bytes, self.properties)

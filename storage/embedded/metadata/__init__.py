@@ -1,0 +1,1 @@
+"""Metadata of the embedded engine: what changes rarely, in SQLite."""

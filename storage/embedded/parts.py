@@ -1,0 +1,162 @@
+"""The parts of a running engine: how they are put together, and in which order they stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar.storage.embedded.append_path import AppendPath
+from magnetar.storage.embedded.checkpoints import Checkpointer
+from magnetar.storage.embedded.entry_cache import EntryCache
+from magnetar.storage.embedded.health import Health
+from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
+from magnetar.storage.embedded.journal.writer import Journal
+from magnetar.storage.embedded.ledger_store import EmbeddedLedgerStore
+from magnetar.storage.embedded.read_path import ReadPath
+from magnetar.storage.embedded.space_probe import SpaceProbe
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.engine_settings import EngineSettings
+    from magnetar.storage.embedded.environment import EngineEnvironment
+    from magnetar.storage.embedded.lanes import Pool
+    from magnetar.storage.embedded.layout import Layout
+    from magnetar.storage.embedded.ledger_catalog import LedgerCatalog
+    from magnetar.storage.embedded.ledger_files import LedgerFiles
+    from magnetar.storage.embedded.recovery.engine_recovery import Recovered
+
+__all__ = ["EngineParts", "Foundation", "build_parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """What is known once recovery is complete."""
+
+    layout: Layout
+    settings: EngineSettings
+    environment: EngineEnvironment
+    store_id: bytes
+    catalog: LedgerCatalog
+    ledger_files: LedgerFiles
+    recovered: Recovered
+
+
+@dataclass(frozen=True, slots=True)
+class EngineParts:
+    """A running engine."""
+
+    health: Health
+    cache: EntryCache
+    journal: Journal
+    checkpointer: Checkpointer
+    appends: AppendPath
+    read_pool: Pool
+    reads: ReadPath
+    ledgers: EmbeddedLedgerStore
+    probe: SpaceProbe
+    ledger_files: LedgerFiles
+
+    async def close(self) -> None:
+        """Appends first, then what they left to be written, then the files."""
+        await self.ledgers.close()
+        self.probe.close()
+        await self.appends.close()
+        await self.checkpointer.close(self.journal.generation if self.health.problem is None else None)
+        await self.read_pool.close()
+        self.ledger_files.close()
+
+
+def build_parts(base: Foundation) -> EngineParts:
+    """Put the engine together; its threads start."""
+    environment, settings = base.environment, base.settings
+    health = Health()
+    cache = EntryCache(settings.cache_bytes)
+    pool = _segment_pool(base)
+    journal = _journal(base, pool)
+    checkpointer = _checkpointer(base, health)
+    appends = AppendPath(
+        journal,
+        pool,
+        environment.threads,
+        environment.scheduler,
+        health,
+        cache,
+        checkpointer.write,
+        max_batch_bytes=settings.journal_max_frame_bytes,
+    )
+    checkpointer.wire(appends, journal)
+    read_pool = environment.threads.pool("read", settings.read_threads)
+    reads = ReadPath(
+        base.ledger_files,
+        cache,
+        read_pool,
+        checkpointer.touch,
+        piece_bytes=settings.read_piece_bytes,
+        max_record_bytes=settings.max_record_bytes,
+    )
+    ledgers = EmbeddedLedgerStore(
+        base.catalog,
+        appends,
+        reads,
+        checkpointer,
+        cache,
+        base.ledger_files,
+        base.recovered,
+        max_record_bytes=settings.max_record_bytes,
+    )
+    probe = SpaceProbe(health, environment.scheduler, appends, checkpointer, settings.full_probe_s)
+    return EngineParts(
+        health, cache, journal, checkpointer, appends, read_pool, reads, ledgers, probe, base.ledger_files
+    )
+
+
+def _segment_pool(base: Foundation) -> SegmentPool:
+    """All segments are free after recovery: the largest are used again, those too many for an ordinary load removed."""
+    files, layout, settings = base.environment.files, base.layout, base.settings
+    pool = SegmentPool(
+        files,
+        layout,
+        base.store_id,
+        first_bytes=settings.journal_first_segment_bytes,
+        segment_bytes=settings.journal_segment_bytes,
+        zeroed_bytes=settings.journal_zeroed_bytes,
+        next_segment_id=base.recovered.next_segment_id,
+    )
+    keep = max(2, settings.checkpoint_bytes // settings.journal_segment_bytes // 2)
+    by_size = sorted(base.recovered.segments, key=lambda segment: -segment[1])
+    for segment_id, size_bytes in by_size[:keep]:
+        pool.spares.append(Segment(segment_id, files.open(layout.segment(segment_id)), size_bytes))
+    for segment_id, _ in by_size[keep:]:
+        files.remove(layout.segment(segment_id))
+    return pool
+
+
+def _journal(base: Foundation, pool: SegmentPool) -> Journal:
+    checkpoint = base.recovered.checkpoint
+    return Journal(
+        pool,
+        base.store_id,
+        base.environment.clock,
+        base.environment.entropy,
+        next_sequence=checkpoint.next_sequence,
+        next_generation=checkpoint.free_generation + 1,
+        max_frame_bytes=base.settings.journal_max_frame_bytes,
+    )
+
+
+def _checkpointer(base: Foundation, health: Health) -> Checkpointer:
+    environment, settings = base.environment, base.settings
+    return Checkpointer(
+        environment.files,
+        base.layout,
+        base.store_id,
+        base.ledger_files,
+        environment.threads,
+        environment.scheduler,
+        environment.clock,
+        health,
+        base.recovered.checkpoint,
+        checkpoint_bytes=settings.checkpoint_bytes,
+        interval_s=settings.checkpoint_interval_s,
+        max_unwritten_bytes=settings.max_unwritten_bytes,
+        gather_bytes=settings.write_behind_bytes,
+    )

@@ -1,0 +1,194 @@
+"""Reads: from memory when it is there, else in large pieces from the ledger file, with one piece of read-ahead.
+
+A read that goes on where a piece ended is a sequential one: then the next piece is fetched while this one is being
+consumed, and the next ``read_cached`` finds it. A piece is one slab over one buffer; nothing is copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.storage.embedded.ledger_reader import LedgerReader, Piece
+from magnetar.storage.errors import CorruptEntryError, DamagedFileError, NoSuchEntryError, StorageError
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.entry_cache import EntryCache
+    from magnetar.storage.embedded.lanes import Pool
+    from magnetar.storage.embedded.ledger_files import LedgerFiles
+    from magnetar.storage.embedded.ledger_index import LedgerIndex
+    from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.slab import Slab
+
+__all__ = ["ReadPath", "check_range"]
+
+_MIN_PIECE_BYTES = 128 << 10
+_REMEMBERED_PIECES = 4096
+
+
+class _Next(NamedTuple):
+    """Where the piece after a piece begins."""
+
+    entry_id: int
+    offset: int
+    sequential: bool
+
+
+class ReadPath:
+    """Loop only; jobs run in the pool."""
+
+    def __init__(
+        self,
+        files: LedgerFiles,
+        cache: EntryCache,
+        pool: Pool,
+        on_indexed: Callable[[LedgerState], None],
+        *,
+        piece_bytes: int,
+        max_record_bytes: int,
+    ) -> None:
+        self._files, self._cache, self._pool, self._on_indexed = files, cache, pool, on_indexed
+        self._piece_bytes, self._max_record_bytes = piece_bytes, max_record_bytes
+        self._loading: dict[tuple[int, int], asyncio.Future[Piece]] = {}
+        self._behind: OrderedDict[tuple[int, int], _Next] = OrderedDict()
+        """By (ledger, first entry of a piece): what comes behind it."""
+        self._begins: OrderedDict[tuple[int, int], _Next] = OrderedDict()
+        """By (ledger, first entry of the next piece)."""
+        self.file_reads = self.file_read_bytes = self.read_aheads = self.corrupt_entries = 0
+
+    def cached(self, ledger: LedgerState, entry_id: int) -> Slab | None:
+        """The slab with this entry, if it is in memory."""
+        slab = self._cache.get(ledger.ledger_id, entry_id) or ledger.unwritten_slab(entry_id)
+        if slab is not None and self._behind:
+            self._go_ahead(ledger, slab)
+        return slab
+
+    async def read(self, ledger: LedgerState, first: int, last: int, max_bytes: int) -> list[Slab]:
+        """See ``LedgerStore.read``. The caller made sure that ``first`` is confirmed."""
+        found: list[Slab] = []
+        entry, size = first, 0
+        last = min(last, ledger.last_confirmed)
+        while entry <= last and (not found or size < max_bytes):
+            slab = self.cached(ledger, entry)
+            if slab is None:
+                if found:
+                    break  # what is at hand goes out at once
+                slab = await self._load(ledger, entry, max_bytes if last > entry else 0)
+            if found and slab.first_entry_id < entry:
+                slab = slab.part(entry - slab.first_entry_id, slab.count)  # pieces may overlap, the result does not
+            found.append(slab)
+            entry = slab.last_entry_id + 1
+            size += slab.size_bytes
+        return found
+
+    async def _load(self, ledger: LedgerState, entry_id: int, want_bytes: int) -> Slab:
+        if ledger.index is None:
+            await self._fetch_index(ledger)
+        before = self._begins.get((ledger.ledger_id, entry_id))
+        piece = await asyncio.shield(self._start(ledger, entry_id, before, want_bytes))
+        slab = piece.slab
+        if slab is None or not slab.first_entry_id <= entry_id <= slab.last_entry_id:
+            self.corrupt_entries += 1
+            raise CorruptEntryError(
+                Position(ledger.ledger_id, entry_id), piece.reason or "not found in its ledger file"
+            )
+        self._go_ahead(ledger, slab)
+        return slab
+
+    def _start(
+        self, ledger: LedgerState, entry_id: int, before: _Next | None, want_bytes: int
+    ) -> asyncio.Future[Piece]:
+        """Begin (or join) the load of the piece with this entry."""
+        key = (ledger.ledger_id, entry_id)
+        if (loading := self._loading.get(key)) is not None:
+            return loading
+        future: asyncio.Future[Piece] = asyncio.get_running_loop().create_future()
+        self._loading[key] = future
+        sequential = before is not None
+        if before is not None:
+            point = (entry_id, before.offset)
+        else:
+            assert ledger.index is not None
+            point = ledger.index.point_for(entry_id)
+        size = self._piece_bytes if sequential else min(max(want_bytes, _MIN_PIECE_BYTES), self._piece_bytes)
+        reader = LedgerReader(self._files, ledger.ledger_id, self._max_record_bytes)
+        # The end of what is in the file now; what comes later is in memory.
+        end = ledger.end_offset - sum(slab.size_bytes for slab in ledger.unwritten)
+        written = ledger.written_entry
+
+        def loaded(piece: Piece | None, error: BaseException | None) -> None:
+            del self._loading[key]
+            if piece is not None:
+                self._keep(ledger, piece, sequential=sequential)
+                future.set_result(piece)
+            else:
+                future.set_exception(_as_storage_error(error))
+                future.exception()  # a read-ahead has nobody who asks
+
+        self._pool.run(lambda: reader.piece(point, entry_id, end, written, size), loaded)
+        return future
+
+    def _keep(self, ledger: LedgerState, piece: Piece, *, sequential: bool) -> None:
+        self.file_reads += 1
+        self.file_read_bytes += piece.bytes_read
+        slab = piece.slab
+        if slab is None or ledger.deleted:
+            return
+        self._cache.put(slab)
+        following = slab.last_entry_id + 1
+        if piece.next_offset is not None and following <= ledger.last_confirmed:
+            item = _Next(following, piece.next_offset, sequential)
+            for remembered, entry in ((self._behind, slab.first_entry_id), (self._begins, following)):
+                remembered[ledger.ledger_id, entry] = item
+                if len(remembered) > _REMEMBERED_PIECES:
+                    remembered.popitem(last=False)
+
+    def _go_ahead(self, ledger: LedgerState, slab: Slab) -> None:
+        """This piece is being consumed: fetch the next one, if the ledger is being read in order."""
+        following = self._behind.get((ledger.ledger_id, slab.first_entry_id))
+        if following is None or not following.sequential or following.entry_id > ledger.written_entry:
+            return
+        key = (ledger.ledger_id, following.entry_id)
+        if key not in self._loading and self._cache.peek(*key) is None:
+            self.read_aheads += 1
+            self._start(ledger, following.entry_id, following, self._piece_bytes)
+
+    async def _fetch_index(self, ledger: LedgerState) -> None:
+        """Load the index of a ledger that was closed before this process began, or make it again."""
+        if ledger.fetching_index is None:
+            ledger.fetching_index = asyncio.get_running_loop().create_future()
+            reader = LedgerReader(self._files, ledger.ledger_id, self._max_record_bytes)
+            entries, length = ledger.last_confirmed + 1, ledger.length_bytes
+
+            def loaded(result: tuple[LedgerIndex, bool] | None, error: BaseException | None) -> None:
+                future, ledger.fetching_index = ledger.fetching_index, None
+                assert future is not None
+                if result is None:
+                    future.set_exception(_as_storage_error(error))
+                    future.exception()
+                    return
+                ledger.index, rebuilt = result
+                if rebuilt and ledger.closed and not ledger.deleted:
+                    self._on_indexed(ledger)
+                future.set_result(None)
+
+            self._pool.run(lambda: reader.index(entries, length), loaded)
+        await asyncio.shield(ledger.fetching_index)
+
+
+def _as_storage_error(error: BaseException | None) -> BaseException:
+    if isinstance(error, OSError):
+        wrapped = DamagedFileError(str(error.filename or "ledger file"), 0, str(error))
+        wrapped.__cause__ = error
+        return wrapped
+    return error or StorageError("no result")
+
+
+def check_range(ledger: LedgerState, entry_id: int) -> None:
+    """Raises NoSuchEntryError."""
+    if not 0 <= entry_id <= ledger.last_confirmed:
+        raise NoSuchEntryError(ledger.ledger_id, entry_id)

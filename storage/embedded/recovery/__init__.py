@@ -1,0 +1,1 @@
+"""Start after any stop: frames are replayed into ledger files, damage is reported."""

@@ -1,0 +1,332 @@
+"""Start-up: bring the ledger files to the state the journal promises. Safe to be interrupted and repeated anywhere.
+
+1. The checkpoint says from which frame on the journal is needed.
+2. Every segment is scanned; frames are put in order of their sequence.
+3. The records of whole frames are replayed. A frame that is not whole and has a later whole one is damaged: its
+   intact records
+   are replayed, the others are lost and reported. The last frame may be torn (it was never acknowledged): its records
+   count up to the first that is not intact.
+4. Touched ledger files are synced, a new checkpoint says that the journal is empty.
+
+Nothing is removed; what no one knows is moved to ``lost+found``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
+from magnetar.storage.embedded.journal.salvage import LostRecord, SalvagedRecord, salvage
+from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan, scan_segment
+from magnetar.storage.embedded.layout import ledger_id_of, segment_id_of
+from magnetar.storage.embedded.recovery.replay import LedgerReplay
+from magnetar.storage.errors import DamagedFileError
+from magnetar.storage.records import ANY_LEDGER, scan_records, with_ids
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.layout import Layout
+    from magnetar.storage.embedded.ledger_files import LedgerFiles
+    from magnetar.storage.interfaces import Clock
+    from magnetar.storage.position import Position
+
+__all__ = ["Recovered", "Recovery", "RecoveryReport", "journal_work"]
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery found and did."""
+
+    frames: int = 0
+    entries: int = 0
+    """Replayed into ledger files."""
+    unknown_records: int = 0
+    """Of ledgers deleted since."""
+    torn_frame: int | None = None
+    """Sequence of the unfinished last frame."""
+    missing_frames: list[tuple[int, int]] = field(default_factory=list)
+    """Sequences (first, last) of frames that are nowhere."""
+    damaged_entries: list[Position] = field(default_factory=list)
+    damaged_files: list[DamagedFileError] = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
+    duration_s: float = 0.0
+    newest_ledger_id: int = -1
+    """Of the ledgers that exist."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What the engine starts from."""
+
+    checkpoint: Checkpoint
+    checkpoint_intact: bool
+    """False: the checkpoint was lost, so an unsealed ledger not named in it may hold entries all the same."""
+    next_segment_id: int
+    segments: list[tuple[int, int]]
+    """(segment id, bytes) of all segments; all are free."""
+    report: RecoveryReport
+
+
+def journal_work(
+    scans: list[SegmentScan], next_sequence: int, report: RecoveryReport, *, from_first: bool = False
+) -> list[FrameRef]:
+    """Frames and damaged regions to replay, in order. A region without sequence is given only where frames are missing.
+
+    ``from_first``: the checkpoint is lost, so what was before the first frame found is not missed.
+    """
+    work: list[FrameRef] = []
+    expected = next_sequence
+    if from_first:
+        expected = min((f.sequence for scan in scans for f in scan.frames if f.sequence >= 0), default=next_sequence)
+    pending: list[FrameRef] = []
+    for scan in sorted((scan for scan in scans if scan.generation), key=lambda scan: scan.generation):
+        for frame in scan.frames:
+            if frame.sequence < 0:
+                pending.append(frame)
+                continue
+            if frame.sequence >= next_sequence:
+                if frame.sequence > expected:
+                    work += pending
+                    report.missing_frames.append((expected, frame.sequence - 1))
+                work.append(frame)
+                expected = frame.sequence + 1
+            pending = []
+        if scan.tail is not None:
+            pending.append(scan.tail)
+    return _last_tries(work)
+
+
+def _last_tries(work: list[FrameRef]) -> list[FrameRef]:
+    """A frame that found no space was tried again with the same sequence, perhaps in another segment: of several with
+    one sequence the last counts.
+    """
+    last = {frame.sequence: index for index, frame in enumerate(work)}
+    return [frame for index, frame in enumerate(work) if frame.sequence < 0 or last[frame.sequence] == index]
+
+
+def damaged_headers(scans: list[SegmentScan], last_whole: int) -> list[DamagedFileError]:
+    """Segment headers that were damaged after they were synced: a header goes out together with its first frame, so
+    only with a whole frame behind that one it is more than a torn write.
+    """
+    return [
+        scan.damage
+        for scan in scans
+        if scan.damage is not None and any(frame.whole and frame.sequence < last_whole for frame in scan.frames)
+    ]
+
+
+class Recovery:
+    """One recovery. ``known``: ledgers the metadata know."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        layout: Layout,
+        store_id: bytes,
+        ledger_files: LedgerFiles,
+        known: set[int],
+        clock: Clock,
+        max_record_bytes: int,
+    ) -> None:
+        self._files, self._layout, self._store_id = files, layout, store_id
+        self._ledger_files, self._known, self._clock = ledger_files, known, clock
+        self._max_record_bytes = max_record_bytes
+        self._replays: dict[int, LedgerReplay] = {}
+        self._lost: list[LostRecord] = []
+        self._report = RecoveryReport()
+        self._checkpoint = Checkpoint()
+        self._checkpoint_intact = True
+
+    def run(self) -> Recovered:
+        """Raises OSError, UnsupportedFormatError; then nothing but a repetition is needed."""
+        started = self._clock.now_s()
+        # An earlier process may have ended between making a name and syncing its folder (or given up on a full disk):
+        # we see the name, a power loss would not leave it. Nothing may be built on it before it is durable.
+        self._files.sync_dir(self._layout.journal)
+        self._files.sync_dir(self._layout.ledgers)
+        self._read_checkpoint()
+        segments, scans = self._scan_segments()
+        work = journal_work(scans, self._checkpoint.next_sequence, self._report, from_first=not self._checkpoint_intact)
+        last_whole = max((frame.sequence for frame in work if frame.whole), default=self._checkpoint.next_sequence - 1)
+        self._report.damaged_files += damaged_headers(scans, last_whole)
+        for frame in work:
+            self._replay_frame(frame, last_whole)
+        self._replace_lost()
+        self._finish(scans, last_whole)
+        self._set_aside_strangers()
+        self._report.duration_s = self._clock.now_s() - started
+        next_segment_id = max((segment_id for segment_id, _ in segments), default=-1) + 1
+        return Recovered(self._checkpoint, self._checkpoint_intact, next_segment_id, segments, self._report)
+
+    def _read_checkpoint(self) -> None:
+        try:
+            self._checkpoint = read_checkpoint(self._files, self._layout)
+            if self._checkpoint.damaged_copies:
+                self._report.damaged_files.append(DamagedFileError(self._layout.checkpoint, 0, "one copy is damaged"))
+        except (FileNotFoundError, DamagedFileError) as error:
+            self._checkpoint_intact = False
+            self._report.damaged_files.append(
+                error
+                if isinstance(error, DamagedFileError)
+                else DamagedFileError(self._layout.checkpoint, 0, "missing")
+            )
+
+    def _scan_segments(self) -> tuple[list[tuple[int, int]], list[SegmentScan]]:
+        segments: list[tuple[int, int]] = []
+        scans: list[SegmentScan] = []
+        for name in self._files.list_dir(self._layout.journal):
+            segment_id = segment_id_of(name)
+            path = posixpath.join(self._layout.journal, name)
+            if segment_id is None:
+                if path not in {self._layout.checkpoint, self._layout.checkpoint + ".new"}:
+                    self._set_aside(path)
+                continue
+            file = self._files.open_read_only(path)
+            try:
+                size = file.size()
+                # Of a free segment the header is enough.
+                scan = scan_segment(path, segment_id, file.read(4096, 0), self._checkpoint.free_generation)
+                if scan.generation or scan.damage:
+                    data = file.read(size, 0)
+                    scan = scan_segment(path, segment_id, data, self._checkpoint.free_generation)
+            finally:
+                file.close()
+            segments.append((segment_id, size))
+            scans.append(scan)
+        return segments, scans
+
+    def _replay_frame(self, frame: FrameRef, last_whole: int) -> None:
+        if frame.sequence > last_whole:
+            if frame.sequence == last_whole + 1:
+                self._report.torn_frame = frame.sequence
+                self._replay_torn(self._payload(frame))
+            return
+        payload = self._payload(frame)
+        if frame.whole:
+            self._report.frames += 1
+            self._replay_whole(payload)
+            return
+        path = self._layout.segment(frame.segment_id)
+        self._report.damaged_files.append(DamagedFileError(path, frame.offset, "damaged journal frame"))
+        for record in salvage(payload, self._known):
+            if isinstance(record, SalvagedRecord):
+                self._replay_record(record, payload)
+            elif not self._repair(record, payload):
+                self._lost.append(record)
+
+    def _payload(self, frame: FrameRef) -> bytes:
+        file = self._files.open_read_only(self._layout.segment(frame.segment_id))
+        try:
+            return file.read(frame.payload_bytes, frame.offset)
+        finally:
+            file.close()
+
+    def _replay_torn(self, payload: bytes) -> None:
+        for record in salvage(payload, self._known):
+            if isinstance(record, LostRecord):
+                return
+            replay = self._replay_of(record.ledger_id)
+            if replay is not None and record.entry_id > replay.next_entry:
+                return  # never acknowledged: nothing is filled up for it
+            self._replay_record(record, payload)
+
+    def _replay_whole(self, payload: bytes) -> None:
+        at = 0
+        while at < len(payload):
+            offsets, end, reason = scan_records(payload, at, len(payload), ANY_LEDGER)
+            count = (len(offsets) >> 3) - 1
+            if count == 0:
+                raise AssertionError(f"frame with a right checksum holds a wrong record ({reason})")
+            ledger_id = int.from_bytes(payload[at + 8 : at + 16], "little")
+            first = int.from_bytes(payload[at + 16 : at + 24], "little")
+            replay = self._replay_of(ledger_id)
+            if replay is not None:
+                replay.add_run(first, count, payload, memoryview(offsets).cast("q"))
+            else:
+                self._report.unknown_records += count
+            at = end
+
+    def _replay_record(self, record: SalvagedRecord, payload: bytes) -> None:
+        replay = self._replay_of(record.ledger_id)
+        if replay is None:
+            self._report.unknown_records += 1
+        else:
+            replay.add(record.entry_id, payload[record.start : record.end])
+
+    def _replay_of(self, ledger_id: int) -> LedgerReplay | None:
+        replay = self._replays.get(ledger_id)
+        if replay is None and ledger_id in self._known:
+            begin = self._checkpoint.synced.get(ledger_id)
+            if begin is None and not self._checkpoint_intact:
+                replay = LedgerReplay.from_file(self._ledger_files, ledger_id, self._max_record_bytes)
+            else:
+                replay = LedgerReplay(self._ledger_files, ledger_id, begin or (0, 0))
+            self._replays[ledger_id] = replay
+        return replay
+
+    def _repair(self, lost: LostRecord, payload: bytes) -> bool:
+        """If only its ids are damaged, the record's own checksum tells which they were: the next entry of some
+        ledger.
+        """
+        for ledger_id in [*self._replays, *self._checkpoint.synced]:
+            replay = self._replay_of(ledger_id)
+            if replay is not None:
+                record = with_ids(payload, lost.start, ledger_id, replay.next_entry)
+                if record is not None:
+                    replay.add(replay.next_entry, record)
+                    return True
+        return False
+
+    def _replace_lost(self) -> None:
+        """A lost record with intact ones of its ledger behind it was noticed as a gap. One at the end of its ledger
+        is known only by its own header, or else by the record before it.
+        """
+        damaged = {position for replay in self._replays.values() for position in replay.damaged}
+        for lost in self._lost:
+            replay = self._replay_of(lost.ledger_id)
+            if replay is not None and lost.entry_id == replay.next_entry:
+                replay.fill(lost.entry_id + 1)
+            elif (lost.ledger_id, lost.entry_id) not in damaged and lost.after is not None:
+                before = self._replay_of(lost.after.ledger_id)
+                if before is not None and before.next_entry == lost.after.entry_id + 1:
+                    before.fill(lost.after.entry_id + 2)
+
+    def _finish(self, scans: list[SegmentScan], last_whole: int) -> None:
+        for replay in self._replays.values():
+            replay.finish()
+            self._report.entries += replay.replayed
+            self._report.damaged_entries += replay.damaged
+        for replay in self._replays.values():
+            if replay.wrote:
+                self._ledger_files.sync(replay.ledger_id)
+        self._ledger_files.sync_names()
+        newest = max((scan.generation for scan in scans), default=0)
+        old = self._checkpoint
+        if self._checkpoint_intact and not self._replays and newest <= old.free_generation:
+            return
+        synced = {ledger_id: at for ledger_id, at in old.synced.items() if ledger_id in self._known}
+        for replay in self._replays.values():
+            synced[replay.ledger_id] = (replay.next_entry, replay.offset - 64)
+        generation = max(newest, old.free_generation)
+        self._checkpoint = Checkpoint(old.number + 1, last_whole + 1, generation, synced)
+        write_checkpoint(self._files, self._layout, self._store_id, self._checkpoint, self._clock.now_ms())
+
+    def _set_aside_strangers(self) -> None:
+        for name in self._files.list_dir(self._layout.ledgers):
+            ledger_id = ledger_id_of(name)
+            if ledger_id is None or ledger_id not in self._known:
+                self._set_aside(posixpath.join(self._layout.ledgers, name))
+
+    def _set_aside(self, path: str) -> None:
+        self._files.make_dir(self._layout.lost)
+        name = posixpath.basename(path)
+        target, number = posixpath.join(self._layout.lost, name), 0
+        while self._files.exists(target):
+            number += 1
+            target = posixpath.join(self._layout.lost, f"{name}.{number}")
+        self._files.rename(path, target)
+        self._files.sync_dir(self._layout.lost)
+        self._files.sync_dir(posixpath.dirname(path))
+        self._report.set_aside.append(target)

@@ -1,0 +1,79 @@
+"""What the engine tells about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar.storage.histogram import BUCKET_SECONDS
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.entry_cache import CacheStats
+    from magnetar.storage.embedded.parts import EngineParts
+    from magnetar.storage.histogram import Histogram
+
+__all__ = ["EngineStats", "HistogramStats", "collect_stats"]
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramStats:
+    """Observations per bucket; the last bucket has no upper bound."""
+
+    bounds_s: tuple[float, ...]
+    counts: tuple[int, ...]
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counters since start unless said otherwise."""
+
+    appended_entries: int
+    appended_bytes: int
+    journal_frames: int
+    journal_bytes: int
+    journal_batches: int
+    journal_sync: HistogramStats
+    unwritten_bytes: int
+    """Now: confirmed and not yet in ledger files."""
+    checkpoints: int
+    checkpoint_duration: HistogramStats
+    file_reads: int
+    file_read_bytes: int
+    read_aheads: int
+    corrupt_entries: int
+    cache: CacheStats
+    open_files: int
+    """Now."""
+    loaded_ledgers: int
+    """Now."""
+    state: str
+    """running, full or failed."""
+
+
+def _histogram(found: Histogram) -> HistogramStats:
+    return HistogramStats(BUCKET_SECONDS, tuple(found.counts), found.total_s)
+
+
+def collect_stats(parts: EngineParts) -> EngineStats:
+    """A snapshot of everything."""
+    appends, checkpointer, reads, health = parts.appends, parts.checkpointer, parts.reads, parts.health
+    return EngineStats(
+        appended_entries=appends.entries,
+        appended_bytes=appends.bytes,
+        journal_frames=appends.frames,
+        journal_bytes=appends.frame_bytes,
+        journal_batches=appends.batches,
+        journal_sync=_histogram(appends.sync_seconds),
+        unwritten_bytes=checkpointer.unwritten_bytes,
+        checkpoints=checkpointer.checkpoints,
+        checkpoint_duration=_histogram(checkpointer.seconds),
+        file_reads=reads.file_reads,
+        file_read_bytes=reads.file_read_bytes,
+        read_aheads=reads.read_aheads,
+        corrupt_entries=reads.corrupt_entries,
+        cache=parts.cache.stats(),
+        open_files=parts.ledger_files.open_files,
+        loaded_ledgers=parts.ledgers.loaded_ledgers,
+        state="failed" if health.failed else "full" if health.full else "running",
+    )

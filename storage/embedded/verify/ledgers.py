@@ -1,0 +1,164 @@
+"""The part of ``verify`` that reads ledger files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, parse_file_header
+from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, encode_index, parse_footer, parse_index
+from magnetar.storage.embedded.ledger_reader import LedgerReader, LedgerScan
+from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, Finding, VerifyReport
+from magnetar.storage.errors import DamagedFileError
+from magnetar.storage.records import is_placeholder
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.checkpoint_file import Checkpoint
+    from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.layout import Layout
+    from magnetar.storage.embedded.ledger_catalog import LedgerNode
+    from magnetar.storage.embedded.ledger_files import LedgerFiles
+    from magnetar.storage.embedded.verify.metadata import StoredNodes
+    from magnetar.storage.records import Damage
+
+__all__ = ["JournalledEntries", "LedgerVerifier"]
+
+_MAX_RECORD_BYTES = 1 << 30
+
+
+class JournalledEntries:
+    """Entries the next start will replay."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, set[int]] = {}
+
+    def add(self, ledger_id: int, entry_id: int) -> None:
+        self._entries.setdefault(ledger_id, set()).add(entry_id)
+
+    def has(self, ledger_id: int, entry_id: int) -> bool:
+        return entry_id in self._entries.get(ledger_id, ())
+
+    def first(self, ledger_id: int) -> int | None:
+        """The lowest entry of the ledger."""
+        return min(self._entries.get(ledger_id, ()), default=None)
+
+
+class LedgerVerifier:
+    """Checks one ledger file after the other and adds to the report."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        layout: Layout,
+        ledger_files: LedgerFiles,
+        nodes: StoredNodes,
+        checkpoint: Checkpoint,
+        journalled: JournalledEntries,
+        report: VerifyReport,
+    ) -> None:
+        self._files, self._layout, self._ledger_files = files, layout, ledger_files
+        self._nodes, self._checkpoint, self._journalled, self._report = nodes, checkpoint, journalled, report
+
+    def verify(self, ledger_id: int, node: LedgerNode, repair: frozenset[str]) -> None:
+        """One ledger the metadata know."""
+        path = self._layout.ledger(ledger_id)
+        promised, length = self._promised(ledger_id, node)
+        if not self._files.exists(path):
+            if promised:
+                self._entries(DAMAGE, "missing-file", path, 0, "the file is missing", ledger_id, 0, promised - 1)
+            return
+        if promised:
+            self._header(path, ledger_id)
+        size = self._ledger_files.size(ledger_id)
+        self._report.bytes_read += size
+        end = FILE_HEADER_BYTES + length if node.closed and promised else size
+        reader = LedgerReader(self._ledger_files, ledger_id, _MAX_RECORD_BYTES)
+        scan = reader.scan(0, FILE_HEADER_BYTES, min(end, size))
+        damaged = sum(self._damage(path, ledger_id, damage, promised) for damage in scan.damage)
+        self._report.entries += scan.entries - damaged
+        if scan.entries < promised:
+            detail = f"the file holds entries up to {scan.entries - 1}, promised are {promised}"
+            self._entries(DAMAGE, "short-file", path, scan.end_offset, detail, ledger_id, scan.entries, promised - 1)
+        if node.closed:
+            self._index(path, ledger_id, node, scan, size, repair)
+        elif "torn-tail" in repair and scan.entries >= promised and size > scan.end_offset and not damaged:
+            self._ledger_files.truncate(ledger_id, scan.end_offset)
+            self._ledger_files.sync(ledger_id)
+            self._report.repaired.append(f"{path}: cut {size - scan.end_offset} bytes behind entry {scan.entries - 1}")
+
+    def _promised(self, ledger_id: int, node: LedgerNode) -> tuple[int, int]:
+        """(entries, bytes) that have to be in the file: what is not still in the journal."""
+        if node.closed:
+            entries = node.last_entry_id + 1
+        else:
+            entries, _ = self._checkpoint.synced.get(ledger_id, (0, 0))
+        first = self._journalled.first(ledger_id)
+        return (entries if first is None else min(entries, first)), node.length_bytes
+
+    def _header(self, path: str, ledger_id: int) -> None:
+        try:
+            header = parse_file_header(path, self._ledger_files.read(ledger_id, FILE_HEADER_BYTES, 0), LEDGER_MAGIC)
+        except DamagedFileError as error:
+            detail = f"{error.detail} (the entries are not touched by it)"
+            self._report.findings.append(Finding(DAMAGE, "header", path, 0, detail, ledger_id))
+            return
+        if header.file_id != ledger_id or header.store_id != self._nodes.store_id:
+            detail = f"the file of ledger {header.file_id} of store {header.store_id.hex()}"
+            self._report.findings.append(Finding(DAMAGE, "header", path, 0, detail, ledger_id))
+
+    def _damage(self, path: str, ledger_id: int, damage: Damage, promised: int) -> int:
+        """Report one damaged place; returns how many entries it costs."""
+        first, last = damage.first_entry_id, damage.last_entry_id
+        if last < first:
+            # Nothing intact behind it: torn, or replaced by the journal, or missing (reported as a short file).
+            if first >= promised:
+                detail = "no intact record behind the last one; not promised, or still in the journal"
+                self._entries(NOTE, "torn-tail", path, damage.start, detail, ledger_id, first, None)
+            return 0
+        if all(self._journalled.has(ledger_id, entry) for entry in range(first, last + 1)):
+            detail = "not intact in the ledger file, but still in the journal"
+            self._entries(NOTE, "torn-tail", path, damage.start, detail, ledger_id, first, last)
+            return last - first + 1
+        lost = is_placeholder(self._ledger_files.read(ledger_id, 32, damage.start), 0)
+        detail = "lost with a damaged journal frame before" if lost else f"record fails its check ({damage.reason})"
+        kind = "lost-entry" if lost else "entry"
+        self._entries(DAMAGE, kind, path, damage.start, detail, ledger_id, first, last)
+        return last - first + 1
+
+    def _index(
+        self, path: str, ledger_id: int, node: LedgerNode, scan: LedgerScan, size: int, repair: frozenset[str]
+    ) -> None:
+        entries, length = node.last_entry_id + 1, node.length_bytes
+        if not entries or scan.entries < entries:
+            return
+        offset = FILE_HEADER_BYTES + length
+        footer = parse_footer(self._ledger_files.read(ledger_id, FOOTER_BYTES, max(0, size - FOOTER_BYTES)))
+        said = (footer.ledger_id, footer.entries, footer.length_bytes) if footer is not None else None
+        if footer is not None and said == (ledger_id, entries, length):
+            data = self._ledger_files.read(ledger_id, footer.index_bytes, footer.index_offset)
+            if parse_index(footer, data) is not None:
+                return
+        absent = size <= offset
+        detail = "no index yet" if absent else "index or footer is damaged"
+        finding = Finding(
+            NOTE if absent else DAMAGE, "index", path, offset, f"{detail} (made again when read)", ledger_id
+        )
+        self._report.findings.append(finding)
+        if "index" in repair and not scan.damage:
+            data = encode_index(ledger_id, entries, length, scan.index)
+            self._ledger_files.write(ledger_id, [data], offset, create=False)
+            self._ledger_files.truncate(ledger_id, offset + len(data))
+            self._ledger_files.sync(ledger_id)
+            self._report.repaired.append(f"{path}: index and footer written anew")
+
+    def _entries(
+        self,
+        severity: str,
+        kind: str,
+        file: str,
+        offset: int,
+        detail: str,
+        ledger_id: int,
+        entry_id: int,
+        last_entry_id: int | None,
+    ) -> None:
+        self._report.findings.append(Finding(severity, kind, file, offset, detail, ledger_id, entry_id, last_entry_id))

@@ -1,0 +1,132 @@
+"""Write-behind: confirmed slabs go from memory into their ledger files. The lane's worker, and its jobs.
+
+Jobs are worked through in order; writes to one ledger that are pending together become one call. No space: the worker
+keeps what is left and begins with it the next time. Any other error: the store has failed.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.storage.errors import StorageFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.ledger_files import LedgerFiles
+    from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.slab import Slab
+
+__all__ = ["SPACE_ERRORS", "Barrier", "Job", "Remove", "WriteBack", "WriteBackResult", "WriteSlab"]
+
+SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class WriteSlab(NamedTuple):
+    """One slab to its offset in the ledger file."""
+
+    ledger: LedgerState
+    slab: Slab
+    offset: int
+
+
+class Remove(NamedTuple):
+    """Remove a deleted ledger's file. Passes the same lane as its writes, so none comes behind it."""
+
+    ledger_id: int
+    done: Callable[[OSError | None], None]
+
+
+class Barrier(NamedTuple):
+    """``done`` is called on the loop when everything submitted before is written."""
+
+    done: Callable[[], None]
+
+
+Job = WriteSlab | Remove | Barrier
+
+
+class WriteBackResult(NamedTuple):
+    """What the worker got done of this batch and of what an earlier one had left."""
+
+    finished: list[Job]
+    full: OSError | None
+    """No space: the rest stays with the worker, which begins with it the next time."""
+    remove_errors: dict[int, OSError]
+    """By ledger id."""
+
+
+class WriteBack:
+    """Runs in the write-behind thread."""
+
+    def __init__(self, files: LedgerFiles) -> None:
+        self._files = files
+        self._left: list[Job] = []
+        self._failure: StorageFailedError | None = None
+
+    def work(self, batch: list[Job | None]) -> WriteBackResult:
+        """Raises StorageFailedError. None in the batch only says: try again."""
+        if self._failure is not None:
+            raise self._failure
+        jobs = [*self._left, *(job for job in batch if job is not None)]
+        start = 0
+        errors: dict[int, OSError] = {}
+        while start < len(jobs):
+            job = jobs[start]
+            end = start + 1
+            try:
+                if isinstance(job, WriteSlab):
+                    end = self._write_group(jobs, start)
+                elif isinstance(job, Remove) and (error := self._remove(job.ledger_id)):
+                    errors[job.ledger_id] = error
+            except OSError as error:
+                if error.errno in SPACE_ERRORS:
+                    finished = [*jobs[:start], *self._make_room(jobs[start:], errors)]
+                    return WriteBackResult(finished, error, errors)
+                self._failure = StorageFailedError(f"ledger file: {error}")
+                raise self._failure from error
+            start = end
+        self._left = []
+        return WriteBackResult(jobs, None, errors)
+
+    def _make_room(self, jobs: list[Job], errors: dict[int, OSError]) -> list[Job]:
+        """The disk is full: removals are done all the same, or no space would ever come back. Returns what is done."""
+        removals = [job for job in jobs if isinstance(job, Remove)]
+        for job in removals:
+            if error := self._remove(job.ledger_id):
+                errors[job.ledger_id] = error
+        self._left = [job for job in jobs if not isinstance(job, Remove)]
+        return list(removals)
+
+    def _write_group(self, batch: list[Job], start: int) -> int:
+        """Write the slabs of one ledger that follow each other up to the next other kind of job.
+
+        Slabs of other ledgers in between are gathered too: they do not depend on each other.
+        """
+        groups: dict[int, list[WriteSlab]] = {}
+        end = start
+        while end < len(batch) and isinstance(job := batch[end], WriteSlab):
+            groups.setdefault(job.ledger.ledger_id, []).append(job)
+            end += 1
+        for ledger_id, jobs in groups.items():
+            if not jobs[0].ledger.deleted:
+                buffers = [
+                    job.slab.data if job.slab.size_bytes == len(job.slab.data) else job.slab.record_view()
+                    for job in jobs
+                ]
+                self._files.write(ledger_id, buffers, jobs[0].offset)
+        return end
+
+    def _remove(self, ledger_id: int) -> OSError | None:
+        """A file that cannot be removed stays; it is set aside at the next start."""
+        try:
+            self._files.remove(ledger_id)
+        except OSError as error:
+            return error
+        try:
+            self._files.sync_names()
+        except OSError as error:
+            self._failure = StorageFailedError(f"fsync of the ledger folder: {error}")
+            raise self._failure from error
+        return None

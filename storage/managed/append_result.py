@@ -1,0 +1,72 @@
+"""One run on its way into the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.storage.errors import StorageError
+    from magnetar.storage.managed.appender import Appender
+
+__all__ = ["AppendPiece", "AppendResult", "PendingAppend"]
+
+
+class AppendPiece(NamedTuple):
+    """Entries ``start .. end - 1`` of the run are the ledger's entries from ``first_entry_id`` on."""
+
+    ledger_id: int
+    first_entry_id: int
+    start: int
+    end: int
+
+
+class AppendResult(NamedTuple):
+    """What became of a run.
+
+    ``error`` None: every entry is on disk; ``pieces`` cover the run in order (more than one only at a rollover).
+    Otherwise ``pieces`` are those that are on disk nevertheless, always a prefix of the run, often empty.
+    """
+
+    run: EntryRun
+    pieces: list[AppendPiece]
+    error: StorageError | None
+
+
+class PendingAppend:
+    """A run between ``append`` and its callback. Handed to the ledger writer as the callback of each piece."""
+
+    __slots__ = ("confirmed", "done", "error", "indexes", "next", "owner", "pieces", "run")
+
+    def __init__(self, owner: Appender, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+        self.owner = owner
+        self.run = run
+        self.done = done
+        self.pieces: list[AppendPiece] = []
+        self.next = 0
+        """First entry of the run not yet pushed."""
+        self.confirmed = 0
+        """Pieces the writer has reported on, in their order."""
+        self.indexes: list[int] = []
+        """Broker index of the last entry of each piece."""
+        self.error: StorageError | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        return self.confirmed == len(self.pieces) and (self.error is not None or self.next == self.run.count)
+
+    def result(self) -> AppendResult:
+        return AppendResult(self.run, self.pieces, self.error)
+
+    def __call__(self, error: StorageError | None) -> None:
+        """The writer's report on the oldest piece not yet reported on."""
+        piece = self.pieces[self.confirmed]
+        if error is None:
+            self.confirmed += 1
+            self.owner.piece_confirmed(piece, self.indexes[self.confirmed - 1])
+        else:
+            del self.pieces[self.confirmed], self.indexes[self.confirmed]
+            self.error = self.error or error
+            self.owner.piece_failed(error)

@@ -1,0 +1,373 @@
+r"""The writing end of a managed ledger: stamps runs, rolls ledgers, keeps order, survives failed appends.
+
+Theory of operation::
+
+            append ---> current ledger ---(done, in order)---> confirmed -> callbacks, listeners
+                 \                                       ^
+                  waiting (no ledger, or it is full) ---/ as soon as the next ledger is there
+
+- ``pending`` holds every run whose callback has not been called, in order; callbacks are called from its head only.
+- A ledger that is nearly full gets a successor in the background (created, in the stored list). When it is
+  full nothing more is pushed to it; when all its entries are confirmed the successor takes over, so that an entry of a
+  ledger is never confirmed before all entries of the ledgers before it. Sealing the old one happens in the background.
+- Without appends there is no open ledger, no timer, nothing.
+- A failed append fails every run behind it. Then the state is WRITE_FAILED until ``resume``: appends are refused at
+  once. The broker index goes back to that of the last confirmed entry. Before the next append the failed ledger is
+  recovered; should entries that were reported as failed exist after all, they count (index included).
+
+Source: Pulsar ManagedLedgerImpl / OpAddEntry, as described in docs/adr/0002-managed-ledger.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.protocol import speed
+from magnetar.storage import events
+from magnetar.storage.errors import (
+    EntryTooLargeError,
+    ManagedLedgerClosedError,
+    ManagedLedgerFencedError,
+    ManagedLedgerTerminatedError,
+    StorageError,
+    WriteFailedError,
+)
+from magnetar.storage.managed.append_result import AppendPiece, AppendResult, PendingAppend
+from magnetar.storage.managed.entry_interception import Stamping, stamp_with
+from magnetar.storage.managed.roll_policy import entries_of_room, is_full, is_nearly_full
+from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.storage.interfaces import LedgerInfo, LedgerWriter
+    from magnetar.storage.managed.config import ManagedLedgerConfig
+    from magnetar.storage.managed.ledger_map import LedgerSlot
+    from magnetar.storage.managed.ledger_switch import LedgerSwitch
+
+__all__ = ["AppendState", "Appender", "OpenLedger"]
+
+log = structlog.get_logger(__name__)
+
+_SIGN_BYTE = 7 if sys.byteorder == "little" else 0
+_PREFIX_BYTES = 32
+"""More than magic, size and both fields of a broker entry metadata take."""
+
+
+class AppendState(Enum):
+    """Whether the managed ledger takes appends."""
+
+    OPEN = auto()
+    WRITE_FAILED = auto()
+    TERMINATED = auto()
+    FENCED = auto()
+    CLOSED = auto()
+
+
+class OpenLedger:
+    """The ledger that is being written, and how full it is with what was pushed."""
+
+    __slots__ = ("check_bytes", "check_entries", "created_s", "entries", "pending", "size_bytes", "slot", "writer")
+
+    def __init__(self, writer: LedgerWriter, slot: LedgerSlot, created_s: float) -> None:
+        self.writer = writer
+        self.slot = slot
+        self.created_s = created_s
+        self.entries = 0
+        self.size_bytes = 0
+        self.pending = 0
+        """Pieces pushed and not yet reported on."""
+        self.check_entries = 0
+        """Below both marks nobody needs to ask whether it is full."""
+        self.check_bytes = 0
+
+    def set_marks(self, config: ManagedLedgerConfig) -> None:
+        self.check_entries = config.max_entries_per_ledger * 4 // 5
+        self.check_bytes = config.max_size_per_ledger_bytes * 4 // 5
+
+
+class Appender:
+    """See the module. Everything here is synchronous; what waits is in ``LedgerSwitch``."""
+
+    def __init__(self, name: str, switch: LedgerSwitch, config: ManagedLedgerConfig, index: int) -> None:
+        self.name = name
+        self.state = AppendState.OPEN
+        self.config = config
+        self.current: OpenLedger | None = None
+        self.is_draining = False
+        """The current ledger is full and waits for its last confirmations."""
+        self.waiting: deque[PendingAppend] = deque()
+        self.pending: deque[PendingAppend] = deque()
+        self.entries_added = 0
+        self.listeners: list[Callable[[], None]] = []
+        self.confirmed_index = index
+        """Broker index of the last confirmed entry that has one; -1 at first."""
+        self._index = index
+        self._switch = switch
+        self._env = switch.env
+        self._ledgers = switch.ledger_list.ledgers
+        self._largest_bytes = 0
+        self._set_largest()
+        self._notifying = False
+        self._reporting = False
+
+    # -- appending ---
+
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+        """See ``ManagedLedger.append``."""
+        op = PendingAppend(self, run, done)
+        self.pending.append(op)
+        current = self.current
+        if (
+            current is not None
+            and self.state is AppendState.OPEN
+            and not self.waiting
+            and not self.is_draining
+            and current.entries + run.count < current.check_entries
+            and current.size_bytes + run.size_bytes < current.check_bytes
+            and run.size_bytes <= self._largest_bytes
+        ):
+            self._push(op, run.count, current)
+            return
+        error = self._refusal(run)
+        if error is not None:
+            op.error = error
+            self._env.scheduler.call_soon(self._report)
+            return
+        self.waiting.append(op)
+        self.pump()
+
+    def pump(self) -> None:
+        """Push what waits, as far as the current ledger takes it."""
+        while self.waiting:
+            current = self.current
+            if current is None:
+                self._switch.prepare()
+                return
+            if self.is_draining:
+                return
+            op = self.waiting[0]
+            if op.next < op.run.count:
+                self._push_with_care(op, current)
+            if op.next == op.run.count:
+                self.waiting.popleft()
+
+    def _push(self, op: PendingAppend, end: int, current: OpenLedger) -> None:
+        """The hot path: one stamp and one append."""
+        run, start, first, config = op.run, op.next, current.entries, self.config
+        ledger_id = current.writer.ledger_id
+        confirmed = current.writer.last_add_confirmed
+        timestamp_ms = self._env.clock.now_ms() if config.entry_timestamp else -1
+        index = self._index if config.entry_index else -2
+        if config.entry_metadata is None:
+            data, offsets = speed.stamp(
+                run.data,
+                run.offsets,
+                run.num_messages,
+                start,
+                end,
+                ledger_id,
+                first,
+                confirmed,
+                timestamp_ms,
+                index,
+            )
+        else:
+            stamping = Stamping(timestamp_ms, index)
+            data, offsets = stamp_with(
+                config.entry_metadata, self.name, run, start, end, ledger_id, first, confirmed, stamping
+            )
+        if config.entry_index:
+            self._index += _messages(run, start, end)
+        slab = Slab(ledger_id, first, data, offsets)
+        op.pieces.append(AppendPiece(ledger_id, first, start, end))
+        op.next = end
+        op.indexes.append(self._index)
+        current.entries += end - start
+        current.size_bytes += slab.size_bytes
+        current.pending += 1
+        current.writer.append(slab, op)
+
+    def _push_with_care(self, op: PendingAppend, current: OpenLedger) -> None:
+        """Near a limit: push what has room, start the next ledger in time, switch when this one is full."""
+        run, start = op.run, op.next
+        age_ms = (self._env.clock.now_s() - current.created_s) * 1000
+        end = min(run.count, start + entries_of_room(current.entries, age_ms, self.config))
+        if end > start:
+            end = self._cut_at_size(run, start, end, current)
+            self._push(op, end, current)
+        if is_full(current.entries, current.size_bytes, age_ms, self.config):
+            self.roll()
+        elif is_nearly_full(current.entries, current.size_bytes, age_ms, self.config):
+            self._switch.prepare_ahead()
+
+    def _cut_at_size(self, run: EntryRun, start: int, end: int, current: OpenLedger) -> int:
+        """End of the entries up to and with the one that fills the ledger by size."""
+        room = self.config.max_size_per_ledger_bytes - current.size_bytes
+        if run.size_bytes + (end - start) * (RECORD_HEADER_BYTES + _PREFIX_BYTES) < room:
+            return end
+        offsets = memoryview(run.offsets).cast("q")
+        size = 0
+        for k in range(start, end):
+            size += offsets[k + 1] - offsets[k] + RECORD_HEADER_BYTES
+            if size >= room:
+                return k + 1
+        return end
+
+    def _refusal(self, run: EntryRun) -> StorageError | None:
+        if self.state is not AppendState.OPEN:
+            return self.state_error()
+        if run.size_bytes > self._largest_bytes:
+            offsets = memoryview(run.offsets).cast("q")
+            largest = max(offsets[k + 1] - offsets[k] for k in range(run.count))
+            if largest > self._largest_bytes:
+                return EntryTooLargeError(self._ledgers.last_confirmed.ledger_id, -1, largest, self._largest_bytes)
+        return None
+
+    def state_error(self) -> StorageError:
+        """Why appends are refused in this state."""
+        if self.state is AppendState.TERMINATED:
+            return ManagedLedgerTerminatedError(self.name)
+        if self.state is AppendState.FENCED:
+            return ManagedLedgerFencedError(self.name)
+        if self.state is AppendState.WRITE_FAILED:
+            return WriteFailedError(self.name)
+        return ManagedLedgerClosedError(self.name)
+
+    # -- reports of the ledger writer ---
+
+    def piece_confirmed(self, piece: AppendPiece, index: int) -> None:
+        """The entries of a piece are on disk and readable."""
+        current = self.current
+        if current is None or current.slot.ledger_id != piece.ledger_id:
+            raise AssertionError(f"confirmation of ledger {piece.ledger_id}, which is not the current one")
+        added = piece.end - piece.start
+        current.pending -= 1
+        current.slot.size_bytes = current.writer.length_bytes
+        self._ledgers.confirm(current.slot, piece.first_entry_id + added - 1)
+        self.entries_added += added
+        self.confirmed_index = index
+        if not self._notifying and self.listeners:
+            self._wake_listeners()
+        self._report()
+        self._after_report(current)
+
+    def piece_failed(self, error: StorageError) -> None:
+        """Entries of a piece are not on disk; those behind it fail as well."""
+        current = self.current
+        if current is not None:
+            current.pending -= 1
+        if self.state is AppendState.OPEN:
+            log.warning(events.APPEND_FAILED, managed_ledger=self.name, error=str(error))
+            self.state = AppendState.WRITE_FAILED
+        self.fail_waiting(error)
+        self._report()
+        if current is not None:
+            self._after_report(current)
+
+    def fail_waiting(self, error: StorageError) -> None:
+        """Fail every run that waits for a ledger, in order."""
+        for op in self.waiting:
+            op.error = op.error or error
+        self.waiting.clear()
+        self._env.scheduler.call_soon(self._report)
+
+    def _after_report(self, current: OpenLedger) -> None:
+        if current.pending or self.current is not current:
+            return
+        if self.state is AppendState.WRITE_FAILED:
+            self._index = self.confirmed_index
+            self.release_current()
+            self._switch.failed(current)
+        elif self.is_draining:
+            self.release_current()
+            self._switch.drained(current)
+
+    def _report(self) -> None:
+        """Call the callbacks of finished runs, in order."""
+        if self._reporting:
+            return
+        self._reporting = True
+        pending = self.pending
+        try:
+            while pending and pending[0].is_finished:
+                op = pending.popleft()
+                op.done(AppendResult(op.run, op.pieces, op.error))
+        finally:
+            self._reporting = False
+        if not pending:
+            self._switch.idle()
+
+    def _wake_listeners(self) -> None:
+        self._notifying = True
+        self._env.scheduler.call_soon(self._notify)
+
+    def _notify(self) -> None:
+        self._notifying = False
+        for listener in self.listeners:
+            listener()
+
+    # -- ledgers ---
+
+    def adopt(self, writer: LedgerWriter, slot: LedgerSlot) -> None:
+        """Append to this new, listed ledger from now on."""
+        self.current = OpenLedger(writer, slot, self._env.clock.now_s())
+        self.current.set_marks(self.config)
+        self.pump()
+
+    def recovered(self, slot: LedgerSlot, info: LedgerInfo, index: int) -> None:
+        """A failed ledger was sealed; it may hold entries that were reported as failed."""
+        slot.size_bytes = info.length_bytes
+        if info.last_entry_id + 1 > slot.entries:
+            self._ledgers.confirm(slot, info.last_entry_id)
+            self._index = self.confirmed_index = max(index, self.confirmed_index)
+            self._wake_listeners()
+
+    def roll(self) -> None:
+        """Append to another ledger from now on (no-op without a current one)."""
+        current = self.current
+        if current is None or self.is_draining:
+            return
+        self.is_draining = True
+        if not current.pending:
+            self._env.scheduler.call_soon(lambda: self._after_report(current))
+
+    def release_current(self) -> None:
+        self.current, self.is_draining = None, False
+
+    def fence(self) -> None:
+        """Another owner has the managed ledger."""
+        if self.state is AppendState.OPEN:
+            self.state = AppendState.FENCED
+            self.fail_waiting(self.state_error())
+
+    def _set_largest(self) -> None:
+        source = self.config.entry_metadata
+        prefix_bytes = _PREFIX_BYTES if source is None else max(_PREFIX_BYTES, source.max_bytes)
+        self._largest_bytes = self._env.ledgers.max_record_bytes - RECORD_HEADER_BYTES - prefix_bytes
+
+    def set_config(self, config: ManagedLedgerConfig) -> None:
+        self.config = config
+        self._set_largest()
+        if self.current is not None:
+            self.current.set_marks(config)
+
+    def resume(self) -> None:
+        """Take appends again after WRITE_FAILED. Refused (AssertionError) while appends are pending."""
+        if self.state is AppendState.WRITE_FAILED:
+            if self.pending:
+                raise AssertionError("appends are still pending")
+            self.state = AppendState.OPEN
+
+
+def _messages(run: EntryRun, start: int, end: int) -> int:
+    """How far ``speed.stamp`` moves the index: a peer may claim a negative count, which gets no index."""
+    if end - start == run.count and not any(run.num_messages[_SIGN_BYTE::8]):
+        return run.total_messages
+    return sum(count for count in memoryview(run.num_messages).cast("q")[start:end] if count > 0)

@@ -1,0 +1,1 @@
+"""Cursors: what a subscription has acknowledged, kept in ledgers of their own."""

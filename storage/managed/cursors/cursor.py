@@ -1,0 +1,409 @@
+"""ManagedCursor: one subscription's place in a managed ledger.
+
+Two positions: ``mark_delete`` (it and everything before it is acknowledged, see ``ack_state.py``) and
+``read_position`` (next to read; in memory only, ``rewind`` puts it behind mark-delete). Acknowledgements are plain
+calls in memory; ``flush`` makes them durable, time and number do so as well (``cursor_saver.py``).
+
+After a crash acknowledgements not yet saved come again; nothing unacknowledged is ever skipped.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Protocol
+
+from magnetar.storage.managed.cursors.ack_words import bits_to_words, words_to_bits
+from magnetar.storage.managed.entry_reader import ReadLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from pyroaring import BitMap
+
+    from magnetar.storage.managed.cursors.ack_state import AckState
+    from magnetar.storage.managed.cursors.saver import CursorSaver
+    from magnetar.storage.managed.entry_reader import EntryReader
+    from magnetar.storage.managed.ledger_map import LedgerMap
+    from magnetar.storage.position import Position
+    from magnetar.storage.slab import Span
+
+__all__ = ["EarlierEntries", "ManagedCursor"]
+
+_MANY = 16  # from so many on, acknowledgements are booked by bitmaps
+
+
+class EarlierEntries(Protocol):
+    """Books on entries the managed ledger has dropped, which are still read from elsewhere (a compacted topic)."""
+
+    def ack(self, position: Position) -> bool:
+        """Whether it was such an entry."""
+        ...
+
+    def ack_up_to(self, position: Position) -> bool:
+        """Whether it was such an entry."""
+        ...
+
+    def reset(self, position: Position) -> None:
+        """The cursor was moved: this entry is read next."""
+        ...
+
+
+class ManagedCursor:
+    """Made by ``ManagedLedger.open_cursor`` and ``new_non_durable_cursor``."""
+
+    def __init__(
+        self, name: str, ledgers: LedgerMap, reader: EntryReader, acks: AckState, advanced: Callable[[], None]
+    ) -> None:
+        self.name = name
+        self.cursor_properties: dict[str, str] = {}
+        """What the owner of the subscription keeps with it; change it with ``set_cursor_properties``."""
+        self.position_properties: dict[str, int] = {}
+        """What belongs to the mark-delete position; changed by ``mark_delete_with`` and ``note_properties`` only."""
+        self.earlier: EarlierEntries | None = None
+        """Asked first about acknowledgements, told of ``reset``."""
+        self.entries_read = 0
+        self.is_closed = False
+        self._ledgers = ledgers
+        self._reader = reader
+        self._acks = acks
+        self._advanced = advanced
+        self._saver: CursorSaver | None = None
+        self._read_position = acks.mark_delete.next()
+        self._generation = 0
+        self._reading = -1
+        self.on_close: Callable[[], None] = lambda: None
+
+    def make_durable(self, saver: CursorSaver, cursor_properties: dict[str, str], properties: dict[str, int]) -> None:
+        self._saver = saver
+        self.cursor_properties = dict(cursor_properties)
+        self.position_properties = properties
+
+    @property
+    def durable(self) -> bool:
+        return self._saver is not None
+
+    @property
+    def mark_delete(self) -> Position:
+        return self._acks.mark_delete
+
+    @property
+    def read_position(self) -> Position:
+        """Next to read; it need not exist yet."""
+        return self._read_position
+
+    # -- reading ---
+
+    def read(
+        self,
+        max_entries: int,
+        max_bytes: int,
+        upto: Position | None = None,
+        skip: Callable[[int], BitMap | None] | None = None,
+    ) -> list[Span] | Awaitable[list[Span]]:
+        """The next entries, at least one if there is one; [] at the end. Advances ``read_position``.
+
+        Leaves out acknowledged entries and those in ``skip(ledger_id)``; never goes beyond ``upto``. A list when the
+        next entry is in the cache, else an awaitable; one read at a time. When ``rewind`` or ``reset`` is called while
+        a read waits, it gives [] and changes nothing. Raises CorruptEntryError(position) when the next entry is
+        damaged: the read position stays there, acknowledge the entry or ``move_to(position.next())`` to go on.
+        """
+        if self._reading == self._generation:
+            raise AssertionError("a read of this cursor is already waiting")
+        limits = ReadLimits(max_entries, max_bytes, upto)
+        masks = self._masks(skip)
+        spans, position, missed = self._reader.read_cached(self._start(), limits, masks)
+        if missed and not spans:
+            self._reading = self._generation
+            return self._read_stored(limits, skip, self._generation)
+        self._read_position = position
+        self._count(spans)
+        return spans
+
+    def read_positions(self, positions: Sequence[Position]) -> list[Span] | Awaitable[list[Span]]:
+        """These entries (ascending), without those that are acknowledged or gone; the read position stays.
+
+        A list when all are in the cache, else an awaitable. Raises CorruptEntryError.
+        """
+        wanted = self._wanted(positions)
+        spans = self._reader.cached_at(wanted)
+        if spans is None:
+            return self._read_stored_at(wanted)
+        self._count(spans)
+        return spans
+
+    @property
+    def has_more(self) -> bool:
+        """Whether an entry exists at or after the read position (it may be acknowledged already)."""
+        position = self._start()
+        return (
+            position <= self._ledgers.last_confirmed
+            and self._ledgers.ordinal_after(position.previous()) < self._ledgers.total_entries
+        )
+
+    def rewind(self) -> None:
+        """Read again what follows mark-delete and is not acknowledged."""
+        self._generation += 1
+        self._read_position = self._acks.mark_delete.next()
+
+    def move_to(self, position: Position) -> None:
+        """Read on from here; acknowledgements stay as they are."""
+        self._generation += 1
+        self._read_position = position
+
+    # -- acknowledging ---
+
+    def ack(self, position: Position, ack_set: Sequence[int] | None = None) -> bool:
+        """Acknowledge an entry, or with ``ack_set`` (bits set: not acknowledged) a part of it.
+
+        Returns whether it changed anything; entries already acknowledged or not existing are ignored.
+        """
+        if self.earlier is not None and not ack_set and self.earlier.ack(position):
+            return True
+        before = self._acks.mark_delete
+        acks = self._acks
+        changed = acks.ack_partly(position, words_to_bits(ack_set)) if ack_set else acks.ack(position)
+        if changed:
+            self._changed(before, 1)
+        return changed
+
+    def ack_many(self, positions: Iterable[Position]) -> int:
+        """Acknowledge whole entries; returns how many were not acknowledged before."""
+        if self.earlier is not None:
+            positions = [position for position in positions if not self.earlier.ack(position)]
+        before = self._acks.mark_delete
+        positions = list(positions)
+        changed = 0
+        if len(positions) < _MANY:
+            for position in positions:
+                changed += self._acks.ack(position)
+        else:
+            for ledger_id, of_ledger in groupby(positions, itemgetter(0)):
+                changed += self._acks.ack_entries(ledger_id, [entry_id for _, entry_id in of_ledger])
+        if changed:
+            self._changed(before, changed)
+        return changed
+
+    def ack_cumulative(self, position: Position, ack_set: Sequence[int] | None = None) -> bool:
+        """Acknowledge everything up to the position, with ``ack_set`` only a part of that last entry.
+
+        A position beyond the last confirmed entry means that entry. Returns whether it changed anything.
+        """
+        if self.earlier is not None and self.earlier.ack_up_to(position.previous() if ack_set else position):
+            return True
+        before = self._acks.mark_delete
+        if ack_set:
+            changed = self._acks.ack_up_to(self._ledgers.previous(position))
+            changed = self._acks.ack_partly(position, words_to_bits(ack_set)) or changed
+        else:
+            changed = self._acks.ack_up_to(position)
+        if changed:
+            self._changed(before, 1)
+        return changed
+
+    def is_deleted(self, position: Position) -> bool:
+        """Whether the whole entry is acknowledged."""
+        return self._acks.is_deleted(position)
+
+    def ack_set(self, position: Position) -> list[int] | None:
+        """Batch indexes still to be acknowledged, words of a Java BitSet; None when no part is acknowledged."""
+        if not self._acks.partial:
+            return None
+        remaining = self._acks.partial.get(position)
+        return None if remaining is None else bits_to_words(remaining)
+
+    def deleted_in(self, ledger_id: int) -> BitMap | None:
+        """Entries of the ledger acknowledged behind mark-delete (not to be changed); None when there are none."""
+        return self._acks.deleted.get(ledger_id)
+
+    @property
+    def last_confirmed(self) -> Position:
+        """The newest entry of the log."""
+        return self._ledgers.last_confirmed
+
+    @property
+    def has_partial_acks(self) -> bool:
+        return bool(self._acks.partial)
+
+    @property
+    def backlog_entries(self) -> int:
+        """Entries not acknowledged, exactly."""
+        return self._acks.backlog_entries
+
+    @property
+    def individually_deleted_entries(self) -> int:
+        """How many entries behind mark-delete are acknowledged."""
+        return self._acks.deleted_count
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Estimate of the bytes behind mark-delete."""
+        return self._ledgers.bytes_after(self._acks.mark_delete)
+
+    def skip(self, entries: int) -> int:
+        """Acknowledge the oldest ``entries`` unacknowledged entries; returns how many that were."""
+        backlog = self.backlog_entries
+        count = min(entries, backlog)
+        if count <= 0:
+            return 0
+        start = self._ledgers.ordinal_after(self.mark_delete)
+        target = start + count
+        while True:
+            position = self._ledgers.at(target - 1)
+            holes = sum(self._deleted_up_to(ledger_id, position) for ledger_id in self._acks.deleted)
+            if start + count + holes == target:
+                break
+            target = start + count + holes
+        self.ack_cumulative(position)
+        self._read_position = max(self._read_position, position.next())
+        return count
+
+    # -- moving, saving ---
+
+    async def flush(self) -> None:
+        """Every acknowledgement so far is durable on return (at once for a non-durable cursor). Raises StorageError."""
+        if self._saver is not None:
+            await self._saver.flush()
+
+    async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
+        """Seek: read this entry next (EARLIEST, LATEST or a position; one that is gone means the next existing one),
+        forget all acknowledgements from it on. With ``ack_set`` only these parts of it. Durable on return.
+        """
+        target = self._ledgers.at_or_after(position)
+        mark_delete = self.mark_delete_before(target)
+        partial = {target: words_to_bits(ack_set)} if ack_set and target == position else None
+        self._acks.reset(mark_delete, partial)
+        self._generation += 1
+        self._read_position = target
+        if self.earlier is not None:
+            self.earlier.reset(position)
+        self._advanced()
+        if self._saver is not None:
+            self._saver.changed()
+            await self._saver.flush()
+
+    def mark_delete_before(self, position: Position) -> Position:
+        """The mark-delete position that makes this entry the next one to read."""
+        return (
+            self._ledgers.last_confirmed
+            if position > self._ledgers.last_confirmed
+            else self._ledgers.previous(position)
+        )
+
+    async def mark_delete_with(self, position: Position, position_properties: dict[str, int]) -> None:
+        """Acknowledge up to the position and store these properties with it, atomically. Durable on return."""
+        before = self._acks.mark_delete
+        self._acks.ack_up_to(position)
+        self.position_properties = dict(position_properties)
+        self._changed(before, 1)
+        await self.flush()
+
+    def note_properties(self, position_properties: dict[str, int]) -> None:
+        """Replace the position's properties, the position stays; durable with the next save (``flush``)."""
+        self.position_properties = dict(position_properties)
+        self._changed(self._acks.mark_delete, 1)
+
+    async def set_cursor_properties(self, cursor_properties: dict[str, str]) -> None:
+        """Durable on return."""
+        if self._saver is not None:
+            await self._saver.set_cursor_properties(cursor_properties)
+        self.cursor_properties = dict(cursor_properties)
+
+    def entries_gone(self, up_to: Position) -> None:
+        """Entries up to this position were dropped: a cursor that stood there moves forward."""
+        if self._acks.entries_gone(up_to) and self._saver is not None:
+            self._saver.changed()
+
+    def close(self) -> None:
+        """Use it no more. Acknowledgements not flushed are saved when the managed ledger is closed."""
+        self.is_closed = True
+        self._generation += 1
+        self.on_close()
+
+    async def close_durable(self) -> None:
+        """Save the cursor for the next opening."""
+        self.close()
+        if self._saver is not None:
+            await self._saver.close()
+
+    async def delete(self) -> None:
+        self.close()
+        if self._saver is not None:
+            await self._saver.delete()
+
+    # -- inside ---
+
+    def _masks(self, skip: Callable[[int], BitMap | None] | None) -> Callable[[int], Sequence[BitMap]]:
+        deleted = self._acks.deleted
+
+        def masks(ledger_id: int) -> Sequence[BitMap]:
+            held = deleted.get(ledger_id)
+            skipped = skip(ledger_id) if skip is not None else None
+            if held is None:
+                return (skipped,) if skipped is not None else ()
+            return (held, skipped) if skipped is not None else (held,)
+
+        return masks
+
+    def _start(self) -> Position:
+        """The read position, or behind mark-delete when that has overtaken it."""
+        mark_delete = self._acks.mark_delete
+        return self._read_position if self._read_position > mark_delete else mark_delete.next()
+
+    async def _read_stored(
+        self, limits: ReadLimits, skip: Callable[[int], BitMap | None] | None, generation: int
+    ) -> list[Span]:
+        try:
+            while generation == self._generation:
+                masks = self._masks(skip)
+                spans, position, missed = self._reader.read_cached(self._start(), limits, masks)
+                if missed and not spans:
+                    self._read_position = position
+                    spans, position = await self._reader.read_stored(position, limits, masks, self._start)
+                    if generation != self._generation:
+                        break
+                    if not spans:
+                        self._read_position = position
+                        continue  # acknowledged or trimmed while we waited
+                self._read_position = position
+                self._count(spans)
+                return spans
+            return []
+        finally:
+            if self._reading == generation:
+                self._reading = -1
+
+    async def _read_stored_at(self, positions: Sequence[Position]) -> list[Span]:
+        spans = await self._reader.stored_at(positions)
+        if any(self._acks.is_deleted(position) for position in positions):
+            left = self._wanted(positions)
+            spans = self._reader.cached_at(left) or await self._reader.stored_at(left)
+        self._count(spans)
+        return spans
+
+    def _wanted(self, positions: Sequence[Position]) -> Sequence[Position]:
+        if positions and positions[0].ledger_id == positions[-1].ledger_id:
+            acks, ledger_id = self._acks, positions[0].ledger_id
+            if positions[0] > acks.mark_delete and self._ledgers.is_valid(positions[-1]):
+                held = acks.deleted.get(ledger_id)
+                return [p for p in positions if p[1] not in held] if held is not None else positions
+        is_deleted, is_valid = self._acks.is_deleted, self._ledgers.is_valid
+        return [position for position in positions if not is_deleted(position) and is_valid(position)]
+
+    def _deleted_up_to(self, ledger_id: int, position: Position) -> int:
+        held = self._acks.deleted[ledger_id]
+        if ledger_id < position.ledger_id:
+            return len(held)
+        return int(held.rank(position.entry_id)) if ledger_id == position.ledger_id else 0
+
+    def _changed(self, mark_delete_before: Position, acks: int) -> None:
+        if self._saver is not None:
+            self._saver.changed(acks)
+        # A ledger whose last entry is acknowledged stays until the next one is begun, a load or a check of retention:
+        # who subscribes meanwhile, at the end of a terminated topic say, still finds it (as in Apache Pulsar 4.2.4).
+        if self._acks.mark_delete.ledger_id != mark_delete_before.ledger_id:
+            self._advanced()
+
+    def _count(self, spans: list[Span]) -> None:
+        for span in spans:
+            self.entries_read += span.end - span.start

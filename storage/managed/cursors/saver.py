@@ -1,0 +1,159 @@
+"""When a durable cursor is saved: once a second, after so many acks, or because someone waits. One save at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.storage import events
+from magnetar.storage.errors import StorageClosedError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.interfaces import Scheduler, Timer
+    from magnetar.storage.managed.background import Background
+    from magnetar.storage.managed.cursors.ack_state import AckState
+    from magnetar.storage.managed.cursors.store import CursorStore
+
+__all__ = ["CursorSaver"]
+
+log = structlog.get_logger(__name__)
+
+
+class CursorSaver:
+    """Turns changes into saves. Everyone who waits while a save runs shares the next one."""
+
+    def __init__(
+        self,
+        store: CursorStore,
+        acks: AckState,
+        properties: Callable[[], dict[str, int]],
+        scheduler: Scheduler,
+        background: Background,
+    ) -> None:
+        self._store = store
+        self._acks = acks
+        self._properties = properties
+        self._scheduler = scheduler
+        self._background = background
+        self._unsaved = 0
+        self._timer: Timer | None = None
+        self._running = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def is_dirty(self) -> bool:
+        return self._unsaved > 0
+
+    def changed(self, acks: int = 1) -> None:
+        """The cursor changed by so many acknowledgements."""
+        self._unsaved += acks
+        if self._running or self._closed:
+            return
+        if self._unsaved >= self._store.config.cursor_save_acks:
+            self._start()
+        elif self._timer is None:
+            self._arm()
+
+    async def flush(self) -> None:
+        """What changed so far is durable on return; raises the StorageError of the save."""
+        if not self._unsaved and not self._running:
+            return
+        if self._closed:
+            raise StorageClosedError("cursor is closed")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        if not self._running:
+            self._start()
+        await waiter
+
+    async def set_cursor_properties(self, cursor_properties: dict[str, str]) -> None:
+        async with self._lock:
+            await self._store.set_cursor_properties(cursor_properties)
+
+    async def close(self) -> None:
+        """Save a last time, in the cheapest form for the next opening."""
+        self.stop()
+        async with self._lock:
+            await self._store.close(self._acks, self._properties(), dirty=self.is_dirty)
+            self._unsaved = 0
+
+    async def delete(self) -> None:
+        self.stop()
+        self._unsaved = 0
+        async with self._lock:
+            await self._store.delete()
+
+    def stop(self) -> None:
+        """No more saves by time."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self._timer = self._scheduler.call_later(self._store.config.cursor_save_interval_ms / 1000, self._start)
+
+    def _start(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._running:
+            self._running = True
+            self._background.start(self._run(), "save cursor")
+
+    async def _run(self) -> None:
+        try:
+            async with self._lock:
+                while self._unsaved and await self._save():
+                    if not self._waiters and self._unsaved < self._store.config.cursor_save_acks:
+                        break
+        finally:
+            self._running = False
+        self._settle()
+
+    async def _save(self) -> bool:
+        """One save; False when it failed (the waiters know)."""
+        waiters, self._waiters = self._waiters, []
+        saving, self._unsaved = self._unsaved, 0
+        saved, failure = False, StorageError("the save was interrupted")
+        try:
+            await self._store.write(self._acks, self._properties())
+            saved = True
+        except StorageError as error:
+            failure = error
+        finally:  # whatever ended it (a bug too): nobody may take it for a save
+            if not saved:
+                self._unsaved += saving
+                self._acks.needs_snapshot()
+                self._failed(waiters, failure)
+        if not saved:
+            return False
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        return True
+
+    def _settle(self) -> None:
+        """After the last save of a series: nobody may be left waiting."""
+        if not self._unsaved:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+        elif self._waiters:
+            self._start()
+        elif self._timer is None and not self._closed:
+            self._arm()
+
+    def _failed(self, waiters: list[asyncio.Future[None]], error: StorageError) -> None:
+        log.warning(events.CURSOR_SAVE_FAILED, error=str(error))
+        waiters, self._waiters = waiters + self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(error)

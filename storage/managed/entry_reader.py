@@ -1,0 +1,220 @@
+"""Reading entries of a managed ledger: from the cache at once, or from the store with a wait.
+
+``masks(ledger_id)`` gives the bitmaps of entries not wanted (acknowledged, delayed); they cost nothing until they
+have bits where one reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.storage.bitmaps import first_absent, runs_absent
+from magnetar.storage.errors import NoSuchEntryError, NoSuchLedgerError
+from magnetar.storage.position import Position
+from magnetar.storage.slab import Slab, Span
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap
+
+    from magnetar.storage.interfaces import LedgerStore
+    from magnetar.storage.managed.ledger_map import LedgerMap
+
+__all__ = ["EntryReader", "Masks", "ReadLimits", "take"]
+
+Masks = Callable[[int], "Sequence[BitMap]"]
+
+
+class ReadLimits(NamedTuple):
+    """At most ``max_entries``, at most ``max_bytes`` (but one entry in any case), nothing after ``upto``."""
+
+    max_entries: int
+    max_bytes: int
+    upto: Position | None = None
+
+
+@dataclass(slots=True)
+class _Room:
+    """What of the limits is left."""
+
+    entries: int
+    size_bytes: int
+    spans: list[Span]
+
+    @property
+    def is_over(self) -> bool:
+        return self.entries <= 0 or (self.size_bytes <= 0 and bool(self.spans))
+
+
+class EntryReader:
+    """Shared by all cursors of a managed ledger; keeps no state but counters."""
+
+    def __init__(self, store: LedgerStore, ledgers: LedgerMap) -> None:
+        self._store = store
+        self._ledgers = ledgers
+
+    def read_cached(self, start: Position, limits: ReadLimits, masks: Masks) -> tuple[list[Span], Position, bool]:
+        """(spans, where to go on, whether the next wanted entry exists but is not in the cache)."""
+        room = _Room(limits.max_entries, limits.max_bytes, [])
+        position = start
+        while not room.is_over:
+            place = self._place(position, limits.upto, masks)
+            if place is None:
+                if limits.upto is None:
+                    position = max(position, self._ledgers.end)
+                break
+            ledger_id, first, last = place
+            slab = self._store.read_cached(ledger_id, first, last, room.size_bytes)
+            position = Position(ledger_id, first)
+            if slab is None:
+                return room.spans, position, True
+            following = take(slab, first, last, masks(ledger_id), room)
+            if following == first:
+                break
+            position = Position(ledger_id, following)
+        return room.spans, position, False
+
+    async def read_stored(
+        self, start: Position, limits: ReadLimits, masks: Masks, floor: Callable[[], Position]
+    ) -> tuple[list[Span], Position]:
+        """(spans, where to go on); reads one stretch of one ledger. No spans: nothing wanted is there any more.
+
+        ``floor()`` tells after the wait before which position nothing is wanted any more.
+        Raises CorruptEntryError(position) when the next wanted entry is damaged, StorageError.
+        """
+        place = self._place(start, limits.upto, masks)
+        if place is None:
+            return [], start
+        ledger_id, first, last = place
+        last = min(last, first + limits.max_entries - 1)
+        try:
+            slabs = await self._store.read(ledger_id, first, last, limits.max_bytes)
+        except (NoSuchLedgerError, NoSuchEntryError):
+            if self._ledgers.slot(ledger_id) is not None:
+                raise
+            return [], start  # trimmed while we waited
+        wanted = max(Position(ledger_id, first), floor())
+        if wanted.ledger_id != ledger_id:
+            return [], wanted
+        room = _Room(limits.max_entries, limits.max_bytes, [])
+        following = wanted.entry_id
+        for slab in slabs:
+            if room.is_over or following > last:
+                break
+            if following <= slab.last_entry_id:
+                following = take(slab, following, last, masks(ledger_id), room)
+        return room.spans, Position(ledger_id, following)
+
+    def cached_at(self, positions: Sequence[Position]) -> list[Span] | None:
+        """These entries (ascending, they exist), neighbours as one span; None when one is not in the cache."""
+        spans: list[Span] = []
+        slab: Slab | None = None
+        k = 0
+        while k < len(positions):
+            ledger_id, entry_id = positions[k]
+            if slab is None or not _holds(slab, positions[k]):
+                slab = self._store.read_cached(ledger_id, entry_id, entry_id, 1)
+                if slab is None:
+                    return None
+            count = neighbours(positions, k, slab.last_entry_id - entry_id + 1)
+            start = entry_id - slab.first_entry_id
+            spans.append(Span(slab, start, start + count))
+            k += count
+        return spans
+
+    async def stored_at(self, positions: Sequence[Position]) -> list[Span]:
+        """Like ``cached_at``, waiting for those that must be read. Entries whose ledger is gone are left out."""
+        spans: list[Span] = []
+        slab: Slab | None = None
+        for position in positions:
+            ledger_id, entry_id = position
+            if slab is None or not _holds(slab, position):
+                slab = self._store.read_cached(ledger_id, entry_id, entry_id, 1)
+            if slab is None:
+                try:
+                    slab = (await self._store.read(ledger_id, entry_id, entry_id, 1))[0]
+                except (NoSuchLedgerError, NoSuchEntryError):
+                    if self._ledgers.is_valid(position):
+                        raise
+                    continue
+            _add(spans, slab, entry_id - slab.first_entry_id)
+        return spans
+
+    def _place(self, position: Position, upto: Position | None, masks: Masks) -> tuple[int, int, int] | None:
+        """(ledger, first wanted entry, last existing entry) at or after the position; None when there is none."""
+        ledger_id, entry_id = position
+        entry_id = max(entry_id, 0)
+        while True:
+            slot = self._ledgers.slot(ledger_id)
+            if slot is None or entry_id >= slot.entries:
+                slot = self._ledgers.next_ledger(ledger_id)
+                if slot is None:
+                    return None
+                ledger_id, entry_id = slot.ledger_id, 0
+            last = slot.entries - 1
+            if upto is not None:
+                if (ledger_id, entry_id) > upto:
+                    return None
+                if ledger_id == upto.ledger_id:
+                    last = min(last, upto.entry_id)
+            unwanted = masks(ledger_id)
+            first = first_absent(unwanted, entry_id, last + 1) if unwanted else entry_id
+            if first <= last:
+                return ledger_id, first, last
+            entry_id = last + 1
+
+
+def take(slab: Slab, first: int, last: int, unwanted: Sequence[BitMap], room: _Room) -> int:
+    """Move wanted entries ``first .. last`` of the slab into the room; returns the entry id to go on with."""
+    base = slab.first_entry_id
+    stop = min(last + 1, base + slab.count)
+    offsets = slab.offset_view
+    for start, end in runs_absent(unwanted, first, stop) if unwanted else ((first, stop),):
+        here = start - base
+        fitting = bisect_right(offsets, offsets[here] + room.size_bytes, here + 1, end - base + 1) - 1 - here
+        count = min(fitting, room.entries)
+        if not room.spans:
+            count = max(count, 1)
+        if count <= 0:
+            return start
+        room.spans.append(Span(slab, here, here + count))
+        room.entries -= count
+        room.size_bytes -= offsets[here + count] - offsets[here]
+        if start + count < end or room.is_over:
+            return start + count
+    return stop
+
+
+def neighbours(positions: Sequence[Position], start: int, limit: int) -> int:
+    """How many of the ascending positions from ``start`` on follow each other without a gap, at most ``limit``."""
+    ledger_id, entry_id = positions[start]
+
+    def follow(count: int) -> bool:
+        return positions[start + count - 1] == (ledger_id, entry_id + count - 1)
+
+    high = min(limit, len(positions) - start)
+    if high == 1 or not follow(2):
+        return 1
+    if follow(high):
+        return high
+    low = 2
+    while low < high - 1:  # `low` of them follow each other, `high` do not
+        middle = (low + high) // 2
+        if follow(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _holds(slab: Slab, position: Position) -> bool:
+    return slab.ledger_id == position.ledger_id and 0 <= position.entry_id - slab.first_entry_id < slab.count
+
+
+def _add(spans: list[Span], slab: Slab, index: int) -> None:
+    if spans and spans[-1].slab is slab and spans[-1].end == index:
+        spans[-1] = Span(slab, spans[-1].start, index + 1)
+    else:
+        spans.append(Span(slab, index, index + 1))

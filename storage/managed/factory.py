@@ -1,0 +1,97 @@
+"""ManagedLedgerFactory: opens managed ledgers by name, each at most once at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+from weakref import WeakValueDictionary
+
+from magnetar.storage.errors import BadVersionError, NoSuchManagedLedgerError, StorageClosedError
+from magnetar.storage.managed.config import ManagedLedgerConfig
+from magnetar.storage.managed.ledger_list import ROOT, LedgerList, ledger_list_path
+from magnetar.storage.managed.ledger_recovery import recover_ledgers
+from magnetar.storage.managed.ledger_switch import StorageEnv
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+
+if TYPE_CHECKING:
+    from magnetar.storage.interfaces import Clock, LedgerStore, MetadataStore, Scheduler
+
+__all__ = ["ManagedLedgerFactory"]
+
+_CLOSE_TOGETHER = 256
+
+
+class ManagedLedgerFactory:
+    """Names are ``tenant/namespace/persistent/<url-encoded topic>`` (Pulsar's persistence naming)."""
+
+    def __init__(self, ledgers: LedgerStore, metadata: MetadataStore, clock: Clock, scheduler: Scheduler) -> None:
+        self._env = StorageEnv(ledgers, metadata, clock, scheduler)
+        self._open: dict[str, ManagedLedger] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._closed = False
+
+    async def open(
+        self, name: str, config: ManagedLedgerConfig | None = None, *, create_if_missing: bool = True
+    ) -> ManagedLedger:
+        """The managed ledger of this name: the open one, or opened now with all its cursors.
+
+        Opening fences another owner's ledger, finds the last entry of what was open and the broker index to go on
+        from; it creates no ledger. Raises NoSuchManagedLedgerError, ManagedLedgerFencedError (another owner opens it in
+        this moment), StorageError.
+        """
+        async with self._lock(name):
+            if self._closed:
+                raise StorageClosedError("factory is closed")
+            known = self._open.get(name)
+            if known is not None:
+                return known
+            managed = await self._bring_up(name, config or ManagedLedgerConfig(), create_if_missing=create_if_missing)
+            managed.on_closed = lambda: self._forget(managed)
+            self._open[name] = managed
+            return managed
+
+    async def exists(self, name: str) -> bool:
+        return await self._env.metadata.get(ledger_list_path(name)) is not None
+
+    async def names(self, prefix: str) -> list[str]:
+        """Names directly below ``prefix`` (``tenant/namespace/persistent``), sorted."""
+        return [f"{prefix}/{child}" for child in await self._env.metadata.children(f"{ROOT}/{prefix}")]
+
+    async def delete(self, name: str) -> None:
+        """Delete the managed ledger, open or not; durable on return. Raises NoSuchManagedLedgerError."""
+        async with self._lock(name):
+            managed = self._open.get(name)
+            if managed is None:
+                managed = await self._bring_up(name, ManagedLedgerConfig(), create_if_missing=False)
+            await managed.delete()
+
+    async def close(self) -> None:
+        """Close every open managed ledger. Idempotent."""
+        self._closed = True
+        closing = list(self._open.values())
+        for start in range(0, len(closing), _CLOSE_TOGETHER):  # together, so that they share the syncs of the store
+            await asyncio.gather(*(managed.close() for managed in closing[start : start + _CLOSE_TOGETHER]))
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+    def _forget(self, managed: ManagedLedger) -> None:
+        if self._open.get(managed.name) is managed:
+            del self._open[managed.name]
+
+    async def _bring_up(self, name: str, config: ManagedLedgerConfig, *, create_if_missing: bool) -> ManagedLedger:
+        ledger_list = LedgerList(name, self._env.metadata)
+        try:
+            existed = await ledger_list.load(self._env.clock.now_ms(), create_if_missing=create_if_missing)
+        except BadVersionError as error:
+            raise NoSuchManagedLedgerError(name, "created by another owner in this moment") from error
+        index = await recover_ledgers(self._env, ledger_list)
+        managed = ManagedLedger(self._env, ledger_list, config, index)
+        if existed:
+            for child in await self._env.metadata.children(ledger_list.path):
+                await managed.load_cursor(unquote(child))
+        return managed

@@ -1,0 +1,49 @@
+"""Opening a ledger list: fence and recover what was open, drop what is empty, find the broker index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.storage import events
+from magnetar.storage.managed.entry_index import index_of_last_entry
+from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
+from magnetar.storage.managed.ledger_map import LedgerMap
+
+if TYPE_CHECKING:
+    from magnetar.storage.managed.ledger_list import LedgerList
+    from magnetar.storage.managed.ledger_switch import StorageEnv
+
+__all__ = ["recover_ledgers"]
+
+log = structlog.get_logger(__name__)
+
+
+async def recover_ledgers(env: StorageEnv, ledger_list: LedgerList) -> int:
+    """Make every ledger of the list a closed one; returns the broker index of the last entry (-1 when there is none).
+
+    Ledgers are recovered in their order; the list is stored before an empty ledger is deleted. Raises
+    ManagedLedgerFencedError when another owner opened it meanwhile, NoSuchLedgerError when a listed ledger is lost.
+    """
+    slots = ledger_list.ledgers.slots
+    empty = []
+    recovered = [slot for slot in slots if not slot.closed_at_ms]
+    for slot in recovered:
+        info = await env.ledgers.open_recover(slot.ledger_id)
+        slot.entries, slot.size_bytes = info.last_entry_id + 1, info.length_bytes
+        slot.closed_at_ms = env.clock.now_ms()
+        if not slot.entries:
+            empty.append(slot.ledger_id)
+    ledger_list.ledgers = LedgerMap(slot for slot in slots if slot.entries)
+    index = int(ledger_list.properties.get(INDEX_PROPERTY, -1))
+    last = ledger_list.ledgers.last_confirmed
+    if ledger_list.ledgers.slots:
+        index = max(index, await index_of_last_entry(env.ledgers, last.ledger_id, last.entry_id))
+    ledger_list.index_floor = lambda: index
+    if recovered:
+        log.info(events.LEDGERS_RECOVERED, managed_ledger=ledger_list.name, ledgers=len(recovered), last=str(last))
+        await ledger_list.save()
+        for ledger_id in empty:
+            await env.ledgers.delete(ledger_id)
+    return index

@@ -1,0 +1,274 @@
+"""The waiting half of the appender: creates, seals and recovers ledgers in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.storage import events
+from magnetar.storage.errors import ManagedLedgerFencedError, NoSuchLedgerError, StorageError
+from magnetar.storage.managed.appender import AppendState
+from magnetar.storage.managed.entry_index import index_of_last_entry
+from magnetar.storage.managed.ledger_map import LedgerSlot
+from magnetar.storage.managed.roll_policy import is_full
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.interfaces import Clock, LedgerStore, LedgerWriter, MetadataStore, Scheduler, Timer
+    from magnetar.storage.managed.appender import Appender, OpenLedger
+    from magnetar.storage.managed.background import Background
+    from magnetar.storage.managed.ledger_list import LedgerList
+
+__all__ = ["LedgerSwitch", "StorageEnv"]
+
+log = structlog.get_logger(__name__)
+
+_AHEAD_RETRY_S = 10.0
+_IDLE_LOOKS = 4
+"""Looks per idle time: an idle ledger is closed a quarter of the time late at the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageEnv:
+    """What every managed ledger of a factory shares."""
+
+    ledgers: LedgerStore
+    metadata: MetadataStore
+    clock: Clock
+    scheduler: Scheduler
+
+
+class LedgerSwitch:
+    """Which ledger is written next. One per managed ledger, used by its ``Appender`` only."""
+
+    def __init__(
+        self, env: StorageEnv, ledger_list: LedgerList, background: Background, on_closed: Callable[[], None]
+    ) -> None:
+        self.env = env
+        self.ledger_list = ledger_list
+        self._background = background
+        self._on_closed = on_closed
+        self._ahead: LedgerWriter | None = None
+        self._preparing = False
+        self._retry_ahead_s = 0.0
+        self._failed: LedgerSlot | None = None
+        self._timer: Timer | None = None
+        self._idle_since_s = 0.0
+        self._added_then = -1
+        self._idle_waiters: list[asyncio.Future[None]] = []
+        self._roll_waiters: list[asyncio.Future[None]] = []
+        self._appender: Appender
+
+    def attach(self, appender: Appender) -> None:
+        self._appender = appender
+
+    # -- asked by the appender ---
+
+    def prepare(self) -> None:
+        """Runs wait and there is no current ledger: adopt the one ahead, or create one."""
+        if self._ahead is not None:
+            writer, self._ahead = self._ahead, None
+            slot = LedgerSlot(writer.ledger_id)
+            self.ledger_list.ahead = None
+            self.ledger_list.ledgers.add(slot)
+            self._appender.adopt(writer, slot)
+            self.arm_timer()
+        elif not self._preparing:
+            self._start_creating()
+
+    def prepare_ahead(self) -> None:
+        """The current ledger is nearly full."""
+        if self._ahead is None and not self._preparing and self.env.clock.now_s() >= self._retry_ahead_s:
+            self._start_creating()
+
+    def drained(self, old: OpenLedger) -> None:
+        """The full ledger is confirmed to its last entry; the next one may be written."""
+        self._cancel_timer()
+        self._background.start(self._seal(old), "seal ledger")
+        self._wake_rolled()
+        self._appender.pump()
+
+    def failed(self, old: OpenLedger) -> None:
+        """An append to this ledger failed; all its appends are reported."""
+        self._cancel_timer()
+        self._failed = old.slot
+        self._wake_rolled()
+
+    def idle(self) -> None:
+        """No append is pending."""
+        waiters, self._idle_waiters = self._idle_waiters, []
+        _wake(waiters)
+
+    # -- asked by the managed ledger ---
+
+    async def settle(self) -> None:
+        """Finish pending appends, seal the current ledger, drop the one ahead, store the list.
+
+        The caller has set a state in which nothing new is appended. Raises StorageError.
+        """
+        while self._appender.pending:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle_waiters.append(waiter)
+            await waiter
+        self._cancel_timer()
+        await self._background.wait_idle()
+        current = self._appender.current
+        self._appender.release_current()
+        dropped = []
+        if self._ahead is not None:
+            dropped.append(self._ahead.ledger_id)
+            self._ahead = self.ledger_list.ahead = None
+        if current is not None:
+            await self._close_slot(current)
+            dropped += self._drop_empty(current.slot)
+        if (current is not None or dropped) and not self.ledger_list.fenced:
+            await self.ledger_list.save()
+            for ledger_id in dropped:
+                await self.env.ledgers.delete(ledger_id)
+
+    async def wait_rolled(self) -> None:
+        """Until a full current ledger is confirmed, sealed and stored as such."""
+        if self._appender.is_draining:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._roll_waiters.append(waiter)
+            await waiter
+        await self._background.wait_idle()
+
+    def arm_timer(self) -> None:
+        """(Re)start the timer that closes an aged or idle ledger."""
+        self._cancel_timer()
+        current, config = self._appender.current, self._appender.config
+        if current is None:
+            return
+        waits = []
+        if config.max_rollover_ms > 0:
+            age_ms = (self.env.clock.now_s() - current.created_s) * 1000
+            limit_ms = max(config.max_rollover_ms, config.min_rollover_ms + 1)
+            waits.append(limit_ms - age_ms if age_ms < limit_ms else limit_ms)
+        if config.inactive_rollover_ms > 0:
+            waits.append(config.inactive_rollover_ms / _IDLE_LOOKS)
+        if waits:
+            self._timer = self.env.scheduler.call_later(min(waits) / 1000, lambda: self._tick(current))
+
+    def _tick(self, current: OpenLedger) -> None:
+        appender = self._appender
+        if appender.current is not current or appender.is_draining:
+            return
+        self._timer = None
+        config, now_s = appender.config, self.env.clock.now_s()
+        age_ms = (now_s - current.created_s) * 1000
+        if appender.entries_added != self._added_then:
+            self._idle_since_s, self._added_then = now_s, appender.entries_added
+        is_idle = 0 < config.inactive_rollover_ms <= (now_s - self._idle_since_s) * 1000
+        if current.entries and (is_idle or is_full(current.entries, current.size_bytes, age_ms, config)):
+            appender.roll()
+        else:
+            self.arm_timer()
+
+    def _wake_rolled(self) -> None:
+        waiters, self._roll_waiters = self._roll_waiters, []
+        _wake(waiters)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- in the background ---
+
+    def _start_creating(self) -> None:
+        self._preparing = True
+        self._background.start(self._create(), "create ledger")
+
+    async def _create(self) -> None:
+        """A new ledger, in the stored list before anything is appended to it."""
+        appender = self._appender
+        try:
+            dropped = await self._settle_failed()
+            properties = {
+                "application": "pulsar",
+                "component": "managed-ledger",
+                "pulsar/managed-ledger": appender.name,
+            }
+            writer = await self.env.ledgers.create(properties)
+            self.ledger_list.ahead = writer.ledger_id
+            await self.ledger_list.save()
+        except StorageError as error:
+            self.ledger_list.ahead = None
+            self._preparing = False
+            self._creation_failed(error)
+            return
+        self._preparing = False
+        self._ahead = writer
+        if appender.current is None and appender.waiting:
+            self.prepare()
+        for ledger_id in dropped:
+            await self.env.ledgers.delete(ledger_id)
+
+    def _creation_failed(self, error: StorageError) -> None:
+        appender = self._appender
+        log.warning(events.LEDGER_CREATION_FAILED, managed_ledger=appender.name, error=str(error))
+        self._retry_ahead_s = self.env.clock.now_s() + _AHEAD_RETRY_S
+        if appender.state is not AppendState.OPEN:
+            return
+        if isinstance(error, ManagedLedgerFencedError):
+            appender.fence()
+        elif appender.waiting:
+            appender.state = AppendState.WRITE_FAILED
+            appender.fail_waiting(error)
+
+    async def _settle_failed(self) -> list[int]:
+        """Seal the ledger whose appends failed and see what it really holds. Returns ids to delete after the save."""
+        slot = self._failed
+        if slot is None:
+            return []
+        try:
+            info = await self.env.ledgers.open_recover(slot.ledger_id)
+        except NoSuchLedgerError:
+            self.ledger_list.ledgers.remove([slot.ledger_id])
+            self._failed = None
+            return []
+        index = await index_of_last_entry(self.env.ledgers, slot.ledger_id, info.last_entry_id)
+        self._appender.recovered(slot, info, index)
+        slot.closed_at_ms = self.env.clock.now_ms()
+        self._failed = None
+        return self._drop_empty(slot)
+
+    async def _seal(self, old: OpenLedger) -> None:
+        await self._close_slot(old)
+        dropped = self._drop_empty(old.slot)
+        try:
+            await self.ledger_list.save()
+        except ManagedLedgerFencedError:
+            self._appender.fence()
+            raise
+        log.info(
+            events.LEDGER_CLOSED,
+            managed_ledger=self._appender.name,
+            ledger_id=old.slot.ledger_id,
+            entries=old.slot.entries,
+        )
+        for ledger_id in dropped:
+            await self.env.ledgers.delete(ledger_id)
+        self._on_closed()
+
+    async def _close_slot(self, old: OpenLedger) -> None:
+        info = await old.writer.close()
+        old.slot.size_bytes = info.length_bytes
+        old.slot.closed_at_ms = self.env.clock.now_ms()
+
+    def _drop_empty(self, slot: LedgerSlot) -> list[int]:
+        if slot.entries:
+            return []
+        self.ledger_list.ledgers.remove([slot.ledger_id])
+        return [slot.ledger_id]
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)

@@ -1,0 +1,415 @@
+"""ManagedLedger: the log of one topic, a sequence of ledgers with cursors on it.
+
+::
+
+    LedgerList   the list of ledgers, stored by compare-and-set     (ledger_list.py, ledger_map.py)
+    Appender     the writing end: stamping, rollover, failures      (appender.py, ledger_switch.py)
+    cursors      reading and acknowledging                          (cursor.py, ack_state.py, entry_reader.py)
+    trimming     which ledgers may go                               (retention.py)
+
+What holds: an entry whose append was reported without error is on disk, at the position reported, behind all entries
+reported before it; broker indexes are continuous over ledgers, restarts and failed appends. Made by
+``ManagedLedgerFactory.open``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import structlog
+
+from magnetar.protocol.runs import EntryRun
+from magnetar.storage import events
+from magnetar.storage.errors import (
+    ManagedLedgerClosedError,
+    ManagedLedgerFencedError,
+    NoSuchEntryError,
+    StorageError,
+)
+from magnetar.storage.managed.append_result import AppendPiece, AppendResult
+from magnetar.storage.managed.appender import Appender, AppendState
+from magnetar.storage.managed.background import Background
+from magnetar.storage.managed.config import ManagedLedgerConfig
+from magnetar.storage.managed.cursors.cursor_set import CursorSet
+from magnetar.storage.managed.entry_reader import EntryReader
+from magnetar.storage.managed.ledger_switch import LedgerSwitch, StorageEnv
+from magnetar.storage.managed.orphaned_ledgers import end_deletion, note_deletion
+from magnetar.storage.managed.position_search import PositionSearch
+from magnetar.storage.managed.trimmer import Trimmer
+from magnetar.storage.position import EARLIEST, LATEST, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from magnetar.storage.interfaces import LedgerStore, MetadataStore
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.ledger_list import LedgerList
+    from magnetar.storage.managed.ledger_map import LedgerSlot
+    from magnetar.storage.slab import Span
+
+__all__ = ["AppendPiece", "AppendResult", "AppendState", "ManagedLedger", "ManagedLedgerConfig", "ManagedLedgerStats"]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedLedgerStats:
+    """A look at one managed ledger."""
+
+    state: str
+    ledgers: int
+    entries: int
+    size_bytes: int
+    entries_added: int
+    pending_appends: int
+    last_confirmed: Position
+    last_index: int
+    """Broker index of the last confirmed entry; -1 when there is none."""
+    entries_read_by_search: int
+    cursors: int
+
+
+class ManagedLedger:
+    """All plain methods change or read memory only; ``async`` ones wait for the store and raise StorageError."""
+
+    def __init__(self, env: StorageEnv, ledger_list: LedgerList, config: ManagedLedgerConfig, index: int) -> None:
+        self.name = ledger_list.name
+        self.config = config
+        self.on_closed: Callable[[], None] = lambda: None
+        self._env = env
+        self._list = ledger_list
+        self._ledgers = ledger_list.ledgers
+        self._background = Background(self.name)
+        self._reader = EntryReader(env.ledgers, self._ledgers)
+        self._cursors = CursorSet(env, ledger_list, self._reader, lambda: self.config, self._background)
+        self.cursors = self._cursors.by_name
+        """Durable cursors, all of which are loaded when the managed ledger is opened, and non-durable ones."""
+        self._trimmer = Trimmer(env, ledger_list, self.cursors, lambda: self.config, self._background)
+        self._cursors.on_advanced = self._trimmer.schedule
+        self._switch = LedgerSwitch(env, ledger_list, self._background, self._trimmer.schedule)
+        self._appender = Appender(self.name, self._switch, config, index)
+        self._switch.attach(self._appender)
+        if ledger_list.terminated is not None:
+            self._appender.state = AppendState.TERMINATED
+        appender = self._appender
+        ledger_list.index_floor = lambda: appender.confirmed_index
+        self._search = PositionSearch(env.ledgers, self._ledgers)
+        self._is_closed = False
+
+    # -- state ---
+
+    @property
+    def state(self) -> AppendState:
+        return self._appender.state
+
+    @property
+    def terminated(self) -> bool:
+        return self._appender.state is AppendState.TERMINATED
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self._list.properties
+
+    @property
+    def created_ms(self) -> int:
+        return self._list.created_ms
+
+    @property
+    def metadata(self) -> MetadataStore:
+        """Where records that belong to this log are kept."""
+        return self._env.metadata
+
+    @property
+    def store(self) -> LedgerStore:
+        """Where its ledgers are, for what its owner keeps beside it."""
+        return self._env.ledgers
+
+    @property
+    def last_confirmed(self) -> Position:
+        """Position of the newest entry on disk, even when trimming has removed it; EARLIEST when nothing is known."""
+        return self._ledgers.last_confirmed
+
+    @property
+    def ledgers(self) -> list[LedgerSlot]:
+        """Oldest first; the last one may be open (``closed_at_ms`` 0). Not to be changed."""
+        return self._ledgers.slots
+
+    @property
+    def entries(self) -> int:
+        return self._ledgers.total_entries
+
+    @property
+    def size_bytes(self) -> int:
+        return self._ledgers.total_bytes
+
+    @property
+    def entries_added(self) -> int:
+        """Entries confirmed since it was opened."""
+        return self._appender.entries_added
+
+    @property
+    def confirmed_index(self) -> int:
+        """Broker index of the newest confirmed message; -1 before the first one."""
+        return self._appender.confirmed_index
+
+    @property
+    def pending_appends(self) -> int:
+        """Runs whose callback has not been called."""
+        return len(self._appender.pending)
+
+    def stats(self) -> ManagedLedgerStats:
+        return ManagedLedgerStats(
+            state=self.state.name,
+            ledgers=len(self._ledgers.slots),
+            entries=self.entries,
+            size_bytes=self.size_bytes,
+            entries_added=self.entries_added,
+            pending_appends=self.pending_appends,
+            last_confirmed=self.last_confirmed,
+            last_index=self._appender.confirmed_index,
+            entries_read_by_search=self._search.entries_read,
+            cursors=len(self.cursors),
+        )
+
+    def set_config(self, config: ManagedLedgerConfig) -> None:
+        if config == self.config:
+            return
+        self.config = config
+        self._appender.set_config(config)
+        self._switch.arm_timer()
+        self._trimmer.schedule()
+
+    async def set_property(self, key: str, value: str | None) -> None:
+        """Durable on return; None removes the key."""
+        before = dict(self._list.properties)
+        if value is None:
+            self._list.properties.pop(key, None)
+        else:
+            self._list.properties[key] = value
+        try:
+            await self._list.save()
+        except Exception:
+            self._list.properties = before
+            raise
+
+    # -- appending ---
+
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+        """Append the run's entries; ``done(result)`` is called on the loop, never from within this call.
+
+        Calls of ``done`` come in the order of the appends. Without ``result.error`` all entries are on disk. With it
+        every append that was still pending fails too and later ones are refused, until
+        ``ready_to_create_new_ledger()`` (except EntryTooLargeError, which concerns its run only). The run is split only
+        where a ledger is full. Must not raise: ``done``.
+
+        Source: Pulsar ManagedLedger.asyncAddEntry; docs/adr/0002-managed-ledger.md.
+        """
+        self._appender.append(run, done)
+
+    def append_entry(self, body: bytes, done: Callable[[AppendResult], None], num_messages: int = 1) -> None:
+        """Append one entry of the broker's own making (headers and payload)."""
+        self._appender.append(EntryRun.single(body, num_messages=num_messages), done)
+
+    def ready_to_create_new_ledger(self) -> None:
+        """After a failed append, when all pending ones were reported: take appends again, on a new ledger."""
+        self._appender.resume()
+
+    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """``listener()`` is called on the loop once per burst of entries that became readable. Returns the remover."""
+        self._appender.listeners.append(listener)
+
+        def remove() -> None:
+            if listener in self._appender.listeners:
+                self._appender.listeners.remove(listener)
+
+        return remove
+
+    # -- positions and single entries ---
+
+    @property
+    def first_position(self) -> Position | None:
+        """The oldest existing entry."""
+        return self._ledgers.first_position
+
+    def next_valid(self, position: Position) -> Position | None:
+        """The first existing entry after the position."""
+        return self._ledgers.next_valid(position)
+
+    def previous(self, position: Position) -> Position:
+        """The last existing entry before it; when there is none (first ledger, -1), without ledgers EARLIEST."""
+        return self._ledgers.previous(position)
+
+    async def ensure_ledger(self) -> Position:
+        """The last entry of the newest ledger (entry id -1: it is empty); an empty log gets its first ledger."""
+        for _ in range(2):
+            if not self._ledgers.slots and self.state is AppendState.OPEN:
+                self._switch.prepare()
+                await self._background.wait_idle()
+        if not self._ledgers.slots:
+            return self.last_confirmed
+        newest = self._ledgers.slots[-1]
+        return Position(newest.ledger_id, newest.entries - 1)
+
+    def position_at(self, ordinal: int) -> Position:
+        """The existing entry with so many existing entries before it; ``ordinal`` below ``entries``."""
+        return self._ledgers.at(ordinal)
+
+    def is_valid(self, position: Position) -> bool:
+        """Whether the entry exists."""
+        return self._ledgers.is_valid(position)
+
+    def entries_between(self, after: Position, up_to: Position) -> int:
+        """How many entries exist in ``(after, up_to]``."""
+        return self._ledgers.count_between(after, up_to)
+
+    async def read_entry(self, position: Position) -> Span:
+        """Raises NoSuchEntryError, CorruptEntryError, StorageError."""
+        spans = []
+        if self._ledgers.is_valid(position):
+            spans = self._reader.cached_at((position,)) or await self._reader.stored_at((position,))
+        if not spans:
+            raise NoSuchEntryError(*position)
+        return spans[0]
+
+    async def read_last_entry(self) -> Span | None:
+        """The newest entry; None when there is none (none was written, or all were trimmed)."""
+        total = self._ledgers.total_entries
+        return await self.read_entry(self._ledgers.at(total - 1)) if total else None
+
+    async def position_for_time(self, timestamp_ms: int) -> Position:
+        """The first entry whose entry timestamp is at or after t; behind the last entry when all are older."""
+        return await self._search.first_at_or_after(timestamp_ms)
+
+    async def expire(self, cursor: ManagedCursor, older_than_ms: int) -> int:
+        """Acknowledge what the cursor still has from before this time; returns how many entries that were (TTL)."""
+        first_kept = await self._search.first_at_or_after(older_than_ms, after=cursor.mark_delete)
+        before = cursor.backlog_entries
+        cursor.ack_cumulative(self._ledgers.previous(first_kept))
+        return before - cursor.backlog_entries
+
+    # -- cursors ---
+
+    async def open_cursor(
+        self,
+        name: str,
+        initial: Literal["earliest", "latest"] | Position = "latest",
+        cursor_properties: Mapping[str, str] | None = None,
+    ) -> ManagedCursor:
+        """The durable cursor of this name; created (durable on return) when there is none.
+
+        ``initial`` (a Position: the entry to read first) and ``cursor_properties`` count for a new one only.
+        """
+        self._check_usable()
+        start = {"earliest": EARLIEST, "latest": LATEST}[initial] if isinstance(initial, str) else initial
+        return await self._cursors.open(name, start, cursor_properties or {})
+
+    async def load_cursor(self, name: str) -> None:
+        """Bring up a stored cursor; the factory does so for each."""
+        await self._cursors.load(name)
+
+    def new_non_durable_cursor(self, name: str, start: Position) -> ManagedCursor:
+        """A cursor in memory whose first entry to read is ``start`` (EARLIEST, LATEST or a position)."""
+        self._check_usable()
+        return self._cursors.new_non_durable(name, start)
+
+    async def delete_cursor(self, name: str) -> None:
+        """Durable on return. Raises NoSuchCursorError."""
+        await self._cursors.delete(name)
+
+    # -- ledgers ---
+
+    async def roll(self) -> None:
+        """Close the current ledger; the next append goes to a new one. The old one is sealed on return."""
+        self._appender.roll()
+        await self._switch.wait_rolled()
+
+    async def trim(self, now_ms: int) -> list[int]:
+        """Drop the ledgers that no durable cursor and no retention needs; the ids dropped."""
+        return await self._trimmer.trim(now_ms)
+
+    async def truncate(self) -> None:
+        """Acknowledge everything for every cursor and drop all ledgers with entries, retention or not."""
+        last = self.last_confirmed
+        for cursor in list(self.cursors.values()):
+            cursor.ack_cumulative(last)
+            await cursor.flush()
+        await self.roll()
+        await self._trimmer.drop_up_to(last)
+
+    # -- end ---
+
+    async def terminate(self) -> Position:
+        """No more appends for ever; the position of the last entry. Durable on return, may be repeated."""
+        self._check_usable()
+        if self._list.terminated is None:
+            if self._appender.state is AppendState.FENCED:
+                raise ManagedLedgerFencedError(self.name)
+            self._appender.state = AppendState.TERMINATED
+            self._appender.fail_waiting(self._appender.state_error())
+            last = self.last_confirmed
+            if last == EARLIEST and self._ledgers.slots:
+                last = Position(self._ledgers.slots[-1].ledger_id, -1)  # an end that names the empty ledger
+            await self._switch.settle()
+            self._list.terminated = max(last, self.last_confirmed)
+            try:
+                await self._list.save()
+            except Exception:
+                self._list.terminated = None
+                raise
+        return self._list.terminated
+
+    async def close(self) -> None:
+        """Finish pending appends, seal the current ledger, save every cursor. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._stop()
+        try:
+            await self._close_part(self._switch.settle())
+            for cursor in list(self.cursors.values()):
+                await self._close_part(cursor.close_durable())
+            await self._background.wait_idle()
+        finally:
+            self.on_closed()
+
+    async def _close_part(self, part: Coroutine[object, object, None]) -> None:
+        """What could not be stored is found by recovery at the next opening, or comes again: close the rest."""
+        try:
+            await part
+        except StorageError as error:
+            log.warning(events.MANAGED_LEDGER_NOT_SAVED, managed_ledger=self.name, error=str(error))
+
+    async def delete(self) -> None:
+        """Delete cursors, list and ledgers, in this order. What is left after a crash is found by the next attempt
+        while the list is there, and by ``sweep_orphans`` when it is gone.
+        """
+        self._is_closed = True
+        self._stop()
+        try:
+            await self._switch.settle()
+            for cursor in list(self.cursors.values()):
+                await cursor.delete()
+            await self._background.wait_idle()
+            ledger_ids = [slot.ledger_id for slot in self._ledgers.slots]
+            if ledger_ids:
+                await note_deletion(self._env.metadata, self.name, ledger_ids)
+            await self._list.delete()
+            for ledger_id in ledger_ids:
+                await self._env.ledgers.delete(ledger_id)
+            if ledger_ids:
+                await end_deletion(self._env.metadata, self.name)
+        finally:
+            self.on_closed()
+
+    def _stop(self) -> None:
+        self._trimmer.stop()
+        if self._appender.state is not AppendState.FENCED:
+            self._appender.state = AppendState.CLOSED
+        self._appender.fail_waiting(ManagedLedgerClosedError(self.name))
+
+    def _check_usable(self) -> None:
+        if self._is_closed:
+            raise ManagedLedgerClosedError(self.name)
+        if self._list.fenced:
+            raise ManagedLedgerFencedError(self.name)

@@ -1,0 +1,183 @@
+"""Ledgers that a crash left behind: created and not yet listed by their owner, or off its list and not yet deleted.
+
+Whether a ledger is still wanted is read from its owner's own record, found by the ledger's properties. Only ledgers
+that were there when the store was opened are looked at: an owner lists new ledgers only, so a ledger that no stored
+record names then will never be named again. Whatever is not plain stays: a record that does not parse, an owner nobody
+here knows, a ledger with entries whose owner is gone without having said that it goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote, unquote
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from magnetar.storage import events
+from magnetar.storage.errors import NoNodeError, NoSuchLedgerError
+from magnetar.storage.managed.cursors.store import cursor_path
+from magnetar.storage.managed.ledger_list import ledger_list_path
+from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo, ManagedLedgerInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from magnetar.storage.interfaces import LedgerStore, MetadataStore
+
+__all__ = ["ManagedLedgerReferences", "References", "Verdict", "end_deletion", "note_deletion", "sweep_orphans"]
+
+log = structlog.get_logger(__name__)
+
+_DELETED = "/deleted-managed-ledgers"
+
+
+class Verdict(Enum):
+    """What an owner's record says of a ledger."""
+
+    NAMED = auto()
+    FREE = auto()
+    """The record is there and does not name it."""
+    OWNERLESS = auto()
+    """There is no such record."""
+    UNKNOWN = auto()
+    """It cannot be told; the ledger stays."""
+
+
+class References(Protocol):
+    """Tells of one kind of owner which ledgers it names."""
+
+    async def verdict(self, ledger_id: int, properties: Mapping[str, str]) -> Verdict | None:
+        """None: a ledger of another kind of owner."""
+        ...
+
+
+class ManagedLedgerReferences:
+    """Ledgers of managed ledgers and of their cursors. Made for one sweep: it remembers what it has read."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._listed: dict[str, frozenset[int] | Verdict] = {}
+
+    async def verdict(self, ledger_id: int, properties: Mapping[str, str]) -> Verdict | None:
+        if properties.get("component") != "managed-ledger":
+            return None
+        name, cursor = properties.get("pulsar/managed-ledger"), properties.get("pulsar/cursor")
+        if name is None:
+            return Verdict.UNKNOWN
+        if cursor is not None:
+            found = await self._named(cursor_path(name, cursor), _cursor_ledger)
+        else:
+            known = self._listed.get(name)
+            found = self._listed[name] = known or await self._named(ledger_list_path(name), _listed_ledgers)
+        if isinstance(found, Verdict):
+            return found
+        return Verdict.NAMED if ledger_id in found else Verdict.FREE
+
+    async def _named(self, path: str, parse: _Parse) -> frozenset[int] | Verdict:
+        record = await self._metadata.get(path)
+        if record is None:
+            return Verdict.OWNERLESS
+        try:
+            return parse(record[0])
+        except DecodeError as error:
+            log.warning(events.RECORD_UNREADABLE, path=path, error=str(error))
+            return Verdict.UNKNOWN
+
+
+class _Parse(Protocol):
+    def __call__(self, value: bytes) -> frozenset[int]: ...
+
+
+def _cursor_ledger(value: bytes) -> frozenset[int]:
+    return frozenset({ManagedCursorInfo.FromString(value).cursorsLedgerId})
+
+
+def _listed_ledgers(value: bytes) -> frozenset[int]:
+    return frozenset(info.ledgerId for info in ManagedLedgerInfo.FromString(value).ledgerInfo)
+
+
+async def sweep_orphans(
+    ledgers: LedgerStore, metadata: MetadataStore, references: Sequence[References], newest_id: int
+) -> list[int]:
+    """Delete orphans with ids up to ``newest_id`` (the newest when the store was opened); returns their ids.
+
+    Raises StorageError; it may be repeated.
+    """
+    noted = await _noted_deletions(metadata)
+    deleted = frozenset().union(*noted.values())
+    gone = []
+    for ledger_id in await ledgers.list_ledgers():
+        if ledger_id > newest_id:
+            break
+        try:
+            properties = await ledgers.properties(ledger_id)
+            verdict = await _ask(references, ledger_id, properties)
+            if verdict is Verdict.FREE or (
+                verdict is Verdict.OWNERLESS and (ledger_id in deleted or await _is_empty(ledgers, ledger_id))
+            ):
+                await ledgers.delete(ledger_id)
+                gone.append(ledger_id)
+                log.info(events.ORPHAN_DELETED, ledger_id=ledger_id, **_owner(properties))
+            elif verdict is Verdict.OWNERLESS:
+                log.warning(events.ORPHAN_KEPT, ledger_id=ledger_id, **_owner(properties))
+        except NoSuchLedgerError:
+            continue  # deleted by its owner meanwhile
+    await _forget_deletions(ledgers, metadata, noted)
+    return gone
+
+
+async def _ask(references: Sequence[References], ledger_id: int, properties: Mapping[str, str]) -> Verdict:
+    for each in references:
+        verdict = await each.verdict(ledger_id, properties)
+        if verdict is not None:
+            return verdict
+    return Verdict.UNKNOWN
+
+
+async def _is_empty(ledgers: LedgerStore, ledger_id: int) -> bool:
+    """Of a ledger that nobody writes to any more."""
+    return (await ledgers.open_recover(ledger_id)).entries == 0
+
+
+def _owner(properties: Mapping[str, str]) -> dict[str, str]:
+    return {key.rpartition("/")[2].replace("-", "_"): value for key, value in properties.items()}
+
+
+# --- owners that go: said before their record is removed, forgotten when their ledgers are ---
+
+
+async def note_deletion(metadata: MetadataStore, name: str, ledger_ids: Sequence[int]) -> None:
+    """The managed ledger of this name and these ledgers of it are about to be deleted. Durable on return."""
+    await metadata.put(_note_path(name), json.dumps(list(ledger_ids)).encode())
+
+
+async def end_deletion(metadata: MetadataStore, name: str) -> None:
+    """They are."""
+    with contextlib.suppress(NoNodeError):
+        await metadata.delete(_note_path(name))
+
+
+def _note_path(name: str) -> str:
+    return f"{_DELETED}/{quote(name, safe='')}"
+
+
+async def _noted_deletions(metadata: MetadataStore) -> dict[str, frozenset[int]]:
+    """Managed ledgers whose deletion had begun, and their ledgers."""
+    found = {}
+    for child in await metadata.children(_DELETED):
+        record = await metadata.get(f"{_DELETED}/{child}")
+        if record is not None:
+            found[unquote(child)] = frozenset(json.loads(record[0]))
+    return found
+
+
+async def _forget_deletions(ledgers: LedgerStore, metadata: MetadataStore, noted: Mapping[str, frozenset[int]]) -> None:
+    """Those that are complete, or did not happen: the list is still there."""
+    left = frozenset(await ledgers.list_ledgers()) if noted else frozenset()
+    for name, ledger_ids in noted.items():
+        if not ledger_ids & left or await metadata.get(ledger_list_path(name)) is not None:
+            await end_deletion(metadata, name)

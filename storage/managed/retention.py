@@ -1,0 +1,62 @@
+"""Which ledgers may go, and why. Pure.
+
+Pulsar's rule: whole ledgers only, oldest first, only those every durable cursor has acknowledged completely. Each is
+dropped when it is expired (retention time since its closing is over) or over quota (without it the topic still
+has the retention size); the first that is neither ends the scan. 0/0, the default, drops as soon as consumed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from magnetar.storage.managed.ledger_map import LedgerSlot
+    from magnetar.storage.position import Position
+
+__all__ = ["first_needed_ledger", "ledgers_to_drop"]
+
+
+def first_needed_ledger(slots: Sequence[LedgerSlot], mark_deletes: Iterable[Position]) -> int | None:
+    """Id of the oldest ledger that a durable cursor still needs; None when all closed ones are consumed.
+
+    A ledger whose last entry is a cursor's mark-delete is not needed by it.
+    """
+    slowest = min(mark_deletes, default=None)
+    if slowest is None:
+        return None
+    for slot in slots:
+        if slot.ledger_id > slowest.ledger_id:
+            return slot.ledger_id
+        if slot.ledger_id == slowest.ledger_id and slowest.entry_id + 1 < slot.entries:
+            return slot.ledger_id
+    return None
+
+
+def ledgers_to_drop(
+    slots: Sequence[LedgerSlot],
+    mark_deletes: Iterable[Position],
+    retention_time_ms: int,
+    retention_size_bytes: int,
+    now_ms: int,
+    *,
+    keep_last: bool = False,
+) -> list[int]:
+    """Ids of the ledgers to drop now, ascending. ``mark_deletes``: of the durable cursors; -1 means unlimited.
+
+    ``keep_last``: the newest stays even when it is closed (that of a terminated topic, as in Apache Pulsar 4.2.4).
+    """
+    needed = first_needed_ledger(slots, mark_deletes)
+    kept_bytes = sum(slot.size_bytes for slot in slots)
+    dropped = []
+    for slot in slots:
+        if slot.ledger_id == needed or not slot.closed_at_ms or (keep_last and slot is slots[-1]):
+            break
+        kept_bytes -= slot.size_bytes
+        expired = retention_time_ms >= 0 and now_ms - slot.closed_at_ms > retention_time_ms
+        over_quota = retention_size_bytes >= 0 and kept_bytes >= retention_size_bytes
+        if not (expired or over_quota):
+            break
+        dropped.append(slot.ledger_id)
+    return dropped

@@ -1,0 +1,50 @@
+"""When a ledger is full. Pure.
+
+Pulsar's rule: full = entries or size at the limit, or older than the maximum; and it switches only when there is no
+minimum time or the ledger is older than it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.storage.bitmaps import MAX_ENTRIES_PER_LEDGER
+
+if TYPE_CHECKING:
+    from magnetar.storage.managed.config import ManagedLedgerConfig
+
+__all__ = ["HARD_MAX_ENTRIES", "entries_of_room", "is_full", "is_nearly_full"]
+
+HARD_MAX_ENTRIES = MAX_ENTRIES_PER_LEDGER >> 1
+"""Switch here whatever the minimum time says."""
+
+_NEARLY = 0.8
+
+
+def is_full(entries: int, size_bytes: int, age_ms: float, config: ManagedLedgerConfig) -> bool:
+    if entries >= HARD_MAX_ENTRIES:
+        return True
+    if not _old_enough(age_ms, config):
+        return False
+    return (
+        entries >= config.max_entries_per_ledger
+        or size_bytes >= config.max_size_per_ledger_bytes
+        or 0 < config.max_rollover_ms <= age_ms
+    )
+
+
+def is_nearly_full(entries: int, size_bytes: int, age_ms: float, config: ManagedLedgerConfig) -> bool:
+    """Time to create the next ledger, so that nobody waits for it."""
+    return age_ms >= _NEARLY * config.min_rollover_ms and (
+        entries >= _NEARLY * config.max_entries_per_ledger or size_bytes >= _NEARLY * config.max_size_per_ledger_bytes
+    )
+
+
+def entries_of_room(entries: int, age_ms: float, config: ManagedLedgerConfig) -> int:
+    """How many more entries the ledger takes before ``is_full`` by their number."""
+    limit = config.max_entries_per_ledger if _old_enough(age_ms, config) else HARD_MAX_ENTRIES
+    return max(0, limit - entries)
+
+
+def _old_enough(age_ms: float, config: ManagedLedgerConfig) -> bool:
+    return config.min_rollover_ms <= 0 or age_ms > config.min_rollover_ms

@@ -1,0 +1,114 @@
+"""Dropping ledgers that nobody needs: the stored list first, the ledgers second.
+
+A crash in between leaves ledgers that no list names; they hold nothing anybody could read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.storage import events
+from magnetar.storage.errors import StorageError
+from magnetar.storage.managed.retention import ledgers_to_drop
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from magnetar.storage.managed.background import Background
+    from magnetar.storage.managed.config import ManagedLedgerConfig
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.ledger_list import LedgerList
+    from magnetar.storage.managed.ledger_map import LedgerSlot
+    from magnetar.storage.managed.ledger_switch import StorageEnv
+
+__all__ = ["Trimmer"]
+
+log = structlog.get_logger(__name__)
+
+
+class Trimmer:
+    """One per managed ledger."""
+
+    def __init__(
+        self,
+        env: StorageEnv,
+        ledger_list: LedgerList,
+        cursors: Mapping[str, ManagedCursor],
+        config: Callable[[], ManagedLedgerConfig],
+        background: Background,
+    ) -> None:
+        self._env = env
+        self._list = ledger_list
+        self._ledgers = ledger_list.ledgers
+        self._cursors = cursors
+        self._config = config
+        self._background = background
+        self._lock = asyncio.Lock()
+        self._scheduled = False
+        self._stopped = False
+
+    async def trim(self, now_ms: int) -> list[int]:
+        """Drop what no durable cursor and no retention needs; the ids dropped."""
+        async with self._lock:
+            config = self._config()
+            drop = ledgers_to_drop(
+                self._ledgers.slots,
+                [cursor.mark_delete for cursor in self._cursors.values() if cursor.durable],
+                config.retention_time_ms,
+                config.retention_size_bytes,
+                now_ms,
+                keep_last=self._list.terminated is not None,
+            )
+            await self._drop(drop)
+            return drop
+
+    async def drop_up_to(self, position: Position) -> None:
+        """Drop every closed ledger that begins at or before the position, needed or not."""
+        async with self._lock:
+            await self._drop(
+                [
+                    slot.ledger_id
+                    for slot in self._ledgers.slots
+                    if slot.closed_at_ms and slot.ledger_id <= position.ledger_id
+                ]
+            )
+
+    def schedule(self) -> None:
+        """Trim soon, in the background; several requests are one."""
+        if not self._scheduled and not self._stopped:
+            self._scheduled = True
+            self._background.start(self._trim_soon(), "trim")
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    async def _trim_soon(self) -> None:
+        self._scheduled = False
+        if not self._stopped:
+            await self.trim(self._env.clock.now_ms())
+
+    async def _drop(self, ledger_ids: list[int]) -> None:
+        if not ledger_ids or self._list.fenced:
+            return
+        dropped = self._ledgers.remove(ledger_ids)
+        try:
+            await self._list.save()
+        except StorageError:
+            self._ledgers.put_back(dropped)
+            raise
+        last = Position(dropped[-1].ledger_id, dropped[-1].entries - 1)
+        for cursor in list(self._cursors.values()):
+            cursor.entries_gone(last)
+        await self._delete(dropped)
+        log.info(events.LEDGERS_TRIMMED, managed_ledger=self._list.name, ledgers=len(dropped), up_to=str(last))
+
+    async def _delete(self, dropped: list[LedgerSlot]) -> None:
+        for slot in dropped:
+            try:
+                await self._env.ledgers.delete(slot.ledger_id)
+            except StorageError as error:
+                log.warning(events.LEDGER_NOT_DELETED, ledger_id=slot.ledger_id, error=str(error))

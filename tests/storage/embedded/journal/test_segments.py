@@ -1,0 +1,82 @@
+"""Making segments: what is on the device when one is ready, and what is left when there is no room."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
+from magnetar.storage.embedded.files import FileSystem, RealFiles
+from magnetar.storage.embedded.journal.segments import SegmentPool
+from magnetar.storage.embedded.layout import Layout
+from tests.twins.sim_files import SimDisk
+
+STORE = b"s" * 16
+ZEROED = 64 << 10
+LARGE = 3 << 20
+
+
+def pool_on(files: FileSystem, root: str) -> SegmentPool:
+    layout = Layout(root)
+    files.make_dir(layout.journal)
+    return SegmentPool(
+        files, layout, STORE, first_bytes=ZEROED, segment_bytes=LARGE, zeroed_bytes=ZEROED, next_segment_id=1
+    )
+
+
+@pytest.mark.parametrize("real", [True, False], ids=["real", "simulated"])
+@pytest.mark.parametrize(("size", "in_haste"), [(ZEROED, True), (LARGE, True), (LARGE, False), (ZEROED, False)])
+def test_a_prepared_segment_is_a_header_and_zeros(tmp_path, real, size, in_haste):
+    pool = pool_on(RealFiles() if real else SimDisk(), str(tmp_path))
+    segment = pool.prepare(size, in_haste=in_haste)
+    data = segment.file.read(size + 1, 0)
+    header = FileHeader(JOURNAL_MAGIC, STORE, segment.segment_id).pack()
+    assert data[: len(header)] == header
+    assert data[len(header) :] == bytes(size - len(header))
+
+
+@pytest.mark.parametrize("in_haste", [True, False])
+def test_a_prepared_segment_survives_a_crash_whole(in_haste):
+    disk = SimDisk()
+    pool_on(disk, "/data").prepare(LARGE, in_haste=in_haste)
+    after = disk.after_crash("nothing")
+    assert [len(after.content(path)) for path in after.paths()] == [LARGE]
+
+
+@pytest.mark.parametrize(("in_haste", "kind"), [(True, "allocate"), (False, "write")])
+def test_only_a_large_segment_in_haste_is_not_zeroed(in_haste, kind):
+    disk = SimDisk()
+    pool_on(disk, "/data").prepare(LARGE, in_haste=in_haste)
+    assert next(step for step in disk.log if step in {"allocate", "write"}) == kind
+    disk.log.clear()
+    pool_on(disk, "/data2").prepare(ZEROED, in_haste=in_haste)
+    assert "allocate" not in disk.log
+
+
+@pytest.mark.parametrize("in_haste", [True, False])
+def test_without_room_no_file_is_left(in_haste):
+    disk = SimDisk()
+    pool = pool_on(disk, "/data")
+    disk.capacity_bytes = LARGE - 1
+    with pytest.raises(OSError, match="No space"):
+        pool.prepare(LARGE, in_haste=in_haste)
+    assert disk.paths() == []
+
+
+def test_zeros_reach_the_device_in_steps():
+    """A journal that syncs meanwhile waits for one step at most."""
+    disk = SimDisk()
+    pool_on(disk, "/data").prepare(LARGE)
+    writes = [step for step in disk.log if step in {"write", "sync"}]
+    assert writes == ["write", "sync", "write", "sync", "write", "write", "sync"]
+
+
+@pytest.mark.parametrize("real", [True, False], ids=["real", "simulated"])
+def test_allocate_grows_and_never_shrinks(tmp_path, real):
+    files: FileSystem = RealFiles() if real else SimDisk()
+    files.make_dir(str(tmp_path))
+    file = files.open(str(tmp_path / "f"), create=True)
+    file.write([b"abc"], 0)
+    file.allocate(10)
+    assert file.read(20, 0) == b"abc" + bytes(7)
+    file.allocate(2)
+    assert file.size() == 10

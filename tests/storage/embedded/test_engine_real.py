@@ -1,0 +1,224 @@
+"""The engine on the real file system, with real threads and SQLite: kill -9, thousands of ledgers, stats."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from magnetar.storage.embedded.engine import EngineSettings, open_embedded
+from magnetar.storage.embedded.verify.command import verify_store
+from magnetar.storage.errors import DamagedFileError, StorageError, StorageFailedError, StorageFullError
+from tests.storage.engine_for_tests import append, read_all
+from tests.storage.records_for_tests import slab_of
+
+REPOSITORY = Path(__file__).parents[3]
+
+WRITER = """
+import asyncio, sys
+from magnetar.storage.embedded.engine import EngineSettings, open_embedded
+from tests.storage.engine_for_tests import append
+from tests.storage.records_for_tests import slab_of
+
+async def main():
+    storage = await open_embedded(sys.argv[1], EngineSettings(checkpoint_bytes=1 << 16, journal_segment_bytes=1 << 16,
+        journal_first_segment_bytes=1 << 16, journal_zeroed_bytes=0))
+    number = 0
+    while True:
+        writer = await storage.ledgers.create()
+        for _ in range(40):
+            bodies = [b"%d:%d:" % (writer.ledger_id, writer.last_add_pushed + 1 + k) + b"." * 300 for k in range(7)]
+            await append(writer, bodies)
+            print(writer.ledger_id, writer.last_add_confirmed, flush=True)
+        if number % 2:
+            await writer.close()
+        number += 1
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("receipts", [3, 90, 400])
+def test_kill_9_loses_nothing_acknowledged(tmp_path, receipts):
+    """A process is killed in the middle of appends; every entry it reported is there afterwards."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "data")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=REPOSITORY)
+    promised: dict[int, int] = {}
+    assert process.stdout is not None
+    lines = 0
+    for line in process.stdout:
+        words = line.split()
+        if len(words) == 2 and words[0].isdigit():
+            promised[int(words[0])] = int(words[1])
+            lines += 1
+        if lines == receipts:
+            break
+    process.send_signal(signal.SIGKILL)
+    for line in process.stdout:
+        words = line.split()
+        if line.endswith(b"\n") and len(words) == 2 and words[0].isdigit():
+            promised[int(words[0])] = int(words[1])
+    process.stdout.close()
+    process.wait()
+    assert not verify_store(str(tmp_path / "data")).damaged
+
+    async def check() -> None:
+        storage = await open_embedded(str(tmp_path / "data"))
+        assert not storage.recovery.damaged_entries
+        assert not storage.recovery.damaged_files
+        for ledger_id, last in promised.items():
+            info = await storage.ledgers.open_recover(ledger_id)
+            assert info.last_entry_id >= last
+            bodies = await read_all(storage.ledgers, ledger_id, info.last_entry_id)
+            assert bodies == [b"%d:%d:" % (ledger_id, k) + b"." * 300 for k in range(info.entries)]
+        await storage.close()
+
+    asyncio.run(check())
+
+
+async def test_thousands_of_idle_ledgers_hold_no_files(tmp_path):
+    storage = await open_embedded(str(tmp_path), EngineSettings(max_open_files=16))
+    writers = await asyncio.gather(*(storage.ledgers.create() for _ in range(2000)))
+    for writer in writers[:100]:
+        await append(writer, [b"one"])
+    await storage.checkpoint()
+    stats = storage.stats()
+    assert stats.open_files <= 16
+    assert len(os.listdir(tmp_path / "ledgers")) == 100
+    await storage.close()
+    storage = await open_embedded(str(tmp_path))
+    assert len(await storage.ledgers.list_ledgers()) == 2000
+    assert storage.stats().open_files == 0
+    assert await read_all(storage.ledgers, writers[50].ledger_id, 0) == [b"one"]
+    await storage.close()
+
+
+async def test_stats_tell_what_happened(tmp_path):
+    storage = await open_embedded(str(tmp_path))
+    writer = await storage.ledgers.create()
+    await append(writer, [b"x" * 100] * 10)
+    storage.ledgers.read_cached(writer.ledger_id, 0, 0, 1)
+    await storage.checkpoint()
+    stats = storage.stats()
+    assert (stats.appended_entries, stats.appended_bytes) == (10, 1320)
+    assert stats.journal_frames == sum(stats.journal_sync.counts) == 1
+    assert stats.checkpoints == 1
+    assert stats.unwritten_bytes == 0
+    assert (stats.cache.hits, stats.state) == (1, "running")
+    await storage.close()
+
+
+async def test_many_writers_share_their_syncs(tmp_path):
+    storage = await open_embedded(str(tmp_path))
+    writers = [await storage.ledgers.create() for _ in range(50)]
+    answered = asyncio.get_running_loop().create_future()
+    left = [50 * 20]
+
+    def done(error):
+        assert error is None
+        left[0] -= 1
+        if not left[0]:
+            answered.set_result(None)
+
+    for number in range(20):
+        for writer in writers:
+            writer.append(slab_of(writer.ledger_id, number, [b"e"]), done)
+    await answered
+    assert storage.stats().journal_frames < 200
+    await storage.close()
+
+
+async def test_entries_larger_than_a_segment_survive_a_crash(tmp_path):
+    storage = await open_embedded(str(tmp_path / "a"))
+    writer = await storage.ledgers.create()
+    bodies = [b"small", os.urandom(5 << 20), b"", os.urandom(9 << 20), b"last"]
+    for body in bodies:
+        await append(writer, [body])
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    await storage.close()
+    for name in "ab":
+        storage = await open_embedded(str(tmp_path / name))
+        assert (await storage.ledgers.open_recover(writer.ledger_id)).last_entry_id == 4
+        assert await read_all(storage.ledgers, writer.ledger_id, 4) == bodies
+        await storage.close()
+
+
+async def test_appends_wait_while_too_much_is_unwritten_and_then_go_on(tmp_path):
+    settings = EngineSettings(max_unwritten_bytes=4096, write_behind_bytes=1)
+    storage = await open_embedded(str(tmp_path), settings)
+    writer = await storage.ledgers.create()
+    answers: list[object] = []
+    answered = asyncio.get_running_loop().create_future()
+
+    def done(error: object) -> None:
+        answers.append(error)
+        if len(answers) == 50:
+            answered.set_result(None)
+
+    for number in range(50):
+        writer.append(slab_of(writer.ledger_id, number, [b"x" * 3000]), done)
+    await answered
+    assert answers == [None] * 50
+    await storage.close()
+
+
+async def test_backlog_is_read_in_pieces_with_read_ahead(tmp_path):
+    settings = EngineSettings(cache_bytes=1 << 20, read_piece_bytes=64 << 10)
+    storage = await open_embedded(str(tmp_path), settings)
+    writer = await storage.ledgers.create()
+    bodies = [b"%06d" % number * 100 for number in range(3000)]
+    for start in range(0, 3000, 100):
+        await append(writer, bodies[start : start + 100])
+    await writer.close()
+    await storage.checkpoint()
+    found: list[bytes] = []
+    while len(found) < 3000:
+        slab = storage.ledgers.read_cached(writer.ledger_id, len(found), 2999, 64 << 10)
+        slabs = [slab] if slab else await storage.ledgers.read(writer.ledger_id, len(found), 2999, 64 << 10)
+        first = len(found)
+        for item in slabs:
+            span = item.span(max(first, item.first_entry_id), 2999)
+            found += [bytes(span.body(k)) for k in range(span.entries)]
+    assert found == bodies
+    stats = storage.stats()
+    assert stats.read_aheads > 5
+    assert stats.cache.held_bytes <= 1 << 20
+    await storage.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "failed"),
+    [
+        (sqlite3.SQLITE_IOERR, StorageFailedError, True),
+        (sqlite3.SQLITE_FULL, StorageFullError, False),
+        (sqlite3.SQLITE_CORRUPT, DamagedFileError, False),
+        (sqlite3.SQLITE_BUSY, StorageError, False),
+    ],
+)
+async def test_errors_of_the_database_are_typed_and_a_failing_disk_fails_the_store(tmp_path, code, expected, failed):
+    storage = await open_embedded(str(tmp_path))
+    await storage.metadata.put("/a", b"1")
+    nodes = storage.metadata._nodes
+    commit = nodes.commit
+
+    def broken() -> None:
+        error = sqlite3.OperationalError("simulated")
+        error.sqlite_errorcode = code
+        raise error
+
+    nodes.commit = broken
+    with pytest.raises(StorageError) as caught:
+        await storage.metadata.put("/a", b"2")
+    assert type(caught.value) is expected
+    nodes.commit = commit
+    assert await storage.metadata.get("/a") == (b"1", 0)
+    assert (storage.health.failed is not None) == failed
+    await storage.close()

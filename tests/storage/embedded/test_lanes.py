@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from magnetar.storage.embedded.lanes import InlineThreads, RealThreads
+
+
+@pytest.fixture(params=[InlineThreads, RealThreads])
+def threads(request):
+    return request.param()
+
+
+async def test_items_are_worked_in_order_and_answered_in_order(threads):
+    answered: list[int] = []
+    lane = threads.lane("t", lambda batch: [item * 2 for item in batch], lambda _b, result, _e: answered.extend(result))
+    for item in range(100):
+        lane.submit(item)
+    assert answered == []
+    await lane.wait_idle()
+    assert answered == [item * 2 for item in range(100)]
+    await lane.close()
+    await lane.close()
+
+
+async def test_batches_keep_to_their_size(threads):
+    sizes: list[int] = []
+    gate = threading.Event()
+
+    def work(batch: list[int]) -> int:
+        gate.wait(5)
+        return len(batch)
+
+    lane = threads.lane("t", work, lambda _b, result, _e: sizes.append(result), max_batch_bytes=10)
+    for item in range(9):
+        lane.submit(item, 4)
+    gate.set()
+    await lane.close()
+    assert sum(sizes) == 9
+    assert max(sizes) <= 3
+
+
+async def test_an_error_of_the_work_is_told(threads):
+    seen: list[object] = []
+
+    def work(batch: list[int]) -> None:
+        raise OSError(5, "gone")
+
+    lane = threads.lane("t", work, lambda batch, result, error: seen.append((batch, result, type(error))))
+    lane.submit(1)
+    await lane.close()
+    assert seen == [([1], None, OSError)]
+
+
+async def test_close_finishes_what_was_submitted(threads):
+    done: list[int] = []
+    lane = threads.lane("t", lambda batch: batch, lambda batch, _r, _e: done.extend(batch))
+    for item in range(50):
+        lane.submit(item)
+    await lane.close()
+    assert done == list(range(50))
+
+
+async def test_pool_runs_jobs_and_tells_errors(threads):
+    pool = threads.pool("p", 2)
+    seen: list[tuple[object, object]] = []
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    for number in range(10):
+        pool.run(lambda number=number: number, lambda result, error: seen.append((result, error)))
+    pool.run(fails, lambda result, error: seen.append((result, type(error))))
+    await pool.close()
+    assert sorted(str(item) for item in seen) == sorted([*(str((k, None)) for k in range(10)), str((None, ValueError))])
+
+
+async def test_a_loop_that_is_gone_does_not_keep_the_thread():
+    started, gate = threading.Event(), threading.Event()
+    running: list[threading.Thread] = []
+
+    async def main() -> None:
+        def work(batch: list[int]) -> None:
+            running.append(threading.current_thread())
+            started.set()
+            gate.wait(5)
+
+        lane = RealThreads().lane("t", work, lambda _b, _r, _e: None)
+        lane.submit(1)
+        started.wait(5)
+
+    await asyncio.to_thread(asyncio.run, main())
+    gate.set()
+    assert running[0].daemon

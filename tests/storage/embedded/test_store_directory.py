@@ -1,0 +1,140 @@
+"""Identity of a data directory: who may open it, what is refused, what is set aside."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from magnetar.storage.embedded.engine import open_embedded
+from magnetar.storage.embedded.store_directory import encode_version, parse_version
+from magnetar.storage.errors import (
+    DamagedFileError,
+    StoreLockedError,
+    StoreMismatchError,
+    UnsupportedFormatError,
+)
+from tests.storage.engine_for_tests import ROOT, World, append, read_all
+from tests.twins.memory_metadata import MemoryMetadataStore
+
+FILES_WITH_HEADER = ["journal/00000000.journal", "journal/checkpoint", "ledgers/000000000000.ledger"]
+
+
+async def filled(world: World) -> None:
+    storage = await world.open()
+    writer = await storage.ledgers.create()
+    await append(writer, [b"a", b"b"])
+    await storage.close()
+
+
+def newer(data: bytes) -> bytes:
+    """The same file as format version 99, with a right header checksum."""
+    head = bytearray(data[:64])
+    struct.pack_into("<II", head, 8, 99, 0)
+    struct.pack_into("<I", head, 12, crc32c(bytes(head)))
+    return bytes(head) + data[64:]
+
+
+async def test_a_newer_format_is_refused_and_left_untouched():
+    for name in FILES_WITH_HEADER[:2]:
+        world = World()
+        await filled(world)
+        path = f"{ROOT}/{name}"
+        data = newer(world.disk.content(path))
+        if name == "journal/checkpoint":
+            data = newer(data[: len(data) // 2]) * 2
+        world.disk.put(path, data)
+        with pytest.raises(UnsupportedFormatError) as caught:
+            await world.open()
+        assert (caught.value.path, caught.value.found, caught.value.supported) == (path, 99, 1)
+        assert name in str(caught.value)
+        assert world.disk.content(path) == data
+
+
+async def test_a_newer_version_file_is_refused():
+    world = World()
+    await filled(world)
+    line = f"magnetar-store 2 {'00' * 16}"
+    world.disk.put(f"{ROOT}/VERSION", f"{line} {crc32c(line.encode()):08x}\n".encode())
+    with pytest.raises(UnsupportedFormatError, match="version 2"):
+        await world.open()
+
+
+def test_version_file_round_trip():
+    data = encode_version(b"0123456789abcdef")
+    assert parse_version("V", data) == b"0123456789abcdef"
+    for bad in (b"", data[:-2], b"x" + data, data.replace(b"1 ", b"2 ", 1), b"\xff" * 50):
+        with pytest.raises(DamagedFileError):
+            parse_version("V", bad)
+
+
+async def test_files_nobody_knows_are_set_aside_not_removed():
+    world = World()
+    await filled(world)
+    strangers = {
+        "ledgers/000000000099.ledger": b"not ours",
+        "ledgers/notes.txt": b"hello",
+        "journal/x.tmp": b"?",
+    }
+    for name, data in strangers.items():
+        world.disk.put(f"{ROOT}/{name}", data)
+    world.disk.make_dir(f"{ROOT}/lost+found")
+    world.disk.put(f"{ROOT}/lost+found/notes.txt", b"earlier")
+    storage = await world.open()
+    assert len(storage.recovery.set_aside) == 3
+    assert await read_all(storage.ledgers, 0, 1) == [b"a", b"b"]
+    await storage.close()
+    assert world.disk.content(f"{ROOT}/lost+found/000000000099.ledger") == b"not ours"
+    assert world.disk.content(f"{ROOT}/lost+found/notes.txt") == b"earlier"
+    assert world.disk.content(f"{ROOT}/lost+found/notes.txt.1") == b"hello"
+    assert world.disk.content(f"{ROOT}/lost+found/x.tmp") == b"?"
+
+
+async def test_lost_metadata_is_refused_and_nothing_is_touched():
+    world = World()
+    await filled(world)
+    before = {path: world.disk.content(path) for path in world.disk.paths()}
+    other = World(world.disk, MemoryMetadataStore())
+    with pytest.raises(StoreMismatchError, match="metadata"):
+        await other.open()
+    assert {path: world.disk.content(path) for path in world.disk.paths()} == before
+
+
+async def test_metadata_of_another_store_are_refused():
+    first, second = World(), World()
+    second.entropy = lambda size: b"\x42" * size
+    await filled(first)
+    await filled(second)
+    with pytest.raises(StoreMismatchError, match="names store"):
+        await World(first.disk, second.metadata).open()
+
+
+async def test_a_failed_start_releases_the_lock():
+    world = World()
+    await filled(world)
+    good = world.disk.content(f"{ROOT}/VERSION")
+    world.disk.put(f"{ROOT}/VERSION", encode_version(b"x" * 16))
+    for _ in range(2):
+        with pytest.raises(StoreMismatchError):
+            await world.open()
+    world.disk.put(f"{ROOT}/VERSION", good)
+    await (await world.open()).close()
+
+
+async def test_second_process_is_refused_by_name_of_the_first(tmp_path):
+    import os
+
+    storage = await open_embedded(str(tmp_path))
+    with pytest.raises(StoreLockedError) as caught:
+        await open_embedded(str(tmp_path))
+    assert caught.value.pid == os.getpid()
+    assert str(os.getpid()) in str(caught.value)
+    await storage.close()
+    await (await open_embedded(str(tmp_path))).close()
+
+
+async def test_garbage_instead_of_the_database(tmp_path):
+    (tmp_path / "metadata.sqlite").write_bytes(b"this is no database" * 100)
+    with pytest.raises(DamagedFileError, match=r"metadata\.sqlite"):
+        await open_embedded(str(tmp_path))

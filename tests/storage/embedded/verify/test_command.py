@@ -1,0 +1,218 @@
+"""``verify``: finds every damage with its place, changes nothing, repairs only what is asked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from magnetar.storage.embedded.engine import open_embedded
+from magnetar.storage.embedded.ledger_format import FOOTER_BYTES
+from magnetar.storage.embedded.verify.command import verify_store
+from magnetar.storage.embedded.verify.metadata import StoredNodes
+from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, WARNING
+from magnetar.storage.errors import CorruptEntryError, StoreLockedError
+from tests.storage.engine_for_tests import ROOT, World, append, run_until_crash, settle
+from tests.storage.records_for_tests import record
+
+BODIES = [b"first", b"second" * 9, b"third", b"fourth"]
+
+
+async def closed_store(world: World) -> None:
+    storage = await world.open()
+    sealed, left_open = await storage.ledgers.create(), await storage.ledgers.create()
+    await append(sealed, BODIES)
+    await append(left_open, BODIES[:2])
+    await sealed.close()
+    await storage.close()
+
+
+def nodes_of(world: World) -> StoredNodes:
+    found = StoredNodes()
+    for path, (value, version) in world.metadata._nodes.items():
+        found.add(path, value, version)
+    return found
+
+
+def verify(world: World, repair=()):
+    before = {path: world.disk.content(path) for path in world.disk.paths()}
+    report = verify_store(ROOT, files=world.disk, nodes=nodes_of(world), clock=world.clock, repair=repair)
+    if not report.repaired:
+        assert {path: world.disk.content(path) for path in world.disk.paths()} == before
+    json.dumps(report.to_json())
+    return report
+
+
+def kinds(report):
+    return [(finding.severity, finding.kind) for finding in report.findings]
+
+
+SEALED = f"{ROOT}/ledgers/000000000000.ledger"
+OPEN = f"{ROOT}/ledgers/000000000001.ledger"
+
+
+@pytest.fixture
+async def world():
+    made = World()
+    await closed_store(made)
+    return made
+
+
+async def test_a_whole_store(world):
+    report = verify(world)
+    assert report.findings == []
+    assert not report.damaged
+    assert (report.ledgers, report.entries, report.frames) == (2, 6, 0)
+
+
+def offset_of(world, path, body):
+    return world.disk.content(path).index(body)
+
+
+async def test_each_damaged_entry_is_named(world):
+    world.disk.flip_bit(SEALED, offset_of(world, SEALED, BODIES[1]) * 8 + 3)
+    world.disk.flip_bit(OPEN, offset_of(world, OPEN, BODIES[1]) * 8)
+    report = verify(world)
+    assert report.damaged
+    found = [(f.kind, f.file, f.ledger_id, f.entry_id) for f in report.findings if f.severity == DAMAGE]
+    assert ("entry", SEALED, 0, 1) in found
+    assert any(f[1] == OPEN and f[2:] == (1, 1) for f in found)
+    assert report.entries == 4
+
+
+async def test_damaged_header_checkpoint_and_version(world):
+    world.disk.flip_bit(SEALED, 100)
+    world.disk.flip_bit(f"{ROOT}/VERSION", 20)
+    world.disk.flip_bit(f"{ROOT}/journal/checkpoint", 700)
+    assert {kind for severity, kind in kinds(verify(world)) if severity == DAMAGE} == {
+        "header",
+        "version",
+        "checkpoint",
+    }
+
+
+async def test_missing_and_short_files(world):
+    data = world.disk.content(SEALED)
+    world.disk.put(SEALED, data[:120])
+    finding = verify(world).findings[-1]
+    assert (finding.severity, finding.kind, finding.ledger_id) == (DAMAGE, "short-file", 0)
+    assert finding.last_entry_id == 3
+    world.disk.remove(SEALED)
+    finding = verify(world).findings[-1]
+    assert (finding.kind, finding.entry_id, finding.last_entry_id) == ("missing-file", 0, 3)
+
+
+async def test_strangers_and_what_was_set_aside(world):
+    world.disk.put(f"{ROOT}/ledgers/000000000077.ledger", b"?")
+    world.disk.put(f"{ROOT}/journal/junk", b"?")
+    world.disk.make_dir(f"{ROOT}/lost+found")
+    world.disk.put(f"{ROOT}/lost+found/old", b"?")
+    assert sorted(kinds(verify(world))) == [
+        (WARNING, "set-aside"),
+        (WARNING, "unknown-file"),
+        (WARNING, "unknown-file"),
+    ]
+
+
+async def test_damaged_index_is_repaired_only_when_asked(world):
+    size = len(world.disk.content(SEALED))
+    world.disk.flip_bit(SEALED, (size - FOOTER_BYTES + 30) * 8)
+    assert kinds(verify(world)) == [(DAMAGE, "index")]
+    assert kinds(verify(world)) == [(DAMAGE, "index")]
+    report = verify(world, repair=["index"])
+    assert len(report.repaired) == 1
+    assert verify(world).findings == []
+
+
+async def test_torn_tail_is_cut_only_when_asked(world):
+    whole = world.disk.content(OPEN)
+    world.disk.put(OPEN, whole + record(1, 2, b"torn away")[:-3])
+    assert kinds(verify(world)) == [(NOTE, "torn-tail")]
+    report = verify(world, repair=["torn-tail"])
+    assert len(report.repaired) == 1
+    assert world.disk.content(OPEN) == whole
+    with pytest.raises(ValueError, match="unknown repair"):
+        verify(world, repair=["everything"])
+
+
+def test_a_crashed_store_has_notes_at_most():
+    world = World()
+
+    async def run() -> None:
+        storage = await world.open()
+        writer = await storage.ledgers.create()
+        await append(writer, BODIES)
+        await settle()
+
+    run_until_crash(world.disk, run())
+    for mode in ("nothing", "everything", "some"):
+        report = verify(world.after_crash(mode, 5))
+        assert not report.damaged, report.findings
+        assert report.frames >= 1
+
+
+def test_damaged_journal_frame_names_the_entry():
+    world = World()
+
+    async def run() -> None:
+        storage = await world.open()
+        writer = await storage.ledgers.create()
+        await append(writer, BODIES[:2])
+        await append(writer, BODIES[2:])
+
+    run_until_crash(world.disk, run())
+    after = world.after_crash("nothing")
+    path = f"{ROOT}/journal/00000000.journal"
+    after.disk.flip_bit(path, after.disk.content(path).index(BODIES[1]) * 8)
+    finding = next(f for f in verify(after).findings if f.severity == DAMAGE)
+    assert (finding.kind, finding.file, finding.ledger_id, finding.entry_id) == ("frame", path, 0, 1)
+
+
+def test_an_entry_lost_with_its_frame_is_still_named_after_recovery():
+    world = World()
+
+    async def run() -> None:
+        storage = await world.open()
+        writer = await storage.ledgers.create()
+        await append(writer, BODIES[:2])
+        await append(writer, BODIES[2:])
+
+    run_until_crash(world.disk, run())
+    after = world.after_crash("nothing")
+    path = f"{ROOT}/journal/00000000.journal"
+    after.disk.flip_bit(path, after.disk.content(path).index(BODIES[1]) * 8)
+
+    async def recover() -> None:
+        storage = await after.open()
+        assert storage.recovery.damaged_entries == [(0, 1)]
+        assert (await storage.ledgers.open_recover(0)).last_entry_id == 3
+        with pytest.raises(CorruptEntryError):
+            await storage.ledgers.read(0, 1, 3, 1)
+        assert await storage.ledgers.read(0, 2, 3, 1)
+        await storage.close()
+
+    run_until_crash(after.disk, recover())
+    finding = next(f for f in verify(after).findings if f.severity == DAMAGE)
+    assert (finding.kind, finding.ledger_id, finding.entry_id) == ("lost-entry", 0, 1)
+
+
+async def test_on_a_real_directory(tmp_path):
+    storage = await open_embedded(str(tmp_path))
+    writer = await storage.ledgers.create()
+    await append(writer, BODIES)
+    with pytest.raises(StoreLockedError):
+        verify_store(str(tmp_path))
+    await storage.close()
+    report = verify_store(str(tmp_path))
+    assert report.findings == []
+    assert report.entries == 4
+    database = tmp_path / "metadata.sqlite"
+    data = bytearray(database.read_bytes())
+    at = data.index(b'"properties"')
+    data[at + 3] ^= 4
+    database.write_bytes(data)
+    assert ("damage", "metadata") in kinds(verify_store(str(tmp_path)))
+    database.unlink()
+    assert ("damage", "metadata") in kinds(verify_store(str(tmp_path)))
+    with pytest.raises(FileNotFoundError):
+        verify_store(str(tmp_path / "elsewhere"))

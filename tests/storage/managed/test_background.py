@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import asyncio
+
+from structlog.testing import capture_logs
+
+from magnetar.storage.errors import StorageFullError
+from magnetar.storage.managed.background import Background
+
+
+async def test_failures_are_logged_and_waited_for():
+    background = Background("name")
+    gate = asyncio.Event()
+
+    async def chain():
+        await gate.wait()
+        background.start(fail(StorageFullError("full")), "expected")
+        background.start(fail(RuntimeError("bug")), "unexpected")
+
+    async def fail(error):
+        await asyncio.sleep(0)
+        raise error
+
+    with capture_logs() as logs:
+        background.start(chain(), "chain")
+        background.start(asyncio.Event().wait(), "cancelled")
+        asyncio.get_running_loop().call_soon(gate.set)
+        await asyncio.sleep(0)
+        for task in background._tasks:
+            if "cancelled" in task.get_name():
+                task.cancel()
+        await background.wait_idle()
+        await asyncio.sleep(0)
+    assert sorted((entry["event"], entry["task"]) for entry in logs) == [
+        ("background.crashed", "name unexpected"),
+        ("background.failed", "name expected"),
+    ]

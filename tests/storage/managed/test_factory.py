@@ -1,0 +1,203 @@
+"""Opening, recovering, listing and deleting managed ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.storage.errors import (
+    BadVersionError,
+    LedgerListError,
+    NoSuchLedgerError,
+    NoSuchManagedLedgerError,
+    StorageClosedError,
+)
+from magnetar.storage.managed.ledger_list import ledger_list_path
+from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedLedgerInfo
+from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
+from magnetar.storage.position import EARLIEST, Position
+from tests.storage.managed_for_tests import KEEP, NAME, Ground, append, read_all, settle
+
+PATH = ledger_list_path(NAME)
+
+
+async def record(ground):
+    return ManagedLedgerInfo.FromString((await ground.metadata.get(PATH))[0])
+
+
+async def test_the_same_name_gives_the_same_managed_ledger():
+    ground = Ground()
+    one, other = await asyncio.gather(ground.open(), ground.open())
+    assert one is other
+    assert not ground.factory._locks
+    await one.close()
+    assert await ground.open() is not one
+
+
+async def test_only_existing_ones_on_request():
+    ground = Ground()
+    with pytest.raises(NoSuchManagedLedgerError):
+        await ground.factory.open(NAME, KEEP, create_if_missing=False)
+    assert not await ground.factory.exists(NAME)
+    await ground.open()
+    assert await ground.factory.exists(NAME)
+
+
+async def test_created_by_another_in_the_same_moment():
+    ground = Ground()
+
+    async def lost(path, value, expected_version=None):
+        raise BadVersionError(path, -1, 0)
+
+    ground.metadata.put = lost
+    with pytest.raises(NoSuchManagedLedgerError):
+        await ground.open()
+
+
+async def test_names():
+    ground = Ground()
+    for name in ("b", "a"):
+        ledger = await ground.open(name=f"public/default/persistent/{name}")
+        await ledger.open_cursor("s")
+    assert await ground.factory.names("public/default/persistent") == [
+        "public/default/persistent/a",
+        "public/default/persistent/b",
+    ]
+    assert await ground.factory.names("public/other/persistent") == []
+
+
+async def test_the_stored_list_is_pulsars_record():
+    ground = Ground()
+    ledger = await ground.open()
+    await append(ledger, [b"x"] * 19)
+    await settle()
+    found = await record(ground)
+    assert [(info.ledgerId, info.entries, info.size > 0, info.timestamp > 0) for info in found.ledgerInfo] == [
+        (0, 10, True, True),
+        (1, 0, False, False),  # open
+        (2, 0, False, False),  # created ahead
+    ]
+    await ledger.terminate()
+    found = await record(ground)
+    assert (found.terminatedPosition.ledgerId, found.terminatedPosition.entryId) == (1, 8)
+    assert {item.key: item.value for item in found.properties} == {"index": "18"}
+    assert [info.entries for info in found.ledgerInfo] == [10, 9]
+
+
+async def test_a_list_that_is_none_is_an_error():
+    ground = Ground()
+    await ground.metadata.put(PATH, b"\xff\xff")
+    with pytest.raises(LedgerListError):
+        await ground.open()
+
+
+async def test_after_a_crash_every_open_ledger_is_recovered_not_only_the_last():
+    ground = Ground()
+    ledger = await ground.open()
+    await append(ledger, [b"x"] * 9)
+    await settle()
+    ground.metadata.before_write = lambda _path: (_ for _ in ()).throw(StorageClosedError("the seal is never stored"))
+    await append(ledger, [b"y"] * 4)
+    await settle()
+    after = ground.after_crash()
+    assert [info.timestamp for info in (await record(after)).ledgerInfo] == [0, 0]
+    ledger = await after.open()
+    assert [(slot.ledger_id, slot.entries) for slot in ledger.ledgers] == [(0, 10), (1, 3)]
+    assert all(slot.closed_at_ms and slot.size_bytes for slot in ledger.ledgers)
+    assert [index for _, _, index in await read_all(ledger.new_non_durable_cursor("c", EARLIEST))] == list(range(13))
+    assert all(info.timestamp for info in (await record(after)).ledgerInfo)
+
+
+async def test_a_lost_ledger_is_said_so():
+    ground = Ground()
+    ledger = await ground.open()
+    await append(ledger, [b"x"])
+    after = ground.after_crash()
+    await after.ledgers.delete(0)
+    with pytest.raises(NoSuchLedgerError):
+        await after.open()
+
+
+async def test_the_index_goes_on_behind_damaged_entries():
+    ground = Ground()
+    ledger = await ground.open()
+    await append(ledger, [b"x"] * 5)
+    after = ground.after_crash()
+    after.ledgers.corrupt |= {Position(0, 4), Position(0, 3)}
+    ledger = await after.open()
+    assert ledger.stats().last_index == 4
+    await append(ledger, [b"y"])
+    assert ledger.stats().last_index == 5
+
+
+async def test_nothing_readable_at_all():
+    ground = Ground()
+    ledger = await ground.open()
+    await append(ledger, [b"x"] * 2)
+    after = ground.after_crash()
+    after.ledgers.corrupt |= {Position(0, 0), Position(0, 1)}
+    assert (await after.open()).stats().last_index == -1
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_delete(is_open):
+    ground = Ground()
+    ledger = await ground.open()
+    cursor = await ledger.open_cursor("s", "earliest")
+    await append(ledger, [b"x"] * 19)
+    cursor.ack(ledger.last_confirmed)
+    await cursor.flush()
+    if not is_open:
+        await ledger.close()
+    await ground.factory.delete(NAME)
+    assert await ground.ledgers.list_ledgers() == []
+    assert not await ground.factory.exists(NAME)
+    with pytest.raises(NoSuchManagedLedgerError):
+        await ground.factory.delete(NAME)
+    ledger = await ground.open()
+    assert (ledger.cursors, ledger.entries) == ({}, 0)
+
+
+async def test_a_deletion_that_a_crash_cut_is_finished_by_the_next():
+    ground = Ground()
+    ledger = await ground.open()
+    await ledger.open_cursor("s", "earliest")
+    await append(ledger, [b"x"] * 3)
+    writes = ground.metadata.writes
+    await ground.factory.delete(NAME)
+    steps = ground.metadata.writes - writes
+    assert steps >= 3
+    for cut in range(steps):
+        again = Ground()
+        ledger = await again.open()
+        await ledger.open_cursor("s", "earliest")
+        await append(ledger, [b"x"] * 3)
+        left = cut
+
+        def before_write(_path):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise StorageClosedError("cut")
+
+        again.metadata.before_write = before_write
+        with pytest.raises(StorageClosedError):
+            await again.factory.delete(NAME)
+        again = again.after_crash()
+        if await again.factory.exists(NAME):
+            await again.factory.delete(NAME)
+        assert not await again.factory.exists(NAME)
+        assert await again.metadata.children(PATH) == []
+        await sweep_orphans(again.ledgers, again.metadata, [ManagedLedgerReferences(again.metadata)], 1 << 62)
+        assert await again.ledgers.list_ledgers() == []
+        assert await again.metadata.children("/") == []
+
+
+async def test_a_closed_factory_opens_nothing():
+    ground = Ground()
+    await ground.open()
+    await ground.factory.close()
+    await ground.factory.close()
+    with pytest.raises(StorageClosedError):
+        await ground.open()
