@@ -1,4 +1,4 @@
-"""The only door to the disk. ``RealFiles`` here, the simulated disk in ``tests/twins/sim_files.py``; both are ``FileSystem``.
+"""The only door to the disk: ``RealFiles`` here, the simulated disk in ``tests/twins/sim_files.py``.
 
 Guarantees asked of an implementation:
 

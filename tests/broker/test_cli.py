@@ -110,7 +110,7 @@ def report(monkeypatch):
         asked.append((directory, list(repair)))
         return found
 
-    monkeypatch.setattr("magnetar.storage.verify.verify_store", verify_store)
+    monkeypatch.setattr("magnetar.storage.embedded.verify.command.verify_store", verify_store)
     return found, asked
 
 
