@@ -23,7 +23,7 @@ $(BIN)/magnetar: pyproject.toml setup.py $(wildcard protocol/*.c delayed/*.c)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo "installing magnetar into $(VENV) ..."
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
-	@$(BIN)/python -m compileall -q magnetar broker protocol storage delayed converters pipeline
+	@$(BIN)/python -m compileall -q magnetar broker protocol storage delayed converters client pipeline
 	@touch $@
 
 $(VENV)/.test-stamp: $(BIN)/magnetar

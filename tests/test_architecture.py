@@ -9,14 +9,15 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = ("protocol", "storage", "delayed", "converters", "broker", "pipeline")
+ROOMS = ("protocol", "storage", "delayed", "converters", "client", "broker", "pipeline")
 MAY_IMPORT = {
     "protocol": set(),
     "storage": {"protocol"},
     "delayed": {"protocol", "storage"},
     "converters": {"protocol"},
-    "broker": {"protocol", "storage", "delayed", "converters"},
-    "pipeline": {"protocol", "storage", "converters"},
+    "client": {"protocol"},
+    "broker": {"protocol", "storage", "delayed", "converters", "client"},
+    "pipeline": {"protocol", "storage", "converters", "client"},
 }
 PIPELINE_ONLY = {"pyspark", "pyarrow", "numpy", "pandas", "fastavro", "deltalake", "pyiceberg", "pulsar"}
 """Heavy packages: a broker is installed without them."""

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnetar.broker.importing.address import Address, Credentials, read_token
 from magnetar.broker.importing.deduplication import AdminApi
-from magnetar.broker.importing.errors import ImportFailedError, InputError
 from magnetar.broker.importing.planning import DamagePolicy, file_steps
 from magnetar.broker.importing.progress import FileReport, Progress
 from magnetar.broker.importing.source import Source, find_files
 from magnetar.broker.importing.topic_session import Target
 from magnetar.broker.importing.transfer import Transfer, TransferOptions
+from magnetar.client.address import Address, Credentials, read_token
+from magnetar.client.errors import ClientError, InputError
 from magnetar.converters.kafka_entry.import_plan import SequenceMode
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
@@ -34,7 +34,7 @@ def run_import(options: argparse.Namespace) -> int:
     code = 0
     try:
         asyncio.run(_run(options, progress, reports))
-    except ImportFailedError as error:
+    except ClientError as error:
         progress.complain("error", str(error))
         code = error.exit_code
     except KeyboardInterrupt:

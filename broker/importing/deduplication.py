@@ -15,7 +15,7 @@ from magnetar.broker.importing.errors import DeduplicationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.broker.importing.address import Credentials
+    from magnetar.client.address import Credentials
     from magnetar.protocol.topic_name import TopicName
 
 _TIMEOUT_S = 20

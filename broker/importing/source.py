@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Self
 
-from magnetar.broker.importing.errors import InputError
+from magnetar.client.errors import InputError
 from magnetar.converters.kafka.log_file import LogDamage, LogFile
 from magnetar.converters.kafka_entry.import_plan import SequenceMode, producer_name
 

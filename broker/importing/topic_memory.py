@@ -12,8 +12,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from magnetar.broker.importing import connection as wire
-from magnetar.broker.importing.errors import RefusedError, RetryError
+from magnetar.client import connection as wire
+from magnetar.client.errors import RefusedError, RetryError
 from magnetar.converters.entry import ENTRY_FORMAT_RAW, Entry
 from magnetar.converters.errors import EntryError
 from magnetar.protocol import pulsar_api_pb2 as pb

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.broker.importing.deduplication import ensure_deduplication
-from magnetar.broker.importing.errors import DamageError, DeduplicationError, RefusedError, RetryError, UnreachableError
+from magnetar.broker.importing.errors import DamageError, DeduplicationError, UnreachableError
 from magnetar.broker.importing.planning import file_steps
 from magnetar.broker.importing.topic_memory import no_right_to_read, read_stored_sequence_ids
 from magnetar.broker.importing.topic_session import open_session
+from magnetar.client.errors import RefusedError, RetryError
 
 if TYPE_CHECKING:
     from magnetar.broker.importing.deduplication import AdminApi

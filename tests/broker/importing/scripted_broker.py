@@ -2,7 +2,7 @@
 
 import asyncio
 
-from magnetar.broker.importing.address import Address
+from magnetar.client.address import Address
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.answers import AnswerCutter
 from magnetar.protocol.frames import encode_command

@@ -1,7 +1,7 @@
 import pytest
 
-from magnetar.broker.importing.errors import InputError
 from magnetar.broker.importing.source import Source, find_files
+from magnetar.client.errors import InputError
 from magnetar.converters.kafka_entry.import_plan import SequenceMode
 from tests.blackbox.kafka_files import SEGMENT, segment
 

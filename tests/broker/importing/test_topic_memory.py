@@ -2,11 +2,11 @@
 
 import pytest
 
-from magnetar.broker.importing import connection as wire
-from magnetar.broker.importing.address import Credentials
-from magnetar.broker.importing.errors import RefusedError, RetryError
 from magnetar.broker.importing.topic_memory import no_right_to_read, read_stored_sequence_ids
 from magnetar.broker.importing.topic_session import Target, open_session
+from magnetar.client import connection as wire
+from magnetar.client.address import Credentials
+from magnetar.client.errors import RefusedError, RetryError
 from magnetar.converters.entry import build_entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName

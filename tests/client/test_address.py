@@ -2,8 +2,8 @@ import ssl
 
 import pytest
 
-from magnetar.broker.importing.address import Address, Credentials, read_token
-from magnetar.broker.importing.errors import InputError
+from magnetar.client.address import Address, Credentials, read_token
+from magnetar.client.errors import InputError
 from tests.broker.admin.test_admin_server import Certificates
 
 

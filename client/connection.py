@@ -7,7 +7,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
-from magnetar.broker.importing.errors import RefusedError, RetryError
+from magnetar.client.errors import RefusedError, RetryError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.answers import Answer, AnswerCutter
@@ -16,10 +16,10 @@ from magnetar.protocol.errors import MalformedAnswerError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.broker.importing.address import Address, Credentials
+    from magnetar.client.address import Address, Credentials
 
 _TYPE = pb.BaseCommand
-CLIENT_VERSION = f"Magnetar-kafka-import-{__version__}"
+CLIENT_VERSION = f"Magnetar-tools-{__version__}"
 TIMEOUT_S = 30.0
 _DEFAULT_MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 

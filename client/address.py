@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from magnetar.broker.importing.errors import InputError
+from magnetar.client.errors import InputError
 
 _PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 _WEB = {"pulsar": ("http", 8080), "pulsar+ssl": ("https", 8443)}

@@ -1,0 +1,66 @@
+"""Finding the broker that serves a topic, and the number of its partitions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from magnetar.client.address import Address
+from magnetar.client.connection import BrokerConnection, open_connection, refusal
+from magnetar.client.errors import RetryError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+
+if TYPE_CHECKING:
+    from magnetar.client.address import Credentials
+
+_MAX_REDIRECTS = 20
+_LOOKUP = pb.CommandLookupTopicResponse
+
+
+async def partitions(connection: BrokerConnection, topic: str) -> int:
+    """Number of partitions of the topic, 0 when it is not partitioned. Raises: RefusedError, RetryError."""
+    answer = await connection.ask(lambda request: requests.partitioned_metadata(request, topic))
+    response = answer.partitionMetadataResponse
+    if response.response == pb.CommandPartitionedTopicMetadataResponse.Failed:
+        raise refusal(response.error, response.message)
+    return response.partitions
+
+
+async def open_at_owner(service: Address, credentials: Credentials, topic: str) -> BrokerConnection:
+    """A connection to the broker that serves the topic. Raises: RefusedError, RetryError, InputError for TLS files."""
+    connection = await open_connection(service, credentials)
+    try:
+        return await follow_lookup(connection, service, credentials, topic)
+    except BaseException:
+        connection.close()
+        raise
+
+
+async def follow_lookup(
+    connection: BrokerConnection, service: Address, credentials: Credentials, topic: str
+) -> BrokerConnection:
+    """Follow the lookup to the broker that serves the topic; closes `connection` when that is another broker.
+
+    Raises: RefusedError, RetryError.
+    """
+    here, authoritative = service, False
+    seen: list[str] = []
+    for _ in range(_MAX_REDIRECTS):
+        request = partial(requests.lookup, topic=topic, authoritative=authoritative)
+        answer = await connection.ask(request)
+        found = answer.lookupTopicResponse
+        if found.response == _LOOKUP.Failed:
+            raise refusal(found.error, found.message)
+        there = Address.parse(found.brokerServiceUrlTls if service.tls else found.brokerServiceUrl)
+        if found.proxy_through_service_url:
+            there = here
+        if there != here:
+            seen.append(str(there))
+            connection.close()
+            connection = await open_connection(there, credentials)
+            here = there
+        if found.response == _LOOKUP.Connect:
+            return connection
+        authoritative = found.authoritative
+    raise RetryError(f"lookup goes in circles: {', '.join(seen)}")
