@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import ssl
 from dataclasses import dataclass
@@ -47,12 +48,15 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What is shown to the broker, and what is asked of it.
+    """What is shown to the broker, and what is required of it.
 
+    token: a token, `file:PATH` or `env:NAME`; read anew for each connection, so that a renewed token is used.
+    basic: `USER:PASSWORD`.
     tls_trust_certs: file of authorities to trust instead of the system's.   tls_cert, tls_key: our own certificate.
     """
 
     token: str | None = None
+    basic: str | None = None
     tls_trust_certs: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
@@ -60,10 +64,20 @@ class Credentials:
     tls_hostname_verification: bool = True
 
     def auth(self) -> tuple[str, bytes]:
-        """Method name and data of CONNECT."""
+        """Method name and data of CONNECT. Raises: InputError when the token cannot be read."""
         if self.token is not None:
-            return "token", self.token.encode()
+            return "token", (read_token(self.token) or "").encode()
+        if self.basic is not None:
+            return "basic", self.basic.encode()
         return ("tls", b"") if self.tls_cert else ("", b"")
+
+    def authorization(self) -> str | None:
+        """The Authorization header of an HTTP request. Raises: InputError when the token cannot be read."""
+        if self.token is not None:
+            return f"Bearer {read_token(self.token)}"
+        if self.basic is not None:
+            return f"Basic {base64.b64encode(self.basic.encode()).decode()}"
+        return None
 
     def tls_context(self) -> ssl.SSLContext:
         """A client context. Raises: InputError when a file cannot be read or used."""
@@ -92,11 +106,11 @@ def read_token(text: str | None) -> str | None:
     if kind == "env":
         token = os.environ.get(rest)
         if token is None:
-            raise InputError(f"--token env:{rest}: there is no such variable")
+            raise InputError(f"token env:{rest}: there is no such variable")
         return token.strip()
     if kind == "file":
         try:
             return Path(rest).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"--token file:{rest}: {error}") from error
+            raise InputError(f"token file:{rest}: {error}") from error
     return text

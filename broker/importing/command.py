@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnetar.broker.importing.deduplication import AdminApi
 from magnetar.broker.importing.planning import DamagePolicy, file_steps
 from magnetar.broker.importing.progress import FileReport, Progress
 from magnetar.broker.importing.source import Source, find_files
 from magnetar.broker.importing.topic_session import Target
 from magnetar.broker.importing.transfer import Transfer, TransferOptions
 from magnetar.client.address import Address, Credentials, read_token
+from magnetar.client.admin import AdminApi
 from magnetar.client.errors import ClientError, InputError
 from magnetar.converters.kafka_entry.import_plan import SequenceMode
 from magnetar.protocol.errors import InvalidTopicNameError
@@ -74,8 +74,9 @@ async def _run(options: argparse.Namespace, progress: Progress, reports: list[Fi
 
 
 def _transfer(options: argparse.Namespace, progress: Progress) -> Transfer:
+    read_token(options.token)  # an unreadable token ends the command before anything is sent
     credentials = Credentials(
-        token=read_token(options.token),
+        token=options.token,
         tls_trust_certs=options.tls_trust_certs,
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from magnetar.broker.importing.errors import DeduplicationError
@@ -15,33 +11,13 @@ from magnetar.broker.importing.errors import DeduplicationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.client.address import Credentials
+    from magnetar.client.admin import AdminApi
     from magnetar.protocol.topic_name import TopicName
 
-_TIMEOUT_S = 20
 _WAIT_S = 15.0
 _POLL_S = 0.2
 _ENABLED = "Enabled"
 _ON_THE_WAY = {"Initialized", "Recovering"}
-
-
-@dataclass(frozen=True, slots=True)
-class AdminApi:
-    """The admin address of the cluster."""
-
-    url: str
-    credentials: Credentials
-
-    def call(self, method: str, path: str, body: bytes | None = None) -> Any:
-        """The parsed answer, None for an empty one. Raises: OSError (HTTPError is one), ValueError."""
-        request = urllib.request.Request(f"{self.url.rstrip('/')}{path}", method=method, data=body)  # noqa: S310 - the operator's own URL
-        request.add_header("Content-Type", "application/json")
-        if self.credentials.token is not None:
-            request.add_header("Authorization", f"Bearer {self.credentials.token}")
-        context = self.credentials.tls_context() if self.url.startswith("https:") else None
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as answer:  # noqa: S310 - the same
-            data = answer.read()
-        return json.loads(data) if data else None
 
 
 def ensure_deduplication(

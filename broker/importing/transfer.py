@@ -24,12 +24,12 @@ from magnetar.broker.importing.topic_session import open_session
 from magnetar.client.errors import RefusedError, RetryError
 
 if TYPE_CHECKING:
-    from magnetar.broker.importing.deduplication import AdminApi
     from magnetar.broker.importing.import_producer import ImportProducer
     from magnetar.broker.importing.planning import DamagePolicy
     from magnetar.broker.importing.progress import FileReport, Progress
     from magnetar.broker.importing.source import Source
     from magnetar.broker.importing.topic_session import Target, TopicSession
+    from magnetar.client.admin import AdminApi
     from magnetar.converters.kafka_entry.import_plan import ImportStep
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0

@@ -35,7 +35,7 @@ def test_tokens_stay_out_of_the_process_list(tmp_path, monkeypatch):
     assert read_token(f"file:{tmp_path}/token") == "from-file"
     assert read_token("env:IMPORT_TOKEN") == "from-env"
     for absent in ("env:IMPORT_NO_TOKEN", f"file:{tmp_path}/none"):
-        with pytest.raises(InputError, match="--token"):
+        with pytest.raises(InputError, match="token"):
             read_token(absent)
 
 
@@ -43,6 +43,23 @@ def test_what_is_shown():
     assert Credentials().auth() == ("", b"")
     assert Credentials(token="t").auth() == ("token", b"t")
     assert Credentials(tls_cert="c").auth() == ("tls", b"")
+
+
+def test_a_token_in_a_file_is_read_anew_each_time(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("first")
+    credentials = Credentials(token=f"file:{file}")
+    assert credentials.auth() == ("token", b"first")
+    file.write_text("second")
+    assert credentials.auth() == ("token", b"second")
+    assert credentials.authorization() == "Bearer second"
+
+
+def test_user_and_password():
+    credentials = Credentials(basic="u:p")
+    assert credentials.auth() == ("basic", b"u:p")
+    assert credentials.authorization() == "Basic dTpw"
+    assert Credentials().authorization() is None
 
 
 def test_tls(tmp_path):

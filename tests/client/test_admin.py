@@ -1,0 +1,51 @@
+import http.server
+import json
+import threading
+import urllib.error
+
+import pytest
+
+from magnetar.client.address import Credentials
+from magnetar.client.admin import AdminApi
+
+
+@pytest.fixture
+def server():
+    """An HTTP server on loopback that remembers requests: path -> (method, authorization, body)."""
+    seen = {}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            seen[self.path] = (self.command, self.headers.get("Authorization"), body)
+            answer = b"" if self.path == "/empty" else json.dumps({"ok": 1}).encode()
+            self.send_response(404 if self.path == "/gone" else 200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_GET = do_POST
+
+        def log_message(self, *_args):
+            pass
+
+    httpd = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{httpd.server_port}/", seen
+    httpd.shutdown()
+    thread.join()
+    httpd.server_close()
+
+
+def test_calls_carry_credentials_and_parse_answers(server):
+    url, seen = server
+    admin = AdminApi(url, Credentials(token="t"))
+    assert admin.call("GET", "/x") == {"ok": 1}
+    assert admin.call("POST", "/empty", b"true") is None
+    assert seen == {"/x": ("GET", "Bearer t", b""), "/empty": ("POST", "Bearer t", b"true")}
+
+
+def test_a_refusal_is_raised(server):
+    with pytest.raises(urllib.error.HTTPError, match="404") as refused:
+        AdminApi(server[0], Credentials()).call("GET", "/gone")
+    refused.value.close()
