@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer, parse_index
@@ -10,12 +10,21 @@ from magnetar.storage.embedded.ledger_index import INDEX_INTERVAL_BYTES, LedgerI
 from magnetar.storage.records import Damage, Run, is_placeholder, peek_record, walk
 from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab
 
-if TYPE_CHECKING:
-    from magnetar.storage.embedded.ledger_files import LedgerFiles
-
-__all__ = ["LedgerReader", "Piece"]
+__all__ = ["LedgerBytes", "LedgerReader", "Piece"]
 
 _SCAN_BYTES = 4 << 20
+
+
+class LedgerBytes(Protocol):
+    """The bytes of ledger files by ledger id."""
+
+    def read(self, ledger_id: int, size: int, offset: int, /) -> bytes:
+        """Up to ``size`` bytes; fewer only at the end of the file. Raises FileNotFoundError."""
+        ...
+
+    def size(self, ledger_id: int, /) -> int:
+        """Bytes of the file, 0 when there is none."""
+        ...
 
 
 class Piece(NamedTuple):
@@ -32,7 +41,7 @@ class Piece(NamedTuple):
 class LedgerReader:
     """One ledger's file."""
 
-    def __init__(self, files: LedgerFiles, ledger_id: int, max_record_bytes: int) -> None:
+    def __init__(self, files: LedgerBytes, ledger_id: int, max_record_bytes: int) -> None:
         self._files, self._ledger_id, self._max_record_bytes = files, ledger_id, max_record_bytes
 
     def piece(self, point: tuple[int, int], entry_id: int, end: int, last_entry_id: int, size: int) -> Piece:

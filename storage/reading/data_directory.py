@@ -1,0 +1,71 @@
+"""A data directory as seen by a reader beside the broker."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, parse_file_header
+from magnetar.storage.embedded.files import RealFiles
+from magnetar.storage.embedded.layout import Layout, ledger_id_of
+from magnetar.storage.embedded.store_directory import parse_version
+from magnetar.storage.errors import DamagedFileError, NoSuchLedgerError
+from magnetar.storage.reading.ledger_segment import LedgerSegment
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.files import File, FileSystem
+
+__all__ = ["DataDirectory"]
+
+_MOST_VERSION_BYTES = 4096
+
+
+class DataDirectory:
+    """Opens ledgers of one data directory for reading.
+
+    Raises FileNotFoundError when ``path`` is no data directory, UnsupportedFormatError when a newer version wrote it,
+    DamagedFileError, and OSError (PermissionError) when it cannot be read.
+    """
+
+    def __init__(self, path: str, files: FileSystem | None = None) -> None:
+        self.path = posixpath.abspath(path)
+        self._files = files or RealFiles()
+        self._layout = Layout(self.path)
+        if not self._files.exists(self._layout.version) or not self._files.exists(self._layout.ledgers):
+            raise FileNotFoundError(f"{self.path} is not a data directory (no VERSION and ledgers/)")
+        file = self._files.open_read_only(self._layout.version)
+        try:
+            self.store_id = parse_version(self._layout.version, file.read(_MOST_VERSION_BYTES, 0))
+        finally:
+            file.close()
+
+    def ledger_ids(self) -> list[int]:
+        """Ids of the ledgers that have a file, ascending. A ledger gets its file with its first entry."""
+        found = map(ledger_id_of, self._files.list_dir(self._layout.ledgers))
+        return sorted(ledger_id for ledger_id in found if ledger_id is not None)
+
+    def open_ledger(self, ledger_id: int) -> LedgerSegment:
+        """The ledger, open for reading; close it, or use it in a ``with``.
+
+        Raises NoSuchLedgerError when it has no file (deleted, or nothing written behind yet), DamagedFileError when the
+        file's header is damaged or is that of another ledger or store, UnsupportedFormatError.
+        """
+        path = self._layout.ledger(ledger_id)
+        try:
+            file = self._files.open_read_only(path)
+        except FileNotFoundError:
+            raise NoSuchLedgerError(ledger_id) from None
+        try:
+            self._check_header(file, path, ledger_id)
+            return LedgerSegment(file, path, ledger_id)
+        except BaseException:
+            file.close()
+            raise
+
+    def _check_header(self, file: File, path: str, ledger_id: int) -> None:
+        data = file.read(FILE_HEADER_BYTES, 0)
+        if not data:
+            raise NoSuchLedgerError(ledger_id)  # the broker is about to write its first entry
+        header = parse_file_header(path, data, LEDGER_MAGIC)
+        if header.file_id != ledger_id or header.store_id != self.store_id:
+            raise DamagedFileError(path, 0, f"the file of ledger {header.file_id} of store {header.store_id.hex()}")

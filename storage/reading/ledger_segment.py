@@ -1,0 +1,198 @@
+"""One ledger's file, open for reading beside the broker that owns it.
+
+A sealed file says in its footer how many entries it holds and has a sparse index. Of any other the records are walked
+once, from the place where the last walk ended; the walk makes the same index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from magnetar.protocol import speed
+from magnetar.protocol.metadata import parse_entry_metadata
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
+from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer, parse_index
+from magnetar.storage.embedded.ledger_index import LedgerIndex
+from magnetar.storage.embedded.ledger_reader import LedgerReader
+from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from magnetar.storage.embedded.files import File
+    from magnetar.storage.slab import Slab
+
+__all__ = ["PIECE_BYTES", "LedgerSegment"]
+
+PIECE_BYTES = 2 << 20
+"""What one read of a sequential pass takes."""
+_MAX_RECORD_BYTES = 1 << 31
+_PROBE_BYTES = 16 << 10
+_MOST_PROBES = 64
+"""Entries that are tried for one that has a broker index."""
+
+
+class LedgerSegment:
+    """The entries ``0 .. entries - 1`` of a ledger, as far as its file holds them. Not for several threads at once."""
+
+    def __init__(self, file: File, path: str, ledger_id: int) -> None:
+        self.path = path
+        self.ledger_id = ledger_id
+        self.entries = 0
+        """How many entries can be read here; all of them are confirmed."""
+        self.length_bytes = 0
+        """Bytes of their records."""
+        self.sealed = False
+        """Whether the file says itself that these are all entries the ledger has and will have."""
+        self._file = file
+        self._index = LedgerIndex()
+        self._reader = LedgerReader(_OneFile(file), ledger_id, _MAX_RECORD_BYTES)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again how far the file goes; of a sealed one nothing is read."""
+        if self.sealed or self._load_footer():
+            return
+        scan = self._reader.scan(self.entries, FILE_HEADER_BYTES + self.length_bytes, self._file.size())
+        if scan.damage:
+            # Behind damage nothing counts: it may be the end of what is being written in this moment.
+            damage = scan.damage[0]
+            scan = self._reader.scan(self.entries, FILE_HEADER_BYTES + self.length_bytes, damage.start)
+        for entry_id, offset in zip(scan.index.entries, scan.index.offsets, strict=True):
+            self._index.add(entry_id, offset)
+        self.entries = scan.entries
+        self.length_bytes = scan.end_offset - FILE_HEADER_BYTES
+
+    def _load_footer(self) -> bool:
+        size = self._file.size()
+        if size < FILE_HEADER_BYTES + FOOTER_BYTES:
+            return False
+        footer = parse_footer(self._file.read(FOOTER_BYTES, size - FOOTER_BYTES))
+        if footer is None or footer.ledger_id != self.ledger_id:
+            return False
+        if footer.index_offset + footer.index_bytes + FOOTER_BYTES != size:
+            return False
+        index = parse_index(footer, self._file.read(footer.index_bytes, footer.index_offset))
+        if index is None:
+            return False
+        self._index, self.sealed = index, True
+        self.entries, self.length_bytes = footer.entries, footer.length_bytes
+        return True
+
+    # --- entries ----------------------------------------------------------------------------------------------------
+
+    def read(self, entry_id: int, max_bytes: int = PIECE_BYTES) -> Slab:
+        """The entries from ``entry_id`` on, about ``max_bytes`` of them, at least one.
+
+        Raises NoSuchEntryError when the entry is not in the file (yet), CorruptEntryError when this very entry is
+        damaged: reading may go on behind it.
+        """
+        return self._piece(entry_id, None, max_bytes)[0]
+
+    def slabs(self, first: int, end: int, max_bytes: int = PIECE_BYTES) -> Iterator[Slab]:
+        """The entries ``first .. end - 1`` in order, in slabs of about ``max_bytes``. Errors as of ``read``."""
+        offset: int | None = None
+        while first < end:
+            slab, offset = self._piece(first, offset, max_bytes)
+            if slab.last_entry_id >= end:
+                slab = slab.part(0, end - slab.first_entry_id)
+            yield slab
+            first = slab.last_entry_id + 1
+
+    def _piece(self, entry_id: int, offset: int | None, max_bytes: int) -> tuple[Slab, int | None]:
+        if not 0 <= entry_id < self.entries:
+            raise NoSuchEntryError(self.ledger_id, entry_id)
+        point = (entry_id, offset) if offset is not None else self._index.point_for(entry_id)
+        end = FILE_HEADER_BYTES + self.length_bytes
+        piece = self._reader.piece(point, entry_id, end, self.entries - 1, max_bytes)
+        slab = piece.slab
+        if slab is None or not slab.first_entry_id <= entry_id <= slab.last_entry_id:
+            raise CorruptEntryError(Position(self.ledger_id, entry_id), piece.reason or "not found in its ledger file")
+        return slab, piece.next_offset
+
+    # --- broker index -----------------------------------------------------------------------------------------------
+
+    def index_range(self) -> tuple[int, int] | None:
+        """Half-open range of the broker index over the readable entries; None when they have none, or there are none.
+
+        Entries that cannot be read at either end are left out.
+        """
+        first = self._indexed(range(self.entries))
+        last = self._indexed(range(self.entries - 1, -1, -1))
+        return None if first is None or last is None else (first[1], last[2] + 1)
+
+    def entry_of_index(self, index: int) -> int:
+        """The first entry whose last message has this broker index or a higher one; ``entries`` when there is none.
+
+        An entry's index is that of its last message. Damaged entries, and those without an index, count with what
+        follows them. Reads about log2 of the index points, then one stretch of 64 KiB.
+        """
+        points = self._index.entries
+        low, high = 0, len(points)
+        while low < high:
+            middle = (low + high) // 2
+            stop = points[middle + 1] if middle + 1 < len(points) else self.entries
+            found = self._indexed(range(points[middle], stop))
+            if found is not None and found[2] < index:
+                low = middle + 1
+            else:
+                high = middle
+        begin = points[low - 1] if low else 0
+        return self._first_from(begin, index)
+
+    def _first_from(self, entry_id: int, index: int) -> int:
+        while entry_id < self.entries:
+            try:
+                slab = self.read(entry_id, _PROBE_BYTES)
+            except CorruptEntryError:
+                entry_id += 1
+                continue
+            for k in range(entry_id - slab.first_entry_id, slab.count):
+                metadata = parse_entry_metadata(slab.body(k))
+                if metadata is not None and metadata.HasField("index") and metadata.index >= index:
+                    return slab.first_entry_id + k
+            entry_id = slab.last_entry_id + 1
+        return self.entries
+
+    def _indexed(self, entries: range) -> tuple[int, int, int] | None:
+        """(entry, index of its first message, of its last) of the first of these entries that has one; only the first
+        few are looked at.
+        """
+        for entry_id in entries[:_MOST_PROBES]:
+            try:
+                slab = self.read(entry_id, _PROBE_BYTES)
+            except CorruptEntryError:
+                continue
+            place = entry_id - slab.first_entry_id
+            metadata = parse_entry_metadata(slab.body(place))
+            if metadata is not None and metadata.HasField("index"):
+                facts = speed.entry_facts(slab.data, slab.offsets, place, place + 1, False)
+                return entry_id, metadata.index - max(facts.total_messages, 1) + 1, metadata.index
+        return None
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _OneFile:
+    """What a LedgerReader needs of ledger files, over the one that is open here."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    def read(self, _ledger_id: int, size: int, offset: int) -> bytes:
+        return self._file.read(size, offset)
+
+    def size(self, _ledger_id: int) -> int:
+        return self._file.size()
