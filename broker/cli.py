@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _tokens(options)
     with _ended_by_interrupt():
         if options.command == "standalone":
+            if options.pulsar_config is not None:
+                return _standalone(options.pulsar_config, options.data_dir, ["unknownSettings=list", *options.set])
             return _standalone(options.config, options.data_dir, options.set)
         if options.command == "verify":
             return _verify(options.directory, options.repair, as_json=options.json)
@@ -81,7 +83,14 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "environment, which beats the file. Example: magnetar standalone --data-dir /var/lib/magnetar "
         "--set bindAddress=0.0.0.0 --set advertisedAddress=mq.example.org",
     )
-    standalone.add_argument("--config", type=Path, metavar="FILE", help="settings as key=value lines, Pulsar's names")
+    files = standalone.add_mutually_exclusive_group()
+    files.add_argument("--config", type=Path, metavar="FILE", help="settings as key=value lines, Pulsar's names")
+    files.add_argument(
+        "--pulsar-config",
+        type=Path,
+        metavar="FILE",
+        help="the same, of any version of Apache Pulsar: keys that are not known here are listed, not refused",
+    )
     standalone.add_argument("--data-dir", metavar="DIR", help="where all that lasts lives; short for --set dataDir=DIR")
     standalone.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     verify_text = "check the data directory of a stopped broker; changes nothing unless asked to"

@@ -19,8 +19,22 @@ _DOCUMENTATION_HEAD = """\
 # Settings
 
 Generated from the table in `broker/setting_areas`. Names, units and meanings are those of Apache Pulsar's
-`broker.conf`, so its files can be used as they are; only keys that do something are listed, a key that means nothing
-here is reported at start-up and ignored.
+`broker.conf`, so its files can be used as they are; only keys that do something are listed.
+
+| a key | at start |
+|---|---|
+| listed here | is in force |
+| of Apache Pulsar 4.2 without effect here | is ignored; one warning lists all of them |
+| of Apache Pulsar that protects or limits something and is not kept here | stops the start with the remedy, unless \
+its value asks for nothing |
+| that nobody knows | stops the start and names the nearest key |
+
+`magnetar standalone --pulsar-config broker.conf` takes a file of another version of Apache Pulsar: unknown keys are
+listed as well (`unknownSettings=list`), except those that are all but the name of a security setting.
+
+Secrets given by `--set` are visible to every user of the machine, so the broker warns of them: name a file
+(`tokenSecretKey=file:///etc/magnetar/secret.key`) or a variable (`tokenSecretKey=env:TOKEN_KEY`) instead. An empty
+value of a number or text is its default.
 
 A value comes from, strongest first: `--set key=value` on the command line, the environment variable
 `PULSAR_PREFIX_<key>`, the file given by `--config`, the default. A value outside its range stops the start with a

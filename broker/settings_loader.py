@@ -1,8 +1,12 @@
 """Reads settings: command line > environment (PULSAR_PREFIX_<key>) > file > default.
 
-Wrong values are errors, all of them reported together, each with key, value and what is allowed. Unknown keys are
-warnings with the nearest known name: a file written for Apache Pulsar works here, and a misspelt key does not stay
-unnoticed.
+Wrong values are errors, all of them reported together, each with key, value and what is allowed. So are keys that
+neither this broker nor Apache Pulsar knows, for a misspelt key would leave its default in force, and values of keys
+that protect something there and cannot do so here (`setting_areas/refused.py`). Keys that mean something to Apache
+Pulsar only are listed in one warning: its files work here.
+
+With unknownSettings=list unknown keys are listed too, for files of other versions of Apache Pulsar; one that is all
+but the name of a security setting is an error even then.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +18,7 @@ from magnetar.broker.advertised import AdvertisedAddresses
 from magnetar.broker.settings import SETTINGS, Setting, Settings, Value
 
 ENVIRONMENT_PREFIX: Final = "PULSAR_PREFIX_"
+_COMMAND_LINE: Final = "command line"
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -44,13 +49,14 @@ def load_settings(
     """The settings that apply.
 
     Args:   file: key=value lines, or None; overrides: "key=value" texts of the command line;
-            warn: gets a sentence for each unknown key, and one for all that have no effect here.
+            warn: gets a sentence for all keys without effect here, and one for each secret that other users can see.
     Raises: SettingsError with every problem found; OSError if the file cannot be read.
     """
     given = [] if file is None else read_file(file)
     given += _from_environment(environment)
     problems: list[str] = []
     given += _from_command_line(overrides, problems)
+    _warn_of_shown_secrets(given, warn)
     values: dict[str, Value] = {}
     foreign: list[Given] = []
     for key, item in {item.key: item for item in given}.items():
@@ -63,7 +69,8 @@ def load_settings(
         except ValueError as e:
             shown = "(hidden)" if row.secret else repr(item.text)
             problems.append(f"{item.where}: {key} cannot be {shown}: {e}")
-    _warn_of(foreign, warn)
+    mode = values.get("unknown_settings", SETTINGS["unknownSettings"].default)
+    problems += _judge_foreign(foreign, warn, lists_unknown=mode == "list")
     if not problems:
         # Every value was checked against the row of its attribute, which the type checker cannot see.
         settings = Settings(**values)  # type: ignore[arg-type]
@@ -101,7 +108,7 @@ def _from_command_line(overrides: Iterable[str], problems: list[str]) -> list[Gi
     for text in overrides:
         key, equals, value = text.partition("=")
         if equals:
-            given.append(Given(key.strip(), value.strip(), "command line"))
+            given.append(Given(key.strip(), value.strip(), _COMMAND_LINE))
         else:
             problems.append(f"command line: expected key=value, found {text!r}")
     return given
@@ -125,39 +132,72 @@ def parse_value(row: Setting, text: str) -> Value:
 
 def _parse(row: Setting, text: str) -> Value:
     if row.kind is str:
-        return text
+        return text or row.default
     if row.kind is bool:
         if text.lower() not in _TRUE | _FALSE:
             raise ValueError(f"must be {row.allowed}")
         return text.lower() in _TRUE
     if row.kind == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())
-    if not text and row.kind == int | None:
-        return None
+    if not text:  # as Apache Pulsar reads its files
+        return None if row.kind == int | None else row.default
     try:
         return float(text) if row.kind is float else int(text)
     except ValueError:
         raise ValueError(f"must be {row.allowed}") from None
 
 
-def _warn_of(foreign: list[Given], warn: Callable[[str], None]) -> None:
-    """What to say about keys that are not in the table: a sentence for each that nobody knows, one for all that mean
-    something to Apache Pulsar only, for its files have a hundred of them.
-    """
+def _warn_of_shown_secrets(given: list[Given], warn: Callable[[str], None]) -> None:
+    """Arguments of a process are there for every user of the machine to read."""
+    for item in given:
+        if (
+            item.where == _COMMAND_LINE
+            and _is_secret(item.key)
+            and item.text
+            and not item.text.startswith(("file:", "env:"))
+        ):
+            warn(
+                f"command line: the value of {item.key} is visible to every user of this machine; give "
+                f"{item.key}=file:///path or env:NAME, or set {ENVIRONMENT_PREFIX}{item.key} in the environment"
+            )
+
+
+def _is_secret(key: str) -> bool:
+    row = SETTINGS.get(key)
+    if row is not None:
+        return row.secret
+    from magnetar.broker.setting_suggestions import names_secret  # noqa: PLC0415 - needed by few starts
+
+    return names_secret(key)
+
+
+def _judge_foreign(foreign: list[Given], warn: Callable[[str], None], *, lists_unknown: bool) -> list[str]:
+    """The problems with keys that are not in the table; those that are none are listed in one warning."""
     if not foreign:
-        return
-    import difflib  # noqa: PLC0415 - needed by few starts
-
+        return []
     from magnetar.broker.setting_areas.ignored import is_ignored  # noqa: PLC0415 - a long list, needed by few starts
+    from magnetar.broker.setting_areas.refused import REFUSED  # noqa: PLC0415 - the same
+    from magnetar.broker.setting_suggestions import looks_like_security, nearest  # noqa: PLC0415 - the same
 
+    problems, without_effect, unknown = [], [], []
     for item in foreign:
-        if not is_ignored(item.key):
-            near = difflib.get_close_matches(item.key, SETTINGS, n=1, cutoff=0.6)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            warn(f"{item.where}: unknown setting {item.key} is ignored{meant}")
-    ignored = [item.key for item in foreign if is_ignored(item.key)]
-    if ignored:
-        warn(f"of no effect here and ignored: {', '.join(ignored)}")
+        refusal = REFUSED.get(item.key)
+        if refusal is not None and not refusal.allows(item.text):
+            shown = "(hidden)" if _is_secret(item.key) else item.text
+            problems.append(f"{item.where}: {item.key}={shown} has no effect here: {refusal.remedy}")
+        elif refusal is not None or is_ignored(item.key):
+            without_effect.append(item.key)
+        elif lists_unknown and not looks_like_security(item.key):
+            unknown.append(item.key)
+        else:
+            meant = nearest(item.key)
+            hint = f"did you mean {meant}?" if meant else "docs/settings.md lists all keys"
+            problems.append(f"{item.where}: unknown setting {item.key}; {hint}")
+    if without_effect:
+        warn(f"of no effect here and ignored: {', '.join(without_effect)}")
+    if unknown:
+        warn(f"unknown and ignored (unknownSettings=list): {', '.join(unknown)}")
+    return problems
 
 
 def contradictions(settings: Settings) -> list[str]:
@@ -170,6 +210,15 @@ def contradictions(settings: Settings) -> list[str]:
         ):
             if not path:
                 problems.append(f"{key} is needed by brokerServicePortTls and webServicePortTls")
+    if settings.tls_require_trusted_client_cert_on_connect:
+        if not settings.tls_trust_certs_file_path:
+            problems.append(
+                "tlsRequireTrustedClientCertOnConnect=true needs tlsTrustCertsFilePath: the certificates to trust"
+            )
+        if settings.tls_allow_insecure_connection:
+            problems.append(
+                "tlsRequireTrustedClientCertOnConnect=true and tlsAllowInsecureConnection=true contradict each other"
+            )
     if settings.authorization_enabled and not settings.authentication_enabled:
         problems.append("authorizationEnabled=true needs authenticationEnabled=true")
     if settings.authentication_enabled and not settings.authentication_providers:

@@ -48,6 +48,14 @@ def test_a_broker_that_does_not_start_says_why(magnetar_broker_factory):
         magnetar_broker_factory(maxMessageSize=12)
 
 
+def test_a_misspelt_setting_does_not_start_a_broker_and_is_corrected(magnetar_broker_factory):
+    with pytest.raises(
+        RuntimeError,
+        match=r"(?s)exit code 78.*unknown setting authenticationEnable; did you mean authenticationEnabled\?",
+    ):
+        magnetar_broker_factory(authenticationEnable=True)
+
+
 def test_the_plugin_is_registered_by_its_entry_point(tmp_path):
     listed = subprocess.run(
         [sys.executable, "-m", "pytest", "--fixtures", "-p", "no:cacheprovider", str(tmp_path)],

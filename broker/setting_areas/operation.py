@@ -7,6 +7,14 @@ from magnetar.broker.setting_areas.setting import Table, setting, table
 class OperationSettings(Table):
     """What operators see."""
 
+    unknown_settings: str = setting(
+        "unknownSettings",
+        "refuse",
+        "What a key does that neither this broker nor Apache Pulsar 4.2 knows: stop the start, or be listed in a "
+        "warning. A key that is all but the name of a security setting always stops it.",
+        choices=("refuse", "list"),
+        source="Magnetar",
+    )
     stats_update_frequency_in_secs: int = setting(
         "statsUpdateFrequencyInSecs",
         60,

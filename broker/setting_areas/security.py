@@ -50,6 +50,7 @@ class SecuritySettings(Table):
         "basicAuthConf",
         "",
         "Users and passwords as in .htpasswd: file:///<path>, data:;base64,<text> or a path.",
+        secret=True,
     )
 
     authorization_enabled: bool = setting("authorizationEnabled", False, "Roles need grants for what they do.")

@@ -56,9 +56,19 @@ def test_wrong_setting_is_told_and_the_broker_not_started(broker, capsys):
     assert broker == []
 
 
-def test_unknown_setting_is_a_warning(broker, capsys):
-    assert cli.main(["standalone", "--set", "maxMesageSize=5"]) == 7
-    assert "magnetar: warning:" in capsys.readouterr().err
+def test_unknown_setting_stops_the_start(broker, capsys):
+    assert cli.main(["standalone", "--set", "authenticationEnable=true"]) == cli.EXIT_CONFIGURATION
+    assert "did you mean authenticationEnabled?" in capsys.readouterr().err
+    assert broker == []
+
+
+def test_a_file_of_another_version_of_apache_pulsar_is_taken_as_such(broker, capsys, tmp_path):
+    config = tmp_path / "broker.conf"
+    config.write_text("clusterName=filed\nkeyOfTomorrow=1\n")
+    assert cli.main(["standalone", "--config", str(config)]) == cli.EXIT_CONFIGURATION
+    assert cli.main(["standalone", "--pulsar-config", str(config)]) == 7
+    assert broker[0].cluster_name == "filed"
+    assert "unknown and ignored (unknownSettings=list): keyOfTomorrow" in capsys.readouterr().err
 
 
 def test_missing_configuration_file(broker, capsys, tmp_path):

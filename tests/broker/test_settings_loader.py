@@ -105,20 +105,87 @@ def test_secrets_are_not_shown():
     assert SETTINGS["tokenSecretKey"].secret
 
 
-def test_unknown_key_warns_with_the_nearest_name():
-    warnings = []
-    load(overrides=["maxMesageSize=5"], warnings=warnings)
-    assert warnings == ["command line: unknown setting maxMesageSize is ignored; did you mean maxMessageSize?"]
-
-
 def test_keys_of_apache_pulsar_without_meaning_here_are_accepted_with_one_note(conf):
     warnings = []
-    load(conf("managedLedgerMaxEnsembleSize=1\ndbStorage_x=1\nmaxMesageSize=5\n"), warnings=warnings)
-    assert len(warnings) == 2
-    assert "line 3: unknown setting maxMesageSize" in warnings[0]
-    assert warnings[1] == "of no effect here and ignored: managedLedgerMaxEnsembleSize, dbStorage_x"
+    load(conf("managedLedgerMaxEnsembleSize=1\ndbStorage_x=1\n"), warnings=warnings)
+    assert warnings == ["of no effect here and ignored: managedLedgerMaxEnsembleSize, dbStorage_x"]
 
 
 def test_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(OSError, match=r"none\.conf"):
         load(tmp_path / "none.conf")
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("authenticationEnable", "authenticationEnabled"),
+        ("authentication_enabled", "authenticationEnabled"),
+        ("AUTHORIZATIONENABLED", "authorizationEnabled"),
+        ("maxMesageSize", "maxMessageSize"),
+        ("brokerServicePortTLS", "brokerServicePortTls"),
+    ],
+)
+@pytest.mark.parametrize("source", ["file", "environment", "command line"])
+def test_an_unknown_key_stops_the_start_with_the_nearest_name(key, meant, source, conf):
+    text = f"{key}=true"
+    given = {
+        "file": lambda: load(conf(text)),
+        "environment": lambda: load(environment={f"PULSAR_PREFIX_{key}": "true"}),
+        "command line": lambda: load(overrides=[text]),
+    }
+    with pytest.raises(SettingsError, match=f"{source}.*: unknown setting {key}; did you mean {meant}\\?"):
+        given[source]()
+
+
+def test_an_unknown_key_without_a_near_one():
+    with pytest.raises(SettingsError, match=r"unknown setting zzz; docs/settings.md lists all keys"):
+        load(overrides=["zzz=1"])
+
+
+def test_files_of_other_versions_may_be_listed_but_never_for_security():
+    warnings = []
+    load(overrides=["unknownSettings=list", "someKeyOfTomorrow=1", "loadBalancerEnabled=true"], warnings=warnings)
+    assert warnings == [
+        "of no effect here and ignored: loadBalancerEnabled",
+        "unknown and ignored (unknownSettings=list): someKeyOfTomorrow",
+    ]
+    for typo in ("authenticationEnable", "authorisationEnabled", "superUserRole", "tlsRequireTrustedClientCert"):
+        with pytest.raises(SettingsError, match=f"unknown setting {typo}; did you mean"):
+            load(overrides=["unknownSettings=list", f"{typo}=true"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["tlsRequireTrustedClientCertOnConnect=true"], "needs tlsTrustCertsFilePath"),
+        (
+            [
+                "tlsRequireTrustedClientCertOnConnect=true",
+                "tlsAllowInsecureConnection=true",
+                "tlsTrustCertsFilePath=/ca.pem",
+            ],
+            "tlsAllowInsecureConnection=true contradict",
+        ),
+    ],
+)
+def test_client_certificates_that_cannot_be_checked_are_not_demanded(overrides, words):
+    with pytest.raises(SettingsError, match=words):
+        load(overrides=overrides)
+
+
+@pytest.mark.parametrize("key", ["tokenSecretKey", "basicAuthConf", "brokerClientAuthenticationParameters"])
+def test_secrets_on_the_command_line_are_warned_of(key):
+    warnings = []
+    load(overrides=[f"{key}=s3cret"], warnings=warnings)
+    assert "visible to every user" in warnings[0]
+    assert f"PULSAR_PREFIX_{key}" in warnings[0]
+    assert "s3cret" not in "".join(warnings)
+    warnings.clear()
+    load(overrides=[f"{key}=file:///etc/secret"], environment={"PULSAR_PREFIX_tokenSecretKey": "s"}, warnings=warnings)
+    assert "visible" not in "".join(warnings)
+
+
+def test_an_empty_value_is_the_default(conf):
+    settings = load(conf("maxMessageSize=\nbindAddress=\nclusterName=\nmanagedLedgerDefaultMarkDeleteRateLimit=\n"))
+    assert settings == Settings()

@@ -1,0 +1,66 @@
+"""Keys of Apache Pulsar 4.2 that protect or limit something there and cannot do so here: refused at start.
+
+Whoever sets such a key relies on it. A broker that took it without keeping it would run open, so any value but a
+harmless one (the default, or one that turns the protection off) stops the start with the reason and the remedy.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Refusal(NamedTuple):
+    """Values that ask for nothing (compared without regard to case), and what to do instead of the others."""
+
+    harmless: tuple[str, ...]
+    remedy: str
+
+    def allows(self, text: str) -> bool:
+        """Whether the value asks for nothing; an empty one never does."""
+        return not text or text.lower() in (value.lower() for value in self.harmless)
+
+
+_OFF: Final = ("false",)
+_NONE: Final = ("0", "-1")
+_PEM: Final = "give PEM files by tlsCertificateFilePath, tlsKeyFilePath and tlsTrustCertsFilePath"
+
+REFUSED: Final[dict[str, Refusal]] = {
+    # --- TLS and authentication
+    "tlsEnabled": Refusal(_OFF, "set brokerServicePortTls and webServicePortTls"),
+    "tlsEnabledWithKeyStore": Refusal(_OFF, f"key stores are not read: {_PEM}"),
+    "tlsKeyStore": Refusal((), f"key stores are not read: {_PEM}"),
+    "tlsTrustStore": Refusal((), f"trust stores are not read: {_PEM}"),
+    "sslFactoryPlugin": Refusal(
+        ("org.apache.pulsar.common.util.DefaultPulsarSslFactory",), f"Java classes cannot be loaded: {_PEM}"
+    ),
+    "strictAuthMethod": Refusal(_OFF, "leave it out; HTTP requests prove themselves by Authorization alone"),
+    "tokenSettingPrefix": Refusal((), "leave it out and name the keys tokenSecretKey, tokenPublicKey, ... themselves"),
+    "athenzDomainNames": Refusal((), "use one of the authenticationProviders token, basic, tls"),
+    "saslJaasServerRoleTokenSignerSecretPath": Refusal((), "use one of the authenticationProviders token, basic, tls"),
+    "authenticationRoleLoggingAnonymizer": Refusal(
+        ("NONE",), "leave it out and restrict who reads the log: roles are logged as they are"
+    ),
+    "webServiceHaProxyProtocolEnabled": Refusal(_OFF, "have the proxy forward plain HTTP to webServicePort"),
+    "clientLibraryVersionCheckEnabled": Refusal(_OFF, "leave it out; clients are not told apart by their version"),
+    # --- what looks at messages and requests
+    "entryFilterNames": Refusal((), "leave it out; Java filters cannot be loaded and entries would pass unfiltered"),
+    "brokerInterceptors": Refusal((), "leave it out; Java interceptors cannot be loaded"),
+    "brokerEntryPayloadProcessors": Refusal((), "use messageConverters; Java payload processors cannot be loaded"),
+    "additionalServlets": Refusal((), "leave it out; Java servlets cannot be loaded"),
+    "messagingProtocols": Refusal((), "leave it out; Java protocol handlers cannot be loaded"),
+    "strictTopicNameEnabled": Refusal(_OFF, "leave it out; short topic names stay valid"),
+    "strictlyVerifySubscriptionName": Refusal(_OFF, "leave it out; every subscription name that is not blank is valid"),
+    "subscriptionKeySharedEnable": Refusal(("true",), "take Key_Shared out of subscriptionTypesEnabled"),
+    # --- limits
+    "maxConcurrentLookupRequest": Refusal(
+        ("50000",), "leave it out; a connection may have 1000 requests in progress, brokerMaxConnections limits them"
+    ),
+    "maxConcurrentHttpRequests": Refusal(("1024",), "set maxHttpServerConnections"),
+    "maxTopicListInFlightHeapMemSizeMB": Refusal(("100",), "leave it out; set brokerMaxConnections"),
+    "maxTopicListInFlightDirectMemSizeMB": Refusal(("100",), "leave it out; set brokerMaxConnections"),
+    "managedLedgerMaxReadsInFlightSizeInMB": Refusal(_NONE, "set dispatcherMaxReadSizeBytes, which bounds each read"),
+    "subscriptionBacklogScanMaxTimeMs": Refusal(("120000",), "leave it out; a scan ends after 10000 entries"),
+    "subscriptionBacklogScanMaxEntries": Refusal(("10000",), "leave it out; a scan ends after 10000 entries"),
+    "dispatchThrottlingRateRelativeToPublishRate": Refusal(
+        _OFF, "give dispatch rates without it, by dispatchThrottlingRate... or by policy"
+    ),
+    "dispatchThrottlingForFilteredEntriesEnabled": Refusal(_OFF, "leave it out; entries are not filtered here"),
+}

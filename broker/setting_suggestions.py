@@ -1,0 +1,44 @@
+"""What a misspelt key may have meant, and which keys hold secrets."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from magnetar.broker.setting_areas.security import SecuritySettings
+from magnetar.broker.setting_areas.setting import rows_of
+from magnetar.broker.settings import SETTINGS
+
+_SECRET: Final = re.compile("password$|secret|credential|authenticationparameters$|basicauthconf$", re.IGNORECASE)
+_POINTS_TO_SECRET: Final = re.compile("path$|file$", re.IGNORECASE)
+_SECURITY: Final = frozenset(rows_of(SecuritySettings, "")) | {key for key in SETTINGS if key.startswith("tls")}
+_NEAR: Final = 0.6
+_ALL_BUT_EQUAL: Final = 0.87
+_LONG_ENOUGH: Final = 6  # letters of a key that is the beginning of another
+
+
+def names_secret(key: str) -> bool:
+    """Whether a key of Apache Pulsar that is no setting here holds a secret, not the path of one."""
+    return _SECRET.search(key) is not None and _POINTS_TO_SECRET.search(key) is None
+
+
+def nearest(key: str) -> str | None:
+    """The setting whose name is most like `key`, whatever its case and separators; None when none is."""
+    return _nearest(key, SETTINGS, _NEAR)
+
+
+def looks_like_security(key: str) -> bool:
+    """Whether `key` is all but the name of a setting that decides who may do what."""
+    plain = _plain(key)
+    cut_short = len(plain) >= _LONG_ENOUGH and any(_plain(name).startswith(plain) for name in _SECURITY)
+    return cut_short or _nearest(key, _SECURITY, _ALL_BUT_EQUAL) is not None
+
+
+def _nearest(key: str, names: Iterable[str], cutoff: float) -> str | None:
+    plain = {_plain(name): name for name in names}
+    found = difflib.get_close_matches(_plain(key), plain, n=1, cutoff=cutoff)
+    return plain[found[0]] if found else None
+
+
+def _plain(key: str) -> str:
+    return re.sub("[^a-z0-9]", "", key.lower())

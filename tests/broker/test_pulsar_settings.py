@@ -1,0 +1,60 @@
+"""Every key of Apache Pulsar's broker.conf and standalone.conf: in force, without effect, or refused."""
+
+import pathlib
+
+import pytest
+
+from magnetar.broker.setting_areas.ignored import IGNORED, is_ignored
+from magnetar.broker.setting_areas.refused import REFUSED
+from magnetar.broker.settings import SETTINGS
+from magnetar.broker.settings_loader import SettingsError, load_settings
+
+TABLE = pathlib.Path(__file__).resolve().parent.parent / "vectors" / "pulsar_settings.tsv"
+ROWS = [line.split("\t") for line in TABLE.read_text().splitlines() if not line.startswith(("#", "key\t"))]
+DEFAULTS = {key: default for key, default, _ in ROWS}
+
+
+def load(overrides, warnings=None):
+    return load_settings(None, {}, overrides, [].append if warnings is None else warnings.append)
+
+
+def test_every_key_of_apache_pulsar_has_one_fate():
+    for key in DEFAULTS:
+        assert [key in SETTINGS, is_ignored(key) and key not in REFUSED, key in REFUSED].count(True) == 1, key
+
+
+def test_no_key_is_in_two_tables():
+    assert not IGNORED & REFUSED.keys()
+    assert not REFUSED.keys() & SETTINGS.keys()
+    assert not IGNORED & SETTINGS.keys()
+
+
+def test_what_is_refused_is_a_key_of_apache_pulsar_with_a_remedy():
+    assert REFUSED.keys() <= DEFAULTS.keys()
+    for key, refusal in REFUSED.items():
+        assert refusal.remedy, key
+        assert not refusal.allows("on-purpose"), key
+
+
+def test_the_files_of_apache_pulsar_start_a_broker_and_list_what_has_no_effect(tmp_path):
+    file = tmp_path / "broker.conf"
+    file.write_text("".join(f"{key}={value}\n" for key, value in DEFAULTS.items()))
+    warnings = []
+    settings = load_settings(file, {}, [], warnings.append)
+    assert settings.max_message_size == 5 * 1024 * 1024
+    assert settings.cluster_name == "standalone"
+    assert len(warnings) == 1
+    listed = set(warnings[0].partition(": ")[2].split(", "))
+    assert listed == {key for key in DEFAULTS if key not in SETTINGS}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_protection_that_is_not_kept_stops_the_start(key):
+    with pytest.raises(SettingsError, match=f"command line: {key}=on-purpose has no effect here: ."):
+        load([f"{key}=on-purpose"])
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_its_default_does_not(key):
+    load([f"{key}={DEFAULTS[key]}"])
+    load([f"{key}="])
