@@ -12,6 +12,13 @@ setup(
             optional=True,
         ),
         Extension(
+            "magnetar.protocol._entry_columns",
+            ["magnetar/protocol/_entry_columns.c"],
+            depends=["magnetar/protocol/_crc32c.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "magnetar.delayed._sorting",
             ["magnetar/delayed/_sorting.c"],
             extra_compile_args=["-O3"],

@@ -8,7 +8,7 @@ cc=${CC:-gcc}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-for source in protocol/_speedups delayed/_sorting; do
+for source in protocol/_speedups protocol/_entry_columns delayed/_sorting; do
     "$cc" -O1 -g -fPIC -shared -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=undefined \
         -I"$include" "$source.c" -o "$dir/$(basename "$source").so"
 done
@@ -19,6 +19,7 @@ import random
 import sys
 import time
 
+import column_twins
 import twins
 
 from magnetar.delayed.sorted_run import Columns
@@ -46,13 +47,14 @@ def check_sorting(helper, rng):
         pass
 
 
-helper, sorting = built("_speedups"), built("_sorting")
+helper, columns, sorting = built("_speedups"), built("_entry_columns"), built("_sorting")
+CHECKS = [(check, helper) for check in twins.CHECKS] + [(check, columns) for check in column_twins.CHECKS]
 rng, end, rounds = random.Random(), time.monotonic() + float(sys.argv[2]), 0
 while time.monotonic() < end:
     seed = rng.getrandbits(60)
-    for check in twins.CHECKS:
+    for check, module in CHECKS:
         try:
-            check(helper, random.Random(seed))
+            check(module, random.Random(seed))
         except Exception:
             print(f"{check.__name__} with seed {seed}", file=sys.stderr)
             raise

@@ -1,0 +1,433 @@
+/* Entries as columns, compiled. `entry_columns.py` says what each function gives; `_pure_columns.py` is the same in Python and the
+ * reference (tests/protocol/test_entry_columns.py). All lengths are checked against the bytes there are before they are used; rows
+ * are bounded by the caller's max_rows, never by a count that a peer wrote. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "_crc32c.h"
+
+typedef struct { const uint8_t *p, *end; } span;
+typedef enum { NO_MORE, FIELD, BROKEN } step;
+typedef struct { uint32_t number; unsigned wire; uint64_t value; span bytes; } field;
+
+/* --- columns of an entry: the order is that of EntryColumn in entry_columns.py ------------------------------------------------ */
+enum {
+    STATUS, FLAGS, BROKER_TIMESTAMP, INDEX, METADATA_START, METADATA_END, PRODUCER_START, PRODUCER_LENGTH, SEQUENCE_ID, PUBLISH_TIME,
+    PROPERTIES, REPLICATED_START, REPLICATED_LENGTH, KEY_START, KEY_LENGTH, COMPRESSION, UNCOMPRESSED_SIZE, MESSAGES, EVENT_TIME,
+    SCHEMA_START, SCHEMA_LENGTH, ORDERING_START, ORDERING_LENGTH, TXN_LEAST, TXN_MOST, UUID_START, UUID_LENGTH, CHUNKS,
+    CHUNKED_SIZE, CHUNK_ID, ENTRY_COLUMNS
+};
+enum { FINE, SHORT, CHECKSUM, METADATA, REQUIRED, BROKER_METADATA };
+enum {
+    HAS_INDEX = 1, HAS_BROKER_TIMESTAMP = 2, KEY_IS_BASE64 = 4, NULL_KEY = 8, NULL_VALUE = 16, ENCRYPTED = 32, BATCHED = 64, MARKER = 128,
+    HAS_TXN = 256, IS_CHUNK = 512, NAMES_FORMAT = 1024, HAS_EVENT_TIME = 2048, COMPACTED_OUT = 4096, HAS_SEQUENCE_ID = 8192
+};
+/* --- and of a message in a batch: MessageColumn -------------------------------------------------------------------------------- */
+enum {
+    M_ENTRY, M_BATCH_INDEX, M_FLAGS, M_METADATA_START, M_METADATA_END, M_PAYLOAD_LENGTH, M_PROPERTIES, M_KEY_START, M_KEY_LENGTH,
+    M_EVENT_TIME, M_ORDERING_START, M_ORDERING_LENGTH, M_SEQUENCE_ID, MESSAGE_COLUMNS
+};
+
+static inline uint32_t be32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+static inline int64_t left(const span *s) { return s->end - s->p; }
+
+/* A varint of at most ten bytes, whole. */
+static inline int get_varint(span *s, uint64_t *out) {
+    uint64_t v = 0;
+    if (s->p < s->end && *s->p < 128) {
+        *out = *s->p++;
+        return 1;
+    }
+    for (int shift = 0; shift < 70 && s->p < s->end; shift += 7) {
+        uint8_t b = *s->p++;
+        if (shift == 63 && b > 1)
+            return 0;
+        v |= (uint64_t)(b & 127) << shift;
+        if (b < 128) {
+            *out = v;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The next field; groups are BROKEN here: no client writes them. */
+static inline step next_field(span *s, field *f) {
+    uint64_t tag;
+    if (s->p >= s->end)
+        return NO_MORE;
+    if (!get_varint(s, &tag) || tag > UINT32_MAX || !(f->number = (uint32_t)(tag >> 3)))
+        return BROKEN;
+    f->wire = tag & 7;
+    switch (f->wire) {
+    case 0: return get_varint(s, &f->value) ? FIELD : BROKEN;
+    case 2:
+        if (!get_varint(s, &f->value) || f->value > (uint64_t)left(s))
+            return BROKEN;
+        f->bytes.p = s->p;
+        f->bytes.end = s->p += f->value;
+        return FIELD;
+    case 1: case 5: {
+        int64_t n = f->wire == 1 ? 8 : 4;
+        if (left(s) < n)
+            return BROKEN;
+        s->p += n;
+        return FIELD;
+    }
+    default: return BROKEN;
+    }
+}
+
+/* One row under construction, and the table it goes to: column c of row r is at c * room + r. */
+typedef struct { const uint8_t *base; int64_t *table; Py_ssize_t room, row; } row;
+
+static inline void put(const row *r, int column, int64_t v) { r->table[column * r->room + r->row] = v; }
+static inline void put_bytes(const row *r, int column, const span *bytes) { /* start and length stand side by side */
+    put(r, column, bytes->p - r->base);
+    put(r, column + 1, left(bytes));
+}
+static inline void flag(unsigned *flags, unsigned bit, uint64_t value) { *flags = value ? *flags | bit : *flags & ~bit; }
+
+/* KeyValue: whether it has both parts; `named` is set when its key is entry.format. */
+static int look_at_pair(span pair, int *named) {
+    field f = {0};
+    step state;
+    unsigned seen = 0;
+    *named = 0;
+    while ((state = next_field(&pair, &f)) == FIELD)
+        if (f.wire == 2 && (f.number == 1 || f.number == 2)) {
+            seen |= f.number;
+            if (f.number == 1)
+                *named = left(&f.bytes) == 12 && !memcmp(f.bytes.p, "entry.format", 12);
+        }
+    return state == NO_MORE && seen == 3;
+}
+
+/* MessageMetadata of one entry. */
+static int read_metadata(const row *r, span s, unsigned *flags) {
+    field f = {0};
+    step state;
+    int64_t properties = 0;
+    unsigned required = 0, txn = 0;
+    int pairs = 1, named;
+    while ((state = next_field(&s, &f)) == FIELD) {
+        if (f.wire == 2)
+            switch (f.number) {
+            case 1: put_bytes(r, PRODUCER_START, &f.bytes); required |= 1; break;
+            case 4:
+                properties++;
+                pairs &= look_at_pair(f.bytes, &named);
+                if (named)
+                    *flags |= NAMES_FORMAT;
+                break;
+            case 5: put_bytes(r, REPLICATED_START, &f.bytes); break;
+            case 6: put_bytes(r, KEY_START, &f.bytes); break;
+            case 13: *flags |= ENCRYPTED; break;
+            case 16: put_bytes(r, SCHEMA_START, &f.bytes); break;
+            case 18: put_bytes(r, ORDERING_START, &f.bytes); break;
+            case 26: put_bytes(r, UUID_START, &f.bytes); break;
+            }
+        else if (f.wire == 0)
+            switch (f.number) {
+            case 2: put(r, SEQUENCE_ID, (int64_t)f.value); required |= 2; break;
+            case 3: put(r, PUBLISH_TIME, (int64_t)f.value); required |= 4; break;
+            case 8: put(r, COMPRESSION, (int32_t)f.value); break;
+            case 9: put(r, UNCOMPRESSED_SIZE, (uint32_t)f.value); break;
+            case 11: put(r, MESSAGES, (int32_t)f.value); *flags |= BATCHED; break;
+            case 12: put(r, EVENT_TIME, (int64_t)f.value); break;
+            case 17: flag(flags, KEY_IS_BASE64, f.value); break;
+            case 20: *flags |= MARKER; break;
+            case 22: put(r, TXN_LEAST, (int64_t)f.value); txn |= 1; break;
+            case 23: put(r, TXN_MOST, (int64_t)f.value); txn |= 2; break;
+            case 25: flag(flags, NULL_VALUE, f.value); break;
+            case 27: put(r, CHUNKS, (int32_t)f.value); break;
+            case 28: put(r, CHUNKED_SIZE, (int32_t)f.value); break;
+            case 29: put(r, CHUNK_ID, (int32_t)f.value); *flags |= IS_CHUNK; break;
+            case 30: flag(flags, NULL_KEY, f.value); break;
+            }
+    }
+    put(r, PROPERTIES, properties);
+    if (txn == 3)
+        *flags |= HAS_TXN;
+    return state == BROKEN ? METADATA : required == 7 && pairs ? FINE : REQUIRED;
+}
+
+static int read_broker_metadata(const row *r, span s, unsigned *flags) {
+    field f = {0};
+    step state;
+    while ((state = next_field(&s, &f)) == FIELD) {
+        if (f.wire || f.number > 2)
+            continue;
+        put(r, f.number == 1 ? BROKER_TIMESTAMP : INDEX, (int64_t)f.value);
+        *flags |= f.number == 1 ? HAS_BROKER_TIMESTAMP : HAS_INDEX;
+    }
+    return state == BROKEN ? BROKER_METADATA : FINE;
+}
+
+static const int ABSENT_LENGTHS[] = {PRODUCER_LENGTH, REPLICATED_LENGTH, KEY_LENGTH, SCHEMA_LENGTH, ORDERING_LENGTH, UUID_LENGTH};
+
+static int read_entry(const row *r, span s, int verify, unsigned *flags) {
+    int status = FINE;
+    for (size_t k = 0; k < sizeof ABSENT_LENGTHS / sizeof *ABSENT_LENGTHS; k++)
+        put(r, ABSENT_LENGTHS[k], -1);
+    put(r, MESSAGES, 1);
+    if (left(&s) >= 6 && s.p[0] == 0x0e && s.p[1] == 0x02 && be32(s.p + 2) <= left(&s) - 6) {
+        span broker = {s.p + 6, s.p + 6 + be32(s.p + 2)};
+        status = read_broker_metadata(r, broker, flags);
+        s.p = broker.end;
+    }
+    if (left(&s) >= 2 && s.p[0] == 0x0e && s.p[1] == 0x01) {
+        if (left(&s) < 6)
+            return SHORT;
+        if (verify && crc32c_update(0, s.p + 6, (size_t)left(&s) - 6) != be32(s.p + 2))
+            return CHECKSUM;
+        s.p += 6;
+    }
+    if (left(&s) < 4 || be32(s.p) > left(&s) - 4)
+        return SHORT;
+    span metadata = {s.p + 4, s.p + 4 + be32(s.p)};
+    put(r, METADATA_START, metadata.p - r->base);
+    put(r, METADATA_END, metadata.end - r->base);
+    return status != FINE ? status : read_metadata(r, metadata, flags);
+}
+
+/* --- arguments ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct { Py_buffer data, starts, ends; Py_ssize_t n; } ranges;
+
+static inline int64_t at(const Py_buffer *b, Py_ssize_t i) {
+    int64_t v;
+    memcpy(&v, (const char *)b->buf + 8 * i, 8);
+    return v;
+}
+
+/* Whether each range lies in the data; sets ValueError. */
+static int ranges_fit(ranges *r) {
+    r->n = r->starts.len / 8;
+    int fits = r->starts.len % 8 == 0 && r->ends.len == r->starts.len;
+    for (Py_ssize_t i = 0; fits && i < r->n; i++)
+        fits = 0 <= at(&r->starts, i) && at(&r->starts, i) <= at(&r->ends, i) && at(&r->ends, i) <= r->data.len;
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "the ranges do not fit the data");
+    return fits;
+}
+
+static void release(ranges *r) {
+    PyBuffer_Release(&r->data);
+    PyBuffer_Release(&r->starts);
+    PyBuffer_Release(&r->ends);
+}
+
+static span range(const ranges *r, Py_ssize_t i) {
+    const uint8_t *base = r->data.buf;
+    return (span){base + at(&r->starts, i), base + at(&r->ends, i)};
+}
+
+static PyObject *entry_columns(PyObject *self, PyObject *args) {
+    ranges all;
+    int verify;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*y*p", &all.data, &all.starts, &all.ends, &verify))
+        return NULL;
+    PyObject *result = NULL;
+    if (!ranges_fit(&all))
+        goto out;
+    if (!(result = PyBytes_FromStringAndSize(NULL, all.n * ENTRY_COLUMNS * 8)))
+        goto out;
+    int64_t *table = (int64_t *)PyBytes_AS_STRING(result);
+    memset(table, 0, (size_t)all.n * ENTRY_COLUMNS * 8);
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < all.n; i++) {
+        row r = {all.data.buf, table, all.n, i};
+        unsigned flags = 0;
+        int status = read_entry(&r, range(&all, i), verify, &flags);
+        put(&r, STATUS, status);
+        put(&r, FLAGS, flags);
+    }
+    Py_END_ALLOW_THREADS
+out:
+    release(&all);
+    return result;
+}
+
+/* SingleMessageMetadata; the payload's size, or -1 when it is broken. */
+static int64_t read_single(const row *r, span s) {
+    field f = {0};
+    step state;
+    int64_t properties = 0, size = -1;
+    unsigned flags = 0;
+    int pairs = 1, named;
+    put(r, M_KEY_LENGTH, -1);
+    put(r, M_ORDERING_LENGTH, -1);
+    put(r, M_METADATA_START, s.p - r->base);
+    put(r, M_METADATA_END, s.end - r->base);
+    while ((state = next_field(&s, &f)) == FIELD) {
+        if (f.wire == 2)
+            switch (f.number) {
+            case 1: properties++; pairs &= look_at_pair(f.bytes, &named); break;
+            case 2: put_bytes(r, M_KEY_START, &f.bytes); break;
+            case 7: put_bytes(r, M_ORDERING_START, &f.bytes); break;
+            }
+        else if (f.wire == 0)
+            switch (f.number) {
+            case 3: size = (int32_t)f.value; break;
+            case 4: flag(&flags, COMPACTED_OUT, f.value); break;
+            case 5: put(r, M_EVENT_TIME, (int64_t)f.value); flags |= HAS_EVENT_TIME; break;
+            case 6: flag(&flags, KEY_IS_BASE64, f.value); break;
+            case 8: put(r, M_SEQUENCE_ID, (int64_t)f.value); flags |= HAS_SEQUENCE_ID; break;
+            case 9: flag(&flags, NULL_VALUE, f.value); break;
+            case 10: flag(&flags, NULL_KEY, f.value); break;
+            }
+    }
+    put(r, M_PROPERTIES, properties);
+    put(r, M_FLAGS, flags);
+    put(r, M_PAYLOAD_LENGTH, size);
+    return state == BROKEN || !pairs ? -1 : size;
+}
+
+/* One message of a batch at s; whether it is whole. */
+static int read_message(const row *r, span *s) {
+    if (left(s) < 4 || be32(s->p) > left(s) - 4)
+        return 0;
+    span metadata = {s->p + 4, s->p + 4 + be32(s->p)};
+    int64_t size = read_single(r, metadata);
+    if (size < 0 || size > s->end - metadata.end)
+        return 0;
+    s->p = metadata.end + size;
+    return 1;
+}
+
+typedef struct { Py_ssize_t entry; int64_t start, index; int broken; } place;
+
+/* Rows until max_rows, the end, or a broken message; returns how many, and where it stopped. */
+static Py_ssize_t read_batches(const ranges *all, const Py_buffer *counts, int64_t *table, Py_ssize_t max_rows, place *at_place) {
+    row r = {all->data.buf, table, max_rows, 0};
+    while (at_place->entry < all->n) {
+        span s = range(all, at_place->entry);
+        s.p = r.base + at_place->start;
+        int64_t count = at(counts, at_place->entry);
+        for (; at_place->index < count; at_place->index++, r.row++) {
+            if (r.row == max_rows)
+                goto out;
+            put(&r, M_ENTRY, at_place->entry);
+            put(&r, M_BATCH_INDEX, at_place->index);
+            if (!read_message(&r, &s)) {
+                at_place->broken = 1;
+                goto out;
+            }
+            at_place->start = s.p - r.base;
+        }
+        if (++at_place->entry < all->n)
+            at_place->start = at(&all->starts, at_place->entry);
+        at_place->index = 0;
+    }
+out:
+    return r.row;
+}
+
+static int check_place(const ranges *all, const Py_buffer *counts, Py_ssize_t max_rows, const place *p) {
+    int fits = counts->len == all->starts.len && max_rows > 0 && max_rows <= 1 << 24 && p->index >= 0 && 0 <= p->entry && p->entry <= all->n &&
+               (p->entry == all->n || (at(&all->starts, p->entry) <= p->start && p->start <= at(&all->ends, p->entry)));
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "counts, max_rows or the place do not fit the ranges");
+    return fits;
+}
+
+static PyObject *message_columns(PyObject *self, PyObject *args) {
+    ranges all;
+    Py_buffer counts;
+    Py_ssize_t max_rows;
+    place p = {0, 0, 0, 0};
+    long long start, index;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*nnLL", &all.data, &all.starts, &all.ends, &counts, &max_rows, &p.entry, &start, &index))
+        return NULL;
+    PyObject *result = NULL;
+    int64_t *table = NULL;
+    p.start = start;
+    p.index = index;
+    if (!ranges_fit(&all) || !check_place(&all, &counts, max_rows, &p))
+        goto out;
+    if (!(table = PyMem_Calloc((size_t)max_rows * MESSAGE_COLUMNS, 8))) {
+        PyErr_NoMemory();
+        goto out;
+    }
+    Py_ssize_t rows;
+    Py_BEGIN_ALLOW_THREADS
+    rows = read_batches(&all, &counts, table, max_rows, &p);
+    Py_END_ALLOW_THREADS
+    PyObject *columns = PyBytes_FromStringAndSize(NULL, rows * MESSAGE_COLUMNS * 8);
+    if (!columns)
+        goto out;
+    for (Py_ssize_t c = 0; c < MESSAGE_COLUMNS; c++)
+        memcpy(PyBytes_AS_STRING(columns) + c * rows * 8, table + c * max_rows, (size_t)rows * 8);
+    result = Py_BuildValue("NnLLO", columns, p.entry, (long long)p.start, (long long)p.index, p.broken ? Py_True : Py_False);
+out:
+    PyMem_Free(table);
+    release(&all);
+    PyBuffer_Release(&counts);
+    return result;
+}
+
+/* KeyValue at s as row r: the last of each part. */
+static void read_pair(const row *r, span s) {
+    field f = {0};
+    while (next_field(&s, &f) == FIELD)
+        if (f.wire == 2 && (f.number == 1 || f.number == 2))
+            put_bytes(r, f.number == 1 ? 1 : 3, &f.bytes);
+}
+
+static PyObject *property_columns(PyObject *self, PyObject *args) {
+    ranges all;
+    unsigned number;
+    Py_ssize_t room;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*y*In", &all.data, &all.starts, &all.ends, &number, &room))
+        return NULL;
+    PyObject *result = NULL;
+    if (!ranges_fit(&all))
+        goto out;
+    if (room < 0 || room > 1 << 28) {
+        PyErr_SetString(PyExc_ValueError, "no such number of properties");
+        goto out;
+    }
+    if (!(result = PyBytes_FromStringAndSize(NULL, room * 5 * 8)))
+        goto out;
+    row r = {all.data.buf, (int64_t *)PyBytes_AS_STRING(result), room, 0};
+    memset(r.table, 0, (size_t)room * 5 * 8);
+    int fine = 1;
+    for (Py_ssize_t i = 0; fine && i < all.n; i++) {
+        span s = range(&all, i);
+        field f = {0};
+        step state;
+        while (fine && (state = next_field(&s, &f)) == FIELD)
+            if (f.number == number && f.wire == 2 && (fine = r.row < room)) {
+                put(&r, 0, i);
+                read_pair(&r, f.bytes);
+                r.row++;
+            }
+        fine = fine && state == NO_MORE;
+    }
+    if (!fine || r.row != room) {
+        PyErr_SetString(PyExc_ValueError, "the metadata do not hold that many properties");
+        Py_CLEAR(result);
+    }
+out:
+    release(&all);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"entry_columns", entry_columns, METH_VARARGS, NULL},
+    {"message_columns", message_columns, METH_VARARGS, NULL},
+    {"property_columns", property_columns, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_entry_columns", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__entry_columns(void) {
+    crc32c_init();
+    return PyModule_Create(&module);
+}

@@ -1,0 +1,57 @@
+"""Entries as columns: what many entries, or the messages of many batches, say, as tables of int64. For bulk readers.
+
+Compiled, else the pure twin, chosen as in `speed.py`. A table is ``bytes`` of native int64, column by column: value r
+of column c is element ``c * rows + r``. Offsets count from the beginning of the buffer; a length of -1 means that there
+is no such field, 0 stands in number columns without a value. u64 values of the wire are signed. Metadata are read as
+protobuf prescribes: the last of a repeated scalar counts, unknown fields are skipped, and so are known ones of another
+wire type; groups and a KeyValue without key or value make metadata unreadable.
+
+entry_columns(buffer, starts, ends, verify) -> table
+    One row an entry ``buffer[starts[i]:ends[i]]`` (native int64 arrays), columns as EntryColumn. `verify`: compute the
+    checksums that entries carry. STATUS is an EntryStatus; with another than FINE only STATUS means something.
+message_columns(buffer, starts, ends, counts, max_rows, entry, start, index)
+        -> (table, entry, start, index, broken)
+    One row a message of the uncompressed batches ``buffer[starts[i]:ends[i]]`` of counts[i] messages, columns as
+    MessageColumn, beginning with message `index` of batch `entry` at offset `start`; at most max_rows. Returns where
+    the next call goes on; when `broken`, that message does not hold together (and whatever is behind it in its batch is
+    lost), else entry = len(starts) at the end. The payload begins at METADATA_END.
+property_columns(buffer, starts, ends, field_number, rows) -> table
+    The `rows` properties (KeyValue fields of that number) of the metadata ``buffer[starts[i]:ends[i]]``, in order:
+    columns i, key start, key length, value start, value length.
+All raise ValueError for arrays that do not fit the buffer or each other.
+"""
+
+from __future__ import annotations
+
+import os
+
+from magnetar.protocol import _pure_columns
+from magnetar.protocol._pure_columns import ColumnFlag, EntryColumn, EntryStatus, MessageColumn
+
+__all__ = [
+    "COMPILED",
+    "ColumnFlag",
+    "EntryColumn",
+    "EntryStatus",
+    "MessageColumn",
+    "entry_columns",
+    "message_columns",
+    "property_columns",
+]
+
+
+COMPILED = False
+entry_columns = _pure_columns.entry_columns
+message_columns = _pure_columns.message_columns
+property_columns = _pure_columns.property_columns
+
+if not os.environ.get("MAGNETAR_PURE"):
+    try:
+        from magnetar.protocol import _entry_columns
+    except ImportError:  # no compiler at install time: the twin serves
+        pass
+    else:
+        COMPILED = True
+        entry_columns = _entry_columns.entry_columns
+        message_columns = _entry_columns.message_columns
+        property_columns = _entry_columns.property_columns
