@@ -38,6 +38,7 @@ from magnetar.broker.topics.catalog import TopicCatalog
 from magnetar.broker.topics.context import TopicContext
 from magnetar.broker.topics.delay_indexes import bitmap_shelf
 from magnetar.broker.topics.ledger_config import engine_settings, ledger_config
+from magnetar.broker.topics.list_watchers import TopicListWatchers
 from magnetar.broker.topics.quotas import check_backlog_quota
 from magnetar.broker.topics.topic import FRAME_PADDING_BYTES
 from magnetar.broker.topics.topics import Topics
@@ -88,6 +89,7 @@ class Broker:
         self.namespaces: NamespaceStore
         self.ledgers: ManagedLedgerFactory
         self.catalog: TopicCatalog
+        self.topic_watchers: TopicListWatchers
         self.topics: Topics
         self.append_door: AppendDoor
         self.schemas: SchemaRegistry
@@ -130,6 +132,7 @@ class Broker:
         self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, self.environment.clock, loop)
         self.catalog = TopicCatalog(metadata, self.ledgers)
         await self.catalog.load(n for t in self.namespaces.tenants.names() for n in self.namespaces.namespaces_of(t))
+        self.topic_watchers = TopicListWatchers(self.catalog, self.tasks)
         self.schemas = SchemaRegistry(metadata, self.now_ms)
         if settings.message_converters:
             start_converting = (await _import_later("magnetar.broker.converting.service")).start_converting
@@ -250,6 +253,7 @@ class Broker:
 
     def _on_policies_changed(self, change: PolicyChange) -> None:
         """Policies or grants changed: loaded topics follow, clients that lost their right are closed."""
+        self.topic_watchers.recheck(change.tenant, change.namespace)
         for topic in list(self.topics.loaded.values()):
             name = topic.name
             if name.tenant != change.tenant or change.namespace not in (None, name.namespace):

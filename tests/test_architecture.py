@@ -28,7 +28,8 @@ IMPURE = {"asyncio", "socket", "ssl", "threading", "time", "logging", "structlog
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 BROKER_FLOORS = (
-    *("errors", "tasks", "log_repeats", "logs", "java_order", "listen_error", "advertised", "entry_interceptors"),
+    *("errors", "tasks", "slices", "log_repeats", "logs", "java_order", "listen_error"),
+    *("advertised", "entry_interceptors"),
     *("setting_areas", "settings", "setting_suggestions", "settings_loader", "settings_docs", "dynamic_settings"),
     *("policies", "schemas", "meters", "compaction"),
     *("consumers", "dispatchers", "subscriptions", "topics", "converting"),

@@ -4,10 +4,10 @@ One broker and no bookie: nothing here changes what the broker does.
 """
 
 import contextlib
-import re
 from typing import Any, Final
 
 import msgspec
+import re2
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
@@ -16,6 +16,7 @@ from magnetar.broker.admin.responses import RestError, conflict, done, json_resp
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER
 from magnetar.broker.policies.values import ClusterData
+from magnetar.broker.topics.patterns import compiled
 
 routes = RouteTable()
 CLUSTER = ADMIN + "/clusters/{cluster}"
@@ -131,8 +132,8 @@ def _isolation_of(broker: str, policies: dict[str, Any]) -> dict[str, Any]:
 
 def _names(patterns: Any, broker: str) -> bool:
     for pattern in patterns if isinstance(patterns, list) else ():
-        with contextlib.suppress(re.error, TypeError):
-            if re.fullmatch(pattern, broker):
+        with contextlib.suppress(re2.error):
+            if isinstance(pattern, str) and compiled(pattern).fullmatch(broker.encode()):
                 return True
     return False
 

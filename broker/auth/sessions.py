@@ -171,6 +171,11 @@ class AuthSession:
         target = Target.of_topic(name, subscription)
         return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
 
+    def may_namespace(self, command_type: int, namespace: str) -> bool:
+        """The same for a namespace."""
+        target = Target(namespace.partition("/")[0], namespace)
+        return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
+
 
 class InvalidRolesError(AuthorizationError):
     """A proxy without, or a client with, a role to speak for."""

@@ -10,9 +10,9 @@ from magnetar.broker.errors import (
     MetadataError,
     NotAllowedError,
     ServiceNotReadyError,
+    TooManyRequestsError,
 )
-from magnetar.broker.topics.list_watcher import TopicListWatcher
-from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern
+from magnetar.broker.topics.patterns import InvalidPatternError, JavaPatternError, TopicPattern
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.errors import InvalidTopicNameError as BadName
@@ -21,6 +21,8 @@ from magnetar.protocol.topic_name import NamespaceName, TopicName
 
 if TYPE_CHECKING:
     from magnetar.broker.network.connection import Connection
+
+MAX_WATCHERS_PER_CONNECTION = 1000
 
 
 def parse_topic(text: str) -> TopicName:
@@ -83,35 +85,52 @@ def _namespace(text: str) -> str:
 
 async def on_get_topics_of_namespace(conn: Connection, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Names of a namespace's topics, filtered by a pattern and left out when the client's hash shows it has them."""
-    broker = conn.broker
     namespace = _namespace(command.namespace)
     conn.authorize_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
+    async with conn.lists:  # a peer that asks for many lists at once holds one at a time
+        await _answer_topics(conn, command, namespace)
+
+
+async def _answer_topics(conn: Connection, command: pb.CommandGetTopicsOfNamespace, namespace: str) -> None:
+    broker = conn.broker
     names: list[str] = []
     if command.mode != pb.CommandGetTopicsOfNamespace.PERSISTENT and not broker.namespaces.exists(namespace):
         raise MetadataError(f"Namespace {namespace} does not exist")
     if command.mode in (pb.CommandGetTopicsOfNamespace.PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
-        names += sorted(str(t) for t in broker.catalog.topics(namespace) if not t.is_system)
+        names += broker.catalog.listed_names(namespace)
     if command.mode in (pb.CommandGetTopicsOfNamespace.NON_PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
         names += broker.non_persistent_names(namespace)
-    filtered = False
-    settings = broker.settings
-    if (
-        command.HasField("topics_pattern")
-        and settings.enable_broker_side_subscription_pattern_evaluation
-        and len(command.topics_pattern) <= settings.subscription_pattern_max_length
-    ):
-        try:
-            names = TopicPattern(command.topics_pattern).filter(names)
-        except InvalidPatternError as e:
-            raise MetadataError(str(e)) from e
-        filtered = True
+    pattern = _pattern_to_filter_by(conn, command)
+    if pattern is not None:
+        names = await pattern.filter_in_slices(names)
     digest = topics_hash(names)
     changed = not (command.HasField("topics_hash") and command.topics_hash == digest)
     conn.write(
         replies.topics_of_namespace(
-            command.request_id, names if changed else [], topics_hash=digest, filtered=filtered, changed=changed
+            command.request_id,
+            names if changed else [],
+            topics_hash=digest,
+            filtered=pattern is not None,
+            changed=changed,
         )
     )
+
+
+def _pattern_to_filter_by(conn: Connection, command: pb.CommandGetTopicsOfNamespace) -> TopicPattern | None:
+    """The client's pattern; None where the client filters itself: without one, or one this broker does not evaluate."""
+    settings = conn.broker.settings
+    if (
+        not command.HasField("topics_pattern")
+        or not settings.enable_broker_side_subscription_pattern_evaluation
+        or len(command.topics_pattern) > settings.subscription_pattern_max_length
+    ):
+        return None
+    try:
+        return TopicPattern(command.topics_pattern)
+    except JavaPatternError:
+        return None
+    except InvalidPatternError as e:
+        raise MetadataError(str(e)) from e
 
 
 async def on_watch_topic_list(conn: Connection, command: pb.CommandWatchTopicList) -> None:
@@ -131,9 +150,15 @@ async def on_watch_topic_list(conn: Connection, command: pb.CommandWatchTopicLis
     watcher_id = command.watcher_id
     watcher = conn.watchers.get(watcher_id)
     if watcher is None:
-        watcher = conn.watchers[watcher_id] = TopicListWatcher(conn, watcher_id, namespace, pattern, broker.catalog)
-    names = watcher.names()
-    digest = topics_hash(names)
+        if len(conn.watchers) >= MAX_WATCHERS_PER_CONNECTION:
+            raise TooManyRequestsError(f"A connection has at most {MAX_WATCHERS_PER_CONNECTION} topic list watchers")
+        watcher = conn.watchers[watcher_id] = broker.topic_watchers.open(conn, watcher_id, namespace, pattern)
+    try:
+        names, digest = await broker.topic_watchers.first_list(watcher, namespace)
+    except TooManyRequestsError:
+        if conn.watchers.get(watcher_id) is watcher:
+            del conn.watchers[watcher_id]
+        raise
     same = command.HasField("topics_hash") and command.topics_hash == digest
     conn.write(replies.watch_topic_list_success(command.request_id, watcher_id, [] if same else names, digest))
 

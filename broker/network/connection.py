@@ -69,6 +69,8 @@ class Connection(asyncio.BufferedProtocol):
         self.consumers: dict[int, Consumer | asyncio.Future[Consumer]] = {}
         self.recently_closed_producers: dict[int, float] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
+        self.lists = asyncio.Lock()
+        """Held while a list is made whose length another peer chooses."""
         self.peer_version = 0
         self.client_version = ""
         self.features = pb.FeatureFlags()
@@ -113,9 +115,9 @@ class Connection(asyncio.BufferedProtocol):
         for waiter in self._alive_waiters:
             if not waiter.done():
                 waiter.set_result(False)
-        for watcher in self.watchers.values():
+        watchers, self.watchers = self.watchers, {}
+        for watcher in watchers.values():
             watcher.stop()
-        self.watchers.clear()
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
         for entry in (*producers.values(), *consumers.values()):
@@ -372,3 +374,7 @@ class Connection(asyncio.BufferedProtocol):
     def authorize_namespace(self, command_type: int, namespace: str) -> None:
         if self.auth is not None:
             self.auth.require_namespace(command_type, namespace)
+
+    def may_namespace(self, command_type: int, namespace: str) -> bool:
+        """Whether a right to a namespace this connection used still stands."""
+        return self.auth is None or self.auth.may_namespace(command_type, namespace)

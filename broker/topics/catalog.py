@@ -8,6 +8,7 @@ of its own under ``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<enco
 
 from __future__ import annotations
 
+import bisect
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -38,6 +39,7 @@ class TopicCatalog:
         self._metadata = metadata
         self._ledgers = ledgers
         self._topics: dict[str, dict[str, TopicName]] = {}
+        self._listed: dict[str, list[str]] = {}
         self._partitioned: dict[str, PartitionedTopic] = {}
         self._listeners: list[Callable[[str, list[str], list[str]], None]] = []
 
@@ -48,6 +50,8 @@ class TopicCatalog:
                 name = TopicName.from_persistence_name(ledger_name)
                 if name is not None:
                     self._topics.setdefault(name.namespace, {})[str(name)] = name
+            names = self._topics.get(namespace, {}).values()
+            self._listed[namespace] = sorted(str(name) for name in names if not name.is_system)
         for tenant in await self._metadata.children(_ROOT):
             for namespace in await self._metadata.children(f"{_ROOT}/{tenant}"):
                 for domain in await self._metadata.children(f"{_ROOT}/{tenant}/{namespace}"):
@@ -75,6 +79,10 @@ class TopicCatalog:
         """Full names of the namespace's persistent topics, partitions one by one."""
         return list(self._topics.get(namespace, ()))
 
+    def listed_names(self, namespace: str) -> list[str]:
+        """Sorted full names of the persistent topics that clients may hear of: all but the broker's own."""
+        return list(self._listed.get(namespace, ()))
+
     def topics(self, namespace: str) -> list[TopicName]:
         return list(self._topics.get(namespace, {}).values())
 
@@ -93,11 +101,16 @@ class TopicCatalog:
         topics = self._topics.setdefault(name.namespace, {})
         if str(name) not in topics:
             topics[str(name)] = name
-            self._tell(name.namespace, [str(name)], [])
+            if not name.is_system:
+                bisect.insort(self._listed.setdefault(name.namespace, []), str(name))
+                self._tell(name.namespace, [str(name)], [])
 
     def deleted(self, name: TopicName) -> None:
         """A persistent topic's ledger has been deleted."""
-        if self._topics.get(name.namespace, {}).pop(str(name), None) is not None:
+        known = self._topics.get(name.namespace, {}).pop(str(name), None)
+        if known is not None and not name.is_system:
+            listed = self._listed[name.namespace]
+            del listed[bisect.bisect_left(listed, str(name))]
             self._tell(name.namespace, [], [str(name)])
 
     async def create_partitioned(self, name: TopicName, topic: PartitionedTopic) -> bool:
@@ -123,7 +136,7 @@ class TopicCatalog:
     # --- listeners -----------------------------------------------------------------------------------------------
 
     def listen(self, listener: Callable[[str, list[str], list[str]], None]) -> Callable[[], None]:
-        """`listener(namespace, new, deleted)` at every change, until the returned function is called."""
+        """`listener(namespace, new, deleted)` at each change of `listed_names`; call the returned function to end it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 

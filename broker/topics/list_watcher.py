@@ -1,38 +1,157 @@
-"""A watcher of a namespace's topics: tells one client which matching topics come and go (PIP-145)."""
+"""A watcher of a namespace's topics: tells one client which matching topics come and go (PIP-145).
+
+Watchers of the same pattern share a `WatchedNames`: the matching names, kept sorted while topics come and go, and their
+hash. An update is held back while the client does not read, and while its role may not list the namespace; what was
+held back is told, net of what came and went meanwhile, as soon as it may be.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import bisect
+import itertools
+from typing import TYPE_CHECKING, Final, Protocol
 
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.topic_list import topics_hash
 
 if TYPE_CHECKING:
-    from magnetar.broker.network.connection import Connection
-    from magnetar.broker.topics.catalog import TopicCatalog
+    from collections.abc import Callable, Sequence
+
     from magnetar.broker.topics.patterns import TopicPattern
+
+MAX_UPDATE_NAMES: Final = 1000
+"""Most names in one update; more follow in further ones."""
+
+
+class WatchingClient(Protocol):
+    """What a watcher needs of its connection."""
+
+    def write(self, data: bytes) -> None: ...
+    def is_writable(self) -> bool: ...
+    def when_writable(self, callback: Callable[[], None]) -> None: ...
+    def may_namespace(self, command_type: int, namespace: str) -> bool: ...
+
+
+class WatchedNames:
+    """The names of a namespace that match a pattern, sorted; empty until `load`."""
+
+    def __init__(self, pattern: TopicPattern) -> None:
+        self.pattern = pattern
+        self.names: list[str] = []
+        self.loaded = False
+        self.watchers: dict[TopicListWatcher, None] = {}
+        self._missed: list[tuple[str, bool]] = []
+        self._digest: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """The hash of the names, by which a client compares its own list."""
+        if self._digest is None:
+            self._digest = topics_hash(self.names)
+        return self._digest
+
+    async def load(self, sorted_names: Sequence[str]) -> None:
+        """Take the matching ones of all names of the namespace, and then what has changed meanwhile."""
+        found = await self.pattern.filter_in_slices(sorted_names)
+        if not self.loaded:
+            self.names, self.loaded = found, True
+            missed, self._missed = self._missed, []
+            self.apply(missed)
+
+    def apply(self, changes: Sequence[tuple[str, bool]]) -> tuple[list[str], list[str]]:
+        """Follow changes (name, whether it exists now); returns the matching names that are new and those gone."""
+        if not self.loaded:
+            self._missed += changes
+            return [], []
+        before: dict[str, bool] = {}
+        for name, exists in changes:
+            if self.pattern.matches(name):
+                before.setdefault(name, self._set(name, exists=exists))
+        now = {name: self._has(name) for name in before}
+        new = [name for name, had in before.items() if now[name] and not had]
+        gone = [name for name, had in before.items() if had and not now[name]]
+        return new, gone
+
+    def _has(self, name: str) -> bool:
+        at = bisect.bisect_left(self.names, name)
+        return at < len(self.names) and self.names[at] == name
+
+    def _set(self, name: str, *, exists: bool) -> bool:
+        """Add or remove a name; returns whether it was there."""
+        at = bisect.bisect_left(self.names, name)
+        had = at < len(self.names) and self.names[at] == name
+        if exists and not had:
+            self.names.insert(at, name)
+            self._digest = None
+        elif had and not exists:
+            del self.names[at]
+            self._digest = None
+        return had
 
 
 class TopicListWatcher:
     """Lives from WATCH_TOPIC_LIST to WATCH_TOPIC_LIST_CLOSE or the end of the connection."""
 
     def __init__(
-        self, conn: Connection, watcher_id: int, namespace: str, pattern: TopicPattern, catalog: TopicCatalog
+        self,
+        client: WatchingClient,
+        watcher_id: int,
+        namespace: str,
+        watched: WatchedNames,
+        look_again: Callable[[], None],
     ) -> None:
-        self._conn = conn
+        """look_again: has `tell` called soon, in a turn of its own."""
+        self.watched = watched
+        self.started = False
+        """Whether the client has its first list; before, it needs no updates of it."""
+        self._client = client
         self._watcher_id = watcher_id
         self._namespace = namespace
-        self._pattern = pattern
-        self._catalog = catalog
-        self.stop = catalog.listen(self._changed)
+        self._look_again = look_again
+        self._held: dict[str, bool] = {}
+        self._waits_for_room = False
+        self._on_stop: Callable[[TopicListWatcher], None] | None = None
 
-    def names(self) -> list[str]:
-        """The matching topics of now; persistent ones alone are watched."""
-        return self._pattern.filter(sorted(str(t) for t in self._catalog.topics(self._namespace) if not t.is_system))
+    def on_stop(self, callback: Callable[[TopicListWatcher], None]) -> None:
+        self._on_stop = callback
 
-    def _changed(self, namespace: str, new: list[str], deleted: list[str]) -> None:
-        if namespace != self._namespace:
+    def stop(self) -> None:
+        """Tell nothing any more; safe to call twice."""
+        callback, self._on_stop = self._on_stop, None
+        self._held = {}
+        if callback is not None:
+            callback(self)
+
+    def tell(self, new: Sequence[str], gone: Sequence[str]) -> None:
+        """Send an update now, or hold it back; with nothing new, what is held back is looked at again."""
+        if not self.started or self._on_stop is None:
             return
-        new, deleted = self._pattern.filter(new), self._pattern.filter(deleted)
-        if new or deleted:
-            self._conn.write(replies.watch_topic_update(self._watcher_id, new, deleted, topics_hash(self.names())))
+        for name, exists in (*((n, True) for n in new), *((n, False) for n in gone)):
+            if self._held.get(name, exists) is exists:
+                self._held[name] = exists
+            else:
+                del self._held[name]  # came and went, or went and came back: as the client knows it
+        if not self._held or not self._may_send():
+            return
+        held = list(itertools.islice(self._held.items(), MAX_UPDATE_NAMES))
+        for name, _ in held:
+            del self._held[name]
+        new, gone = [n for n, exists in held if exists], [n for n, exists in held if not exists]
+        self._client.write(replies.watch_topic_update(self._watcher_id, new, gone, self.watched.digest))
+        if self._held:
+            self._look_again()
+
+    def _may_send(self) -> bool:
+        if not self._client.may_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, self._namespace):
+            return False
+        if self._client.is_writable():
+            return True
+        if not self._waits_for_room:
+            self._waits_for_room = True
+            self._client.when_writable(self._room)
+        return False
+
+    def _room(self) -> None:
+        self._waits_for_room = False
+        self._look_again()

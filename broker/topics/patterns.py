@@ -1,94 +1,156 @@
-"""Patterns over topic names as clients send them: a regular expression over "tenant/namespace/topic".
+r"""Patterns over topic names as clients send them: a regular expression over "tenant/namespace/topic".
 
 The scheme in a pattern is dropped and does not filter, what is before it stays (`^persistent://...`). The whole name
-must match, and names are compared without scheme and without partition suffix. Clients write RE2 or Java expressions,
-whose classes of word characters and the like know ASCII only; Python's `re` reads what they commonly use.
+must match, and names are compared without scheme and without partition suffix.
+
+RE2 evaluates them: the time of a match grows with the length of the name, whatever the pattern says, where a
+backtracking engine may need longer than the broker lives. Apache Pulsar uses RE2/J, whose syntax is the same, and falls
+back to the JDK's engine for what RE2 has no notion of (`(?!x)`, `a++`): of these `JavaPatternError` tells the caller,
+who leaves the filtering to the client. Java's named classes of ASCII characters (`\p{Lower}`) are translated.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
+from typing import TYPE_CHECKING, Any, Final
 
-_SCHEME = re.compile(r"(?:non-)?persistent\Z")
-_NAMED_GROUP = re.compile(r"(?<!\\)\(\?<(?![=!])")
-_NAMED_CLASS = re.compile(r"\[:(?P<posix>\w+):\]|\\(?P<not>[pP])\{(?:Is|java)?(?P<name>\w+)\}")
-_FLAGS = re.compile(r"\(\?([ims]+)\)")
-_CLASSES = {
-    "lower": "a-z",
-    "lowercase": "a-z",
-    "upper": "A-Z",
-    "uppercase": "A-Z",
-    "alpha": "a-zA-Z",
-    "alphabetic": "a-zA-Z",
-    "digit": "0-9",
-    "n": "0-9",
-    "nd": "0-9",
-    "alnum": "a-zA-Z0-9",
-    "word": "a-zA-Z0-9_",
-    "xdigit": "0-9a-fA-F",
-    "punct": r"!-/:-@\[-`{-~",
-    "space": r"\s",
-    "blank": r" \t",
-    "ascii": r"\x00-\x7f",
+import re2
+
+from magnetar.broker.slices import sliced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MAX_PROGRAM_BYTES: Final = 512 << 10
+"""What RE2 may use for a compiled pattern and its states; compiling one of this size takes about 10 ms."""
+_SLICE_STEPS: Final = 500_000
+"""Instructions times bytes that RE2 may need for one slice of names, at worst: some 5 ms."""
+_NAME_BYTES: Final = 128
+_SCHEME: Final = re.compile(r"(?:non-)?persistent\Z")
+_SUFFIX: Final = re.compile(r"-partition-\d+\Z")
+_NAMED_GROUP: Final = re.compile(r"\(\?<(?![=!])")
+_TOKEN: Final = re.compile(
+    r"""
+      \\Q.*?(?:\\E|\Z)                                # literal text
+    | \\(?P<not>[pP])\{(?:Is|java)?(?P<name>\w+)\}    # a class by name
+    | \\.                                             # any other escape
+    | (?P<open>\[\^?\]?)                              # a bracket that stands first in a class is a character of it
+    | \[:\^?\w+:\]
+    | (?P<close>\])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_POSIX: Final = {
+    "lower": "lower",
+    "lowercase": "lower",
+    "upper": "upper",
+    "uppercase": "upper",
+    "alpha": "alpha",
+    "alphabetic": "alpha",
+    "digit": "digit",
+    "alnum": "alnum",
+    "word": "word",
+    "xdigit": "xdigit",
+    "punct": "punct",
+    "space": "space",
+    "blank": "blank",
+    "ascii": "ascii",
+    "cntrl": "cntrl",
+    "graph": "graph",
+    "print": "print",
 }
-"""What RE2 and Java call classes, as the inside of one."""
-_SUFFIX = re.compile(r"-partition-\d+\Z")
+"""Java's names of ASCII classes in lower case, and how RE2 calls them; other names are RE2's own (`L`, `Greek`)."""
 
 
 class InvalidPatternError(ValueError):
     """The pattern is no regular expression."""
 
 
+class JavaPatternError(InvalidPatternError):
+    """The pattern is one, but beyond RE2: it looks around or back, never gives back, or is too large once compiled."""
+
+
 class TopicPattern:
-    """A compiled pattern."""
+    """A compiled pattern; raises InvalidPatternError."""
 
     def __init__(self, text: str) -> None:
         scheme, separator, rest = text.partition("://")
         before = _SCHEME.sub("", scheme)
         if separator and before == scheme:
             raise InvalidPatternError(f"Invalid topics pattern {text!r}: unknown scheme {scheme!r}")
+        self.text = before + rest if separator else text
+        """The pattern without scheme: patterns of equal text match the same names."""
         try:
-            self._regex = re.compile(_java_to_python(before + rest if separator else text), re.ASCII)
-        except re.error as e:
-            raise InvalidPatternError(f"Invalid topics pattern {text!r}: {e}") from e
+            self._regex = compiled(_in_re2_terms(self.text))
+        except re2.error as e:
+            reason = reason_of(e)
+            beyond = reason.startswith("pattern too large") or _is_of_java(self.text)
+            kind = JavaPatternError if beyond else InvalidPatternError
+            raise kind(f"Invalid topics pattern {text!r}: {reason}") from e
+        self.slice_names = max(1, min(1024, _SLICE_STEPS // (_NAME_BYTES * self._regex.programsize)))
 
-    def filter(self, names: list[str]) -> list[str]:
-        """Those of the full names that match, in their order."""
-        return [name for name in names if self._regex.fullmatch(_SUFFIX.sub("", name.partition("://")[2]))]
+    def matches(self, name: str) -> bool:
+        """Whether the full name of a topic matches."""
+        plain = name.partition("://")[2]
+        if plain[-1:].isdigit():
+            plain = _SUFFIX.sub("", plain)
+        return self._regex.fullmatch(plain.encode(errors="surrogatepass")) is not None
 
+    def filter(self, names: Iterable[str]) -> list[str]:
+        """Those of a few full names that match, in their order."""
+        return [name for name in names if self.matches(name)]
 
-def _java_to_python(pattern: str) -> str:
-    r"""In Python's terms what Java or RE2 write otherwise: \Q..\E, classes by name, named groups, flags on the way."""
-    out: list[str] = []
-    rest = pattern
-    while (start := rest.find(r"\Q")) >= 0:
-        end = rest.find(r"\E", start + 2)
-        literal = rest[start + 2 :] if end < 0 else rest[start + 2 : end]
-        out += [_plain(rest[:start]), re.escape(literal)]
-        rest = "" if end < 0 else rest[end + 2 :]
-    whole = "".join(out) + _plain(rest)
-    flags = _FLAGS.match(whole)
-    return whole if flags else _flags_on_the_way(whole)
-
-
-def _plain(pattern: str) -> str:
-    pattern = _NAMED_GROUP.sub("(?P<", pattern)
-    return _NAMED_CLASS.sub(_named_class, pattern)
-
-
-def _named_class(found: re.Match[str]) -> str:
-    inside_a_class = found.group("posix") is not None
-    characters = _CLASSES.get((found.group("posix") or found.group("name")).lower())
-    if characters is None:
-        raise re.error(f"unknown class {found.group()}")
-    if inside_a_class:
-        return characters
-    return f"[{'^' if found.group('not') == 'P' else ''}{characters}]"
+    async def filter_in_slices(self, names: Sequence[str]) -> list[str]:
+        """The same for any number of names; the loop serves others meanwhile."""
+        found: list[str] = []
+        async for part in sliced(names, self.slice_names):
+            found += self.filter(part)
+        return found
 
 
-def _flags_on_the_way(pattern: str) -> str:
-    """Flags given in the middle hold to the end; Python wants them around what they hold for."""
-    found = _FLAGS.search(pattern)
-    if found is None:
-        return pattern
-    return f"{pattern[: found.start()]}(?{found.group(1)}:{_flags_on_the_way(pattern[found.end() :])})"
+def compiled(pattern: str) -> Any:
+    """A regular expression in RE2's syntax, for matching UTF-8 without groups; raises re2.error."""
+    options = re2.Options()
+    options.max_mem = MAX_PROGRAM_BYTES
+    options.log_errors = False
+    options.never_capture = True
+    return re2.compile(pattern.encode(errors="surrogatepass"), options)
+
+
+def reason_of(error: re2.error) -> str:
+    """RE2's refusal in words."""
+    reason = error.args[0]
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+
+
+def _in_re2_terms(pattern: str) -> str:
+    r"""With Java's classes by name, `\p{Lower}`, as RE2 writes them, `[[:lower:]]`."""
+    in_class = False
+
+    def translated(token: re.Match[str]) -> str:
+        nonlocal in_class
+        if token["name"] is not None:
+            posix = _POSIX.get(token["name"].lower())
+            if posix is None:
+                return token[0]
+            inner = f"[:{'^' if token['not'] == 'P' else ''}{posix}:]"
+            return inner if in_class else f"[{inner}]"
+        if not in_class and token["open"] is not None:
+            in_class = True
+        elif in_class and token["close"] is not None:
+            in_class = False
+        return token[0]
+
+    return _TOKEN.sub(translated, pattern)
+
+
+def _is_of_java(pattern: str) -> bool:
+    """Whether an engine that backtracks can read what RE2 refuses; Python's syntax stands for Java's here."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(_NAMED_GROUP.sub("(?P<", pattern))
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True

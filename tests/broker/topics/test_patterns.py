@@ -1,6 +1,8 @@
+import asyncio
+
 import pytest
 
-from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern
+from magnetar.broker.topics.patterns import InvalidPatternError, JavaPatternError, TopicPattern
 
 NAMES = [
     "persistent://public/default/a",
@@ -29,6 +31,11 @@ NAMES = [
         (r"(?i).*/AB", NAMES[1:2]),
         ("^persistent://public/default/a$", NAMES[:1]),
         ("(?i)non-persistent://.*/AB.*", NAMES[1:3]),
+        (r".*/[\p{Lower}_]{2,}", NAMES[1:3]),
+        (r".*/[\P{Upper}]", NAMES[:1]),
+        (r".*/[]\p{Alpha}]+", NAMES[:3]),
+        (r".*/\p{L}+", NAMES[:3]),
+        (r".*/\Q\p{Lower}\E", []),
     ],
 )
 def test_the_whole_name_without_scheme_and_partition_has_to_match(pattern, expected):
@@ -39,3 +46,35 @@ def test_the_whole_name_without_scheme_and_partition_has_to_match(pattern, expec
 def test_what_is_no_pattern_is_refused(pattern):
     with pytest.raises(InvalidPatternError):
         TopicPattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", [".*/(?!x).*", "(?<=a)b", "a++b", "(?>a)b", r"(a)\1", r"\pL{999}", "a{1001}"])
+def test_what_re2_has_no_notion_of_is_told_from_what_is_no_pattern(pattern):
+    with pytest.raises(JavaPatternError):
+        TopicPattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+" * 9 + "b", "(a|aa)+" * 6 + "b", "(.*a){25}b", r"[a-q][^u-z]{13}x" * 3])
+def test_no_pattern_takes_time_that_grows_faster_than_the_name(pattern):
+    """A backtracking engine needs longer than the universe lasts for each of them."""
+    names = [f"persistent://public/default/{'a' * 200}{i}" for i in range(300)]
+    assert TopicPattern("public/default/" + pattern).filter(names) == []
+
+
+async def test_a_long_list_is_filtered_in_slices():
+    names = [f"persistent://public/default/{i}" for i in range(5000)]
+    turns = 0
+
+    def turn():
+        nonlocal turns
+        turns += 1
+        loop.call_soon(turn)
+
+    loop = asyncio.get_running_loop()
+    loop.call_soon(turn)
+    assert await TopicPattern(".*/1.*").filter_in_slices(names) == [n for n in names if "/1" in n]
+    assert turns > 5
+
+
+def test_a_large_pattern_is_matched_in_smaller_slices():
+    assert TopicPattern("((a{100}){10})").slice_names < TopicPattern(".*").slice_names

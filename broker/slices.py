@@ -1,0 +1,28 @@
+"""Work whose size a peer chooses, cut into slices between which the loop serves others.
+
+A slice is counted in items, not in time: the same input gives way at the same places in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+T = TypeVar("T")
+SLICE_ITEMS = 256
+
+
+async def give_way() -> None:
+    """Let everything run that is ready now."""
+    await asyncio.sleep(0)
+
+
+async def sliced(items: Sequence[T], size: int = SLICE_ITEMS) -> AsyncIterator[Sequence[T]]:
+    """The items in their order, at most `size` at a time, with a turn of the loop between two slices."""
+    for start in range(0, len(items), size):
+        if start:
+            await give_way()
+        yield items[start : start + size]
