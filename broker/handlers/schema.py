@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import (
+    AuthorizationError,
     ConnectionFatalError,
     IncompatibleSchemaError,
     InvalidTopicNameError,
@@ -18,6 +19,7 @@ from magnetar.protocol import replies
 if TYPE_CHECKING:
     from magnetar.broker.network.connection import Connection
     from magnetar.broker.topics.topics import AnyTopic
+    from magnetar.protocol.topic_name import TopicName
 
 VERSION_BYTES = 8
 
@@ -46,7 +48,7 @@ async def on_get_schema(conn: Connection, command: pb.CommandGetSchema) -> None:
 
 
 async def on_get_or_create_schema(conn: Connection, command: pb.CommandGetOrCreateSchema) -> None:
-    """The version of a schema of an existing topic, added when it is new and compatible."""
+    """The version of a schema of an existing topic, added when it is new and compatible: with the right to produce."""
     try:
         name = parse_topic(command.topic)
     except InvalidTopicNameError as e:
@@ -60,8 +62,16 @@ async def on_get_or_create_schema(conn: Connection, command: pb.CommandGetOrCrea
     if command.schema.type == NO_SCHEMA:
         version = await version_without_schema(conn, topic)
     else:
+        if not conn.may(pb.BaseCommand.PRODUCER, name):
+            await _require_known(conn, name, command.schema)
         version = await conn.broker.schemas.for_producer(topic, command.schema)
     conn.write(replies.get_or_create_schema_response(command.request_id, version))
+
+
+async def _require_known(conn: Connection, name: TopicName, schema: pb.Schema) -> None:
+    """Raise AuthorizationError unless the topic has this schema."""
+    if await conn.broker.schemas.find(name, schema.type, schema.schema_data) is None:
+        raise AuthorizationError("Client is not authorized to add a schema")
 
 
 async def version_without_schema(conn: Connection, topic: AnyTopic) -> bytes:

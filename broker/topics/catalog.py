@@ -136,7 +136,7 @@ class TopicCatalog:
     # --- listeners -----------------------------------------------------------------------------------------------
 
     def listen(self, listener: Callable[[str, list[str], list[str]], None]) -> Callable[[], None]:
-        """`listener(namespace, new, deleted)` at each change of `listed_names`; call the returned function to end it."""
+        """`listener(namespace, new, deleted)` at each change of `listed_names`; the returned function ends it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 

@@ -184,8 +184,3 @@ def test_every_route_has_a_row_and_is_declared_once():
 def test_refusals_have_the_statuses_of_their_kind():
     assert table.Resource.NAMESPACE.denied_status == 403
     assert {r.denied_status for r in table.Resource if r is not table.Resource.NAMESPACE} == {401}
-
-
-def test_a_schema_is_added_with_the_right_to_produce_alone():
-    assert COMMANDS[pb.BaseCommand.GET_OR_CREATE_SCHEMA] == TOPIC_PRODUCE
-    assert COMMANDS[pb.BaseCommand.GET_SCHEMA] == TOPIC_USE
