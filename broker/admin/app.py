@@ -43,7 +43,7 @@ from magnetar.broker.admin.http_rules import accepts_json, allowed, media_type, 
 from magnetar.broker.admin.responses import NoSuchPathError, RestError, error_response, failure
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
-from magnetar.broker.auth.table import Action, Resource
+from magnetar.broker.auth.table import Action
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -202,9 +202,7 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
                 return page(415, request.method)
             identity = _identify(request, api, row.need)
             target = target_of(request.path_params)
-            if not api.authorizer.allows(identity, row.need, target):
-                if row.need.resource is not Resource.CLUSTER and target.tenant not in api.namespaces.tenants:
-                    return failure(404, "Tenant does not exist")
+            if not api.authorizer.allows(identity, row.need, target):  # the same whether the tenant exists or not
                 return failure(row.need.denied_status, f"Unauthorized to {row.need.action.value}")
             call = Call(request, api, identity)
             if uses and api.namespaces.exists(call.namespace):
@@ -223,14 +221,16 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
 
 
 def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
-    """Who asks; raises 401. What is open to all is open to those without credentials too: probes have none."""
+    """Who asks; raises 401. Probes alone need no credentials: whatever else an unproven client could ask for or store
+    would count as soon as authorization is enabled.
+    """
     if not api.authenticator.enabled:
         return Identity(None)
     certificate = request.scope.get("extensions", {}).get("magnetar.certificate")
     try:
         found = api.authenticator.authenticate_http(request.headers.get("authorization"), certificate)
     except AuthenticationFailedError as e:
-        if need.action is Action.ANYTHING:
+        if need.action is Action.PROBE:
             return Identity(None)
         log.info("request.refused", path=request.url.path, reason=str(e))
         raise RestError(401, "Authentication required") from e

@@ -10,7 +10,7 @@ from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.stats_json import topic_stats
-from magnetar.broker.auth.table import OPEN, SUPER
+from magnetar.broker.auth.table import PROBE, SUPER
 from magnetar.broker.metrics.exposition import CONTENT_TYPE, render
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData
@@ -24,7 +24,7 @@ _LEDGER_OPERATIONS: Final = [
 ]
 
 
-@routes.get("/metrics", OPEN)
+@routes.get("/metrics", PROBE)
 async def metrics(call: Call) -> Response:
     """Prometheus text; needs credentials only with authenticateMetricsEndpoint."""
     api = call.api
@@ -48,7 +48,7 @@ async def _in_turns(parts: Iterator[str]) -> AsyncIterator[bytes]:
     yield "".join(waiting).encode()
 
 
-@routes.get("/metrics/", OPEN)
+@routes.get("/metrics/", PROBE)
 async def metrics_with_slash(call: Call) -> Response:
     return await metrics(call)
 

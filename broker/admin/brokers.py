@@ -1,5 +1,6 @@
 """The broker itself: health, readiness, version, settings; what tools ask of a cluster of one."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -8,9 +9,10 @@ from magnetar import __version__
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition, text
 from magnetar.broker.admin.routes import ADMIN, RouteTable
-from magnetar.broker.auth.table import OPEN, SUPER
+from magnetar.broker.auth.table import OPEN, PROBE, SUPER
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.setting_areas.dynamic import LOAD_MANAGERS
+from magnetar.broker.setting_suggestions import names_secret
 from magnetar.broker.settings import SETTINGS
 from magnetar.storage.errors import StorageError
 
@@ -33,20 +35,20 @@ async def health(call: Call) -> Response:
     return text("ok")
 
 
-@routes.get(BROKERS + "/ready", OPEN)
+@routes.get(BROKERS + "/ready", PROBE)
 async def ready(call: Call) -> Response:
     if not call.api.is_ready():
         raise RestError(503, "the broker is starting or stopping")
     return text("ok")
 
 
-@routes.get("/status", OPEN)
+@routes.get("/status", PROBE)
 async def status(call: Call) -> Response:
     """For probes that know nothing of Pulsar: 200 or 503."""
     return await ready(call)
 
 
-@routes.get("/status.html", OPEN)
+@routes.get("/status.html", PROBE)
 async def status_page(call: Call) -> Response:
     return await ready(call)
 
@@ -75,7 +77,7 @@ async def dynamic_settings(call: Call) -> Response:
 
 @routes.get(BROKERS + "/configuration/values", SUPER)
 async def changed_settings(call: Call) -> Response:
-    return json_response(call.api.dynamic_settings.values)
+    return json_response(_shown(call.api.dynamic_settings.values))
 
 
 @routes.get(BROKERS + "/configuration/runtime", SUPER)
@@ -85,7 +87,12 @@ async def runtime_settings(call: Call) -> Response:
         key: "(hidden)" if row.secret else _as_text(getattr(call.api.settings, row.attribute))
         for key, row in SETTINGS.items()
     }
-    return json_response(call.api.dynamic_settings.values | values)
+    return json_response(_shown(call.api.dynamic_settings.values) | values)
+
+
+def _shown(values: Mapping[str, str]) -> dict[str, str]:
+    """Changed settings without their secrets (brokerClientAuthenticationParameters is one)."""
+    return {key: "(hidden)" if names_secret(key) else value for key, value in values.items()}
 
 
 def _as_text(value: Any) -> str:

@@ -60,7 +60,7 @@ class Authorizer:
 
     def allows(self, identity: Identity, need: Need, target: Target) -> bool:
         """Whether the identity may do that. A proxy and the role it speaks for must both be allowed."""
-        if not self.enabled or need.action is Action.ANYTHING:
+        if not self.enabled or need.is_open:
             return True
         roles = [identity.role] if identity.original is None else [identity.role, identity.original]
         return all(role is not None and self._role_allows(role, need, target) for role in roles)

@@ -5,7 +5,8 @@ without one (`admin/routes.py`). `check_complete` is called before the broker li
 the start.
 
     resource    denied over HTTP is
-    NOTHING     -      open to all
+    NOTHING     -      open to every client; but for probes it must prove its role, or be the anonymous one, where
+    authentication is on
     CLUSTER     401    clusters, brokers, the list of tenants: super users
     TENANT      401    a tenant: its administrators (super users always)
     NAMESPACE   403    a namespace, its policies and its list of topics: tenant administrators, grants where the
@@ -38,7 +39,8 @@ class Resource(enum.Enum):
 class Action(enum.Enum):
     """What a role wants to do."""
 
-    ANYTHING = "open to all"
+    PROBE = "open to all, without credentials too"
+    ANYTHING = "open to all who have proven a role"
     ADMINISTER = "administer"  # tenant administrators; of clusters and for creating tenants: super users
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -53,11 +55,17 @@ class Need(NamedTuple):
     refusal: int = 0
 
     @property
+    def is_open(self) -> bool:
+        """Whether no right is needed."""
+        return self.resource is Resource.NOTHING
+
+    @property
     def denied_status(self) -> int:
         """What HTTP answers to whom this is not allowed."""
         return self.refusal or self.resource.denied_status
 
 
+PROBE: Final = Need(Resource.NOTHING, Action.PROBE)
 OPEN: Final = Need(Resource.NOTHING, Action.ANYTHING)
 SUPER: Final = Need(Resource.CLUSTER, Action.ADMINISTER)
 TENANT_ADMIN: Final = Need(Resource.TENANT, Action.ADMINISTER)

@@ -4,10 +4,13 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 
 import pytest
 
+from magnetar.broker.admin.app import all_routes
 from magnetar.broker.errors import PersistenceError
+from magnetar.broker.policies.values import AuthPolicies
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
 
@@ -38,6 +41,12 @@ def secured(**more):
             **more,
         }
     )
+
+
+def filled(path, **change):
+    """The path of a route with its parameters filled in: those of what exists, but for `change`."""
+    names = {"domain": "persistent", "tenant": "t", "namespace": "n", "topic": "a", "subscription": "s"} | change
+    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda m: names.get(m[1], "0"), path)
 
 
 @pytest.fixture
@@ -79,7 +88,8 @@ async def test_without_rights_it_is_401_or_403_by_kind(call, path, status):
 async def test_denied_wins_over_not_found(call):
     assert (await call("GET", "persistent/t/n/none/stats", **as_role("nobody"))).status == 401
     assert (await call("GET", "namespaces/t/none/retention", **as_role("nobody"))).status == 403
-    assert (await call("GET", "namespaces/none/none/retention", **as_role("nobody"))).status == 404
+    assert (await call("GET", "namespaces/none/none/retention", **as_role("nobody"))).status == 403
+    assert (await call("GET", "tenants/none", **as_role("nobody"))).status == 401
     assert (await call("GET", "clusters/none", **as_role("nobody"))).status == 401
 
 
@@ -115,9 +125,43 @@ async def test_without_an_anonymous_role_credentials_are_needed():
     assert (await call("GET", "tenants")).status == 401
     assert (await call("GET", "brokers/ready")).status == 200
     assert (await call("GET", "/metrics")).status == 200
+    for path in ("clusters", "brokers/version"):
+        assert (await call("GET", path)).status == 401
+        assert (await call("GET", path, **as_role("nobody"))).status == 200
     closed = await open_client(secured(anonymous_user_role="", authenticate_metrics_endpoint=True))
     assert (await closed("GET", "/metrics")).status == 401
     assert (await closed("GET", "/metrics", **as_role("nobody"))).status == 200
+
+
+@pytest.mark.parametrize("authorization", [True, False])
+async def test_nothing_but_probes_is_open_to_clients_without_credentials(authorization):
+    """Above all no grant: it would count as soon as authorization is enabled."""
+    call = await open_client(secured(anonymous_user_role="", authorization_enabled=authorization))
+    probes = set()
+    for row in all_routes():
+        answer = await call(row.method, filled(row.path))
+        if answer.status != 401:
+            probes.add(row.path)
+    assert probes == {"/admin/v2/brokers/ready", "/status", "/status.html", "/metrics", "/metrics/"}
+    assert call.broker.namespaces.policies("public/default").auth_policies == AuthPolicies()
+
+
+async def test_a_role_without_rights_cannot_tell_what_exists(call):
+    """Over every route: the same answer for a tenant, namespace, topic or subscription that is there and one that is
+    not.
+    """
+    await call("PUT", "persistent/t/n/a/subscription/s", **as_role("boss"))
+    compared = 0
+    for row in all_routes():
+        if row.need.is_open:
+            continue
+        there = await call(row.method, filled(row.path), **as_role("nobody"))
+        assert there.status in (401, 403), row.path
+        for change in ({"tenant": "x"}, {"namespace": "x"}, {"topic": "x"}, {"subscription": "x"}, {"cluster": "x"}):
+            missing = await call(row.method, filled(row.path, **change), **as_role("nobody"))
+            assert (missing.status, missing.raw) == (there.status, there.raw), (row.path, change)
+            compared += 1
+    assert compared > 1000
 
 
 async def test_proxies_speak_for_others():
@@ -178,6 +222,16 @@ async def test_health_and_readiness():
     call.broker.ready = False
     for path in ("brokers/health", "brokers/ready", "/status"):
         assert (await call("GET", path)).status == 503
+
+
+async def test_secrets_changed_at_run_time_are_not_shown():
+    call = await open_client()
+    path = "brokers/configuration/brokerClientAuthenticationParameters/token:s3cret"
+    assert (await call("POST", path)).status == 200
+    for page in ("values", "runtime"):
+        answer = await call("GET", f"brokers/configuration/{page}")
+        assert answer.json["brokerClientAuthenticationParameters"] == "(hidden)"
+        assert b"s3cret" not in answer.raw
 
 
 async def test_facts_about_the_broker():
