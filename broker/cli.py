@@ -8,7 +8,8 @@ Exit codes:
     69  no broker to import into, or not for long enough; the same command goes on (EX_UNAVAILABLE)
     71  a port cannot be bound, a certificate cannot be read, a key cannot be written (EX_OSERR)
     74  storage failed or cannot be opened: nothing was acknowledged that is not on disk (EX_IOERR)
-    75  the data directory is in use by another broker (EX_TEMPFAIL)
+    75  the data directory is in use by another broker; the rest of an import waits for the end of a Kafka transaction
+        (EX_TEMPFAIL)
     77  the broker refuses the import (EX_NOPERM)
     78  a setting or key cannot be used; the topic does not deduplicate (EX_CONFIG)
     130 an import was interrupted; the same command goes on. A broker that is interrupted while it recovers, or twice,
@@ -43,7 +44,10 @@ EXIT_CONFIGURATION: Final = 78
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code of the process."""
     given = sys.argv[1:] if arguments is None else arguments
-    options = _parser(given).parse_args(given)
+    parser = _parser(given)
+    options, unknown = parser.parse_known_args(given)
+    if unknown:  # the usage that helps is that of the command, not the list of commands
+        getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if options.command == "kafka":
         return _kafka_import(options)
     if options.command == "tokens":
@@ -83,6 +87,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "environment, which beats the file. Example: magnetar standalone --data-dir /var/lib/magnetar "
         "--set bindAddress=0.0.0.0 --set advertisedAddress=mq.example.org",
     )
+    standalone.set_defaults(parser=standalone)
     files = standalone.add_mutually_exclusive_group()
     files.add_argument("--config", type=Path, metavar="FILE", help="settings as key=value lines, Pulsar's names")
     files.add_argument(
@@ -95,6 +100,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     standalone.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     verify_text = "check the data directory of a stopped broker; changes nothing unless asked to"
     verify = commands.add_parser("verify", help=verify_text, description=f"{verify_text.capitalize()}.")
+    verify.set_defaults(parser=verify)
     verify.add_argument("directory", type=Path, metavar="DIR")
     verify.add_argument("--json", action="store_true", help="print the report as JSON")
     verify.add_argument(
@@ -181,9 +187,10 @@ def _add_kafka(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", 
     group = commands.add_parser("kafka", help=text).add_subparsers(dest="action", required=True, metavar="ACTION")
     parser = group.add_parser("import", help=text, description=_IMPORT_DESCRIPTION)
     if with_options:
-        from magnetar.broker.importing.command import add_arguments  # noqa: PLC0415 - only this command
+        from magnetar.broker.importing.arguments import add_arguments  # noqa: PLC0415 - only this command
 
         add_arguments(parser)
+    parser.set_defaults(parser=parser)
 
 
 def _kafka_import(options: argparse.Namespace) -> int:

@@ -42,6 +42,10 @@ class Address:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{port}"
 
+    def url(self) -> str:
+        """The service URL of this broker."""
+        return f"pulsar{'+ssl' if self.tls else ''}://{self}"
+
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 

@@ -18,11 +18,17 @@ _MAX_REDIRECTS = 20
 _LOOKUP = pb.CommandLookupTopicResponse
 
 
-async def partitions(connection: BrokerConnection, topic: str) -> int:
-    """Number of partitions of the topic, 0 when it is not partitioned. Raises: RefusedError, RetryError."""
+async def partitions(connection: BrokerConnection, topic: str, *, absent_ok: bool = False) -> int:
+    """Number of partitions of the topic, 0 when it is not partitioned; the question creates no topic.
+
+    Args:    absent_ok: 0 for a topic that does not exist, too.
+    Raises:  RefusedError, RetryError.
+    """
     answer = await connection.ask(lambda request: requests.partitioned_metadata(request, topic))
     response = answer.partitionMetadataResponse
     if response.response == pb.CommandPartitionedTopicMetadataResponse.Failed:
+        if absent_ok and response.error == pb.TopicNotFound:
+            return 0
         raise refusal(response.error, response.message)
     return response.partitions
 

@@ -37,7 +37,10 @@ def pong() -> bytes:
 
 
 def partitioned_metadata(request_id: int, topic: str) -> bytes:
-    command = pb.CommandPartitionedTopicMetadata(topic=topic, request_id=request_id)
+    """Asks for the number of partitions; the question creates no topic."""
+    command = pb.CommandPartitionedTopicMetadata(
+        topic=topic, request_id=request_id, metadata_auto_creation_enabled=False
+    )
     return encode_command(pb.BaseCommand(type=_TYPE.PARTITIONED_METADATA, partitionMetadata=command))
 
 
@@ -85,6 +88,20 @@ def reader(request_id: int, consumer_id: int, topic: str, subscription: str, met
     )
     for key, value in metadata.items():
         command.metadata.add(key=key, value=value)
+    return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))
+
+
+def durable_subscription(request_id: int, consumer_id: int, topic: str, subscription: str) -> bytes:
+    """SUBSCRIBE that creates the subscription at the first entry where it is absent; Shared, so others may join."""
+    command = pb.CommandSubscribe(
+        topic=topic,
+        subscription=subscription,
+        subType=pb.CommandSubscribe.Shared,
+        consumer_id=consumer_id,
+        request_id=request_id,
+        durable=True,
+        initialPosition=pb.CommandSubscribe.Earliest,
+    )
     return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import urllib.error
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -20,6 +22,46 @@ _ENABLED = "Enabled"
 _ON_THE_WAY = {"Initialized", "Recovering"}
 
 
+def topic_path(topic: TopicName) -> str:
+    """Where the topic stands in the tree of the admin API."""
+    return f"/admin/v2/persistent/{topic.namespace}/{quote(topic.local_name, safe='')}"
+
+
+def ensure_not_created_in_vain(admin: AdminApi, topic: TopicName, *, enable: bool) -> bool:
+    """Whether the topic exists. Blocks: call it in a thread, before a producer creates the topic.
+
+    Args:    enable: deduplication will be switched on for the topic once it exists.
+    Raises:  DeduplicationError when it does not exist and would not deduplicate, or when that cannot be determined.
+    """
+    try:
+        try:
+            admin.call("GET", f"{topic_path(topic)}/stats")
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+        else:
+            return True
+        if enable or _is_on_for_new_topics(admin, topic):
+            return False
+    except (OSError, ValueError) as error:
+        raise DeduplicationError(_UNKNOWN.format(url=admin.url, error=error, topic=topic)) from error
+    raise DeduplicationError(_OFF.format(topic=topic))
+
+
+def _is_on_for_new_topics(admin: AdminApi, topic: TopicName) -> bool:
+    """By the namespace's policy, else by the broker's setting; an absent namespace is left to the lookup to refuse."""
+    try:
+        policy = admin.call("GET", f"/admin/v2/namespaces/{topic.namespace}/deduplication")
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.NOT_FOUND:
+            raise
+        return True
+    if policy is not None:
+        return bool(policy)
+    settings = admin.call("GET", "/admin/v2/brokers/configuration/runtime")
+    return str(settings.get("brokerDeduplicationEnabled")).lower() == "true"
+
+
 def ensure_deduplication(
     admin: AdminApi,
     topic: TopicName,
@@ -33,7 +75,7 @@ def ensure_deduplication(
     Args:    enable: switch it on for this topic when it is off.
     Raises:  DeduplicationError when it is off and stays off, or nobody can be asked.
     """
-    base, whole = _path(topic), _path(topic.base)
+    base, whole = topic_path(topic), topic_path(topic.base)
     try:
         if _settled(admin, base, pause) == _ENABLED:
             return
@@ -48,10 +90,6 @@ def ensure_deduplication(
     except (OSError, ValueError) as error:
         raise DeduplicationError(_UNKNOWN.format(url=admin.url, error=error, topic=topic)) from error
     raise DeduplicationError(f"deduplication of {topic} was switched on, but is not in effect after {_WAIT_S:.0f} s")
-
-
-def _path(topic: TopicName) -> str:
-    return f"/admin/v2/persistent/{topic.namespace}/{quote(topic.local_name, safe='')}"
 
 
 def _settled(admin: AdminApi, base: str, pause: Callable[[float], None]) -> str:

@@ -3,6 +3,7 @@
 ClientError (magnetar.client.errors: InputError 66, RefusedError 77, RetryError)
 └── ImportFailedError
     ├── DamageError            1   the file holds what cannot be imported, and skipping it was not asked for
+    ├── OpenTransactionError  75   the rest waits for the end of a transaction: the same command goes on (EX_TEMPFAIL)
     ├── UnreachableError      69   no broker, or it was away for too long: the same command goes on (EX_UNAVAILABLE)
     └── DeduplicationError    78   without deduplication nothing can be promised (EX_CONFIG)
 """
@@ -18,6 +19,12 @@ class ImportFailedError(ClientError):
 
 class DamageError(ImportFailedError):
     """A place in the file that cannot be imported."""
+
+
+class OpenTransactionError(ImportFailedError):
+    """The file ends inside a transaction: whether its records count is not decided yet."""
+
+    exit_code = 75
 
 
 class UnreachableError(ImportFailedError):

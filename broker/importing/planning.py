@@ -1,4 +1,4 @@
-"""From a file to the entries that are sent, with what happens to damage."""
+"""From a file to the entries that are sent, and what happens to damage and to open transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from magnetar.broker.importing.errors import DamageError
+from magnetar.broker.importing.errors import DamageError, OpenTransactionError
 from magnetar.converters.errors import ConverterError
 from magnetar.converters.kafka.log_file import LogDamage, LogEnd
 from magnetar.converters.kafka_entry.import_plan import ImportPlan, ImportStep
@@ -16,17 +16,29 @@ if TYPE_CHECKING:
 
     from magnetar.broker.importing.progress import FileReport, Progress
     from magnetar.broker.importing.source import Source
+    from magnetar.converters.kafka.transactions import Transactions
 
 
-class DamagePolicy:
-    """Stops at damage, or leaves it out and takes note of it (once, however often the file is read).
+class FilePolicy:
+    """What of a file is stored. Stops at damage, or leaves it out; notes each place once, however often it is read.
 
     check_records: whether records are decoded before they are stored.
+    transactions: of the file's log; None stores records whatever became of their transaction.
     """
 
-    def __init__(self, report: FileReport, progress: Progress, *, skip: bool, check_records: bool) -> None:
+    def __init__(
+        self,
+        report: FileReport,
+        progress: Progress,
+        *,
+        skip: bool,
+        check_records: bool,
+        transactions: Transactions | None = None,
+    ) -> None:
         self.skip = skip
         self.check_records = check_records
+        self.transactions = transactions
+        self._aborted_up_to = 0
         self._report = report
         self._progress = progress
         self._noted: set[int] = set()
@@ -46,6 +58,21 @@ class DamagePolicy:
         self._report.damage.append(asdict(damage))
         self._progress.complain("warning", f"{where}; {size} bytes are left out")
 
+    def aborted(self, step: ImportStep) -> None:
+        """The step leaves out records of an aborted transaction."""
+        if step.position >= self._aborted_up_to:
+            self._aborted_up_to = step.next_position
+            self._report.aborted_messages += step.aborted_messages
+
+    def waits(self, position: int) -> None:
+        """The batch there belongs to an open transaction, or stands behind one. Raises: OpenTransactionError."""
+        self._report.waits_at = position
+        raise OpenTransactionError(
+            f"{self._report.file}: a transaction is open at position {position}: the files hold neither its commit nor "
+            "its abort. Everything before it is stored; run the same command again when the log has grown, or leave "
+            "out the records of open transactions with --open-transactions skip"
+        )
+
     def torn(self, position: int, size: int) -> None:
         """The file ends inside a batch. Raises: DamageError unless damage is skipped."""
         self._report.torn_at = position
@@ -64,9 +91,9 @@ class DamagePolicy:
 
 
 def file_steps(
-    source: Source, policy: DamagePolicy, resume_after: int, *, confirm: bool = False, max_entry_bytes: int
+    source: Source, policy: FilePolicy, resume_after: int, *, confirm: bool = False, max_entry_bytes: int
 ) -> Iterator[ImportStep]:
-    """The entries of the file behind `resume_after`. Raises: DamageError, as the policy says."""
+    """The entries of the file behind `resume_after`. Raises: DamageError, as the policy says; OpenTransactionError."""
     plan = ImportPlan(
         source.name,
         source.mode,
@@ -75,10 +102,15 @@ def file_steps(
         confirm=confirm,
         check_records=policy.check_records,
         on_damage=policy,
+        transactions=policy.transactions,
     )
     log = source.log(policy)
     try:
         for step in plan.steps(log):
+            if step.waits:
+                policy.waits(step.position)
+            if step.aborted_messages:
+                policy.aborted(step)
             if step.entry is not None and len(step.entry.data) > max_entry_bytes and not step.confirms:
                 reason = (
                     f"the batch needs an entry of {len(step.entry.data)} bytes, the broker takes {max_entry_bytes} "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 _TERMINAL_PERIOD_S = 0.2
 _PLAIN_PERIOD_S = 5.0
@@ -21,6 +22,10 @@ class FileReport:
     entries, messages, bytes: stored by this run (a dry run: would be stored on an empty topic).
     entries_before: known to be stored already by an earlier run, as far as this run met them.
     resumed_after: sequence id this run went on behind, -1 for a first run.
+    aborted_messages: records of aborted transactions, left out.
+    doubtful_transactions: of the file's partition, those whose end may be lost in damage.
+    waits_at: position of the first batch that waits for the end of an open transaction; None when none does.
+    kept_by: what keeps the entries in the topic (a subscription, a retention policy); None when nothing does.
     damage: what was left out, each with position, next position and reason.
     torn_at: where the file ends inside a batch; None when it does not.
     """
@@ -34,6 +39,10 @@ class FileReport:
     messages: int = 0
     bytes: int = 0
     entries_before: int = 0
+    aborted_messages: int = 0
+    doubtful_transactions: int = 0
+    waits_at: int | None = None
+    kept_by: str | None = None
     damage: list[dict[str, Any]] = field(default_factory=list)
     torn_at: int | None = None
     complete: bool = False
@@ -83,6 +92,13 @@ class Progress:
             f"{report.file}: {percent:.0f} % ({position} of {report.size} bytes), {report.messages} messages stored, "
             f"{rate:.1f} MiB/s"
         )
+
+    def surveying(self, path: Path, position: int, size: int) -> None:
+        """A file is being read for the transactions in it."""
+        now = self._now()
+        if not self._quiet and now - self._shown >= self._period:
+            self._shown = now
+            self._show(f"{path}: reading its transactions: {100.0 * position / max(size, 1):.0f} %")
 
     def reading(self, entries: int) -> None:
         """The topic is being read for what is there already."""

@@ -64,7 +64,7 @@ async def open_session(target: Target) -> TopicSession:
 async def _ensure_not_partitioned(connection: BrokerConnection, topic: TopicName) -> None:
     if topic.is_partition:
         return
-    count = await partitions(connection, str(topic))
+    count = await partitions(connection, str(topic), absent_ok=True)
     if count > 0:
         raise InputError(
             f"{topic} has {count} partitions; a file keeps its order in one of them only: "

@@ -16,16 +16,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from magnetar.broker.importing.deduplication import ensure_deduplication
-from magnetar.broker.importing.errors import DamageError, DeduplicationError, UnreachableError
+from magnetar.broker.importing.deduplication import ensure_deduplication, ensure_not_created_in_vain
+from magnetar.broker.importing.errors import DamageError, DeduplicationError, OpenTransactionError, UnreachableError
 from magnetar.broker.importing.planning import file_steps
+from magnetar.broker.importing.protection import SUBSCRIPTION, Protect, Protection
 from magnetar.broker.importing.topic_memory import no_right_to_read, read_stored_sequence_ids
 from magnetar.broker.importing.topic_session import open_session
 from magnetar.client.errors import RefusedError, RetryError
 
 if TYPE_CHECKING:
     from magnetar.broker.importing.import_producer import ImportProducer
-    from magnetar.broker.importing.planning import DamagePolicy
+    from magnetar.broker.importing.planning import FilePolicy
     from magnetar.broker.importing.progress import FileReport, Progress
     from magnetar.broker.importing.source import Source
     from magnetar.broker.importing.topic_session import Target, TopicSession
@@ -40,6 +41,7 @@ class TransferOptions:
     """What the command line decides.
 
     assume_deduplication: do not ask the admin API; the first entry proves it.
+    protect: what is done for a topic that nothing keeps; with `subscription` as the name of the subscription.
     first_import: do not read the topic for what forgotten runs have stored.
     retry_s: for how long attempts without any progress go on.
     """
@@ -47,6 +49,8 @@ class TransferOptions:
     enable_deduplication: bool = False
     assume_deduplication: bool = False
     first_import: bool = False
+    protect: Protect = Protect.SUBSCRIPTION
+    subscription: str = SUBSCRIPTION
     retry_s: float = 60.0
 
 
@@ -60,12 +64,21 @@ class Transfer:
         self._progress = progress
         self._memory: dict[str, int] | None = {} if options.first_import else None
         self._deduplicates = False
+        self._announced = False
+        self._topic_checked = False
+        self._protection = Protection(target.topic, admin, options.protect, options.subscription, progress)
 
-    async def run(self, source: Source, report: FileReport, policy: DamagePolicy) -> None:
+    @property
+    def kept_by(self) -> str | None:
+        """What keeps the imported entries in the topic, in words; None before the first one, or for nothing."""
+        return self._protection.kept_by
+
+    async def run(self, source: Source, report: FileReport, policy: FilePolicy) -> None:
         """Import the file whole; returns when every entry of it is stored.
 
         Raises: ImportFailedError and its subclasses.
         """
+        self._announce()
         pause, deadline = _FIRST_PAUSE_S, time.monotonic() + self._options.retry_s
         while True:
             before = report.entries
@@ -85,9 +98,10 @@ class Transfer:
             else:
                 return
 
-    async def _attempt(self, source: Source, report: FileReport, policy: DamagePolicy) -> None:
+    async def _attempt(self, source: Source, report: FileReport, policy: FilePolicy) -> None:
         session = await open_session(self._target)
         try:
+            await self._ensure_not_created_in_vain()
             producer = await session.open_producer(source.name)
             resume_after = await self._resume_after(producer)
             report.resumed_after = max(resume_after, report.resumed_after)
@@ -115,7 +129,7 @@ class Transfer:
         producer: ImportProducer,
         source: Source,
         report: FileReport,
-        policy: DamagePolicy,
+        policy: FilePolicy,
         resume_after: int,
     ) -> None:
         told = producer.last_sequence_id
@@ -128,12 +142,14 @@ class Transfer:
                 if step.entry is None:
                     continue
                 confirm = confirm and not step.confirms
+                if not step.confirms:
+                    await self._protection.ensure(session)
                 await producer.send(step)
                 if not self._deduplicates:
                     await producer.wait_receipts()
                     producer = await self._proven(session, producer, step, report)
-        except DamageError:
-            await producer.wait_receipts()  # what comes before the damage is stored when we say so
+        except (DamageError, OpenTransactionError):
+            await producer.wait_receipts()  # the error says that everything before it is stored
             raise
         await producer.wait_receipts()
         await producer.close()
@@ -143,6 +159,22 @@ class Transfer:
                 f"{source.path}: no batch ends at sequence id {resume_after}, up to which the topic has this file: the "
                 "file is shorter than it was, or has changed",
             )
+
+    def _announce(self) -> None:
+        if not self._announced:
+            self._announced = True
+            self._progress.say(f"importing into {self._target.topic} at {self._target.service.url()}")
+
+    async def _ensure_not_created_in_vain(self) -> None:
+        """Before the first producer, which creates an absent topic. Raises: DeduplicationError."""
+        if self._topic_checked or self._options.assume_deduplication:
+            return
+        self._topic_checked = True
+        exists = await asyncio.to_thread(
+            ensure_not_created_in_vain, self._admin, self._target.topic, enable=self._options.enable_deduplication
+        )
+        if not exists:
+            self._memory = {}
 
     async def _resume_after(self, producer: ImportProducer) -> int:
         """Highest sequence id that is stored, or at least accepted, under the producer's name."""

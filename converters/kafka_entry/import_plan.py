@@ -9,6 +9,8 @@ protects any producer.
                   = position of the entry .. its last byte       (mode position: they do not, as in produced sets)
 
 Control and empty batches are left out, and gaps that compaction left do not count: a topic gets the records.
+Batches of aborted transactions are left out when the plan has the log's `Transactions`; the plan then ends in front of
+the first batch of the earliest open transaction, because sequence ids cannot return to it once it commits.
 To resume, pass the producer's last persisted sequence id: everything up to it is skipped and never sent again. Plain
 messages of magic 0 and 1 are packed together; because packing starts behind the resume point, entries never straddle
 it.
@@ -30,12 +32,14 @@ from magnetar.converters.kafka.codecs import CODEC_BITS, codec_of
 from magnetar.converters.kafka.errors import InvalidRecordError
 from magnetar.converters.kafka.log_file import LogDamage
 from magnetar.converters.kafka.record_batch import RecordBatch
+from magnetar.converters.kafka.transactions import Outcome
 from magnetar.converters.kafka_entry.planning import PlannedEntry, frame_entry, message_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from magnetar.converters.kafka.log_file import LogBatch, LogEnd, LogFile
+    from magnetar.converters.kafka.transactions import Transactions
 
 PACK_BYTES = 128 * 1024
 PACK_MESSAGES = 1_000
@@ -58,6 +62,11 @@ class SequenceMode(enum.StrEnum):
         return SequenceMode.OFFSET if _SEGMENT_NAME.fullmatch(name) else SequenceMode.POSITION
 
 
+def place_of(item: LogBatch, mode: SequenceMode) -> int:
+    """The place of a batch for `Transactions`: its last offset, or its position. Wrappers have no first offset."""
+    return item.position if mode is SequenceMode.POSITION else item.batch.last_offset
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What a file holds, from its entry headers alone (compressed messages of magic 0 and 1 count as one)."""
@@ -71,14 +80,20 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class ImportStep:
-    """One entry to append (None for control and empty batches and for damage), and how far the file is done once it is
-    persisted. `confirms`: the entry is there already, its receipt confirms it.
+    """One entry to append (None for control, aborted and empty batches and for damage), and how far the file is done
+    once it is persisted.
+
+    confirms: the entry is there already, its receipt confirms it.
+    aborted_messages: records of an aborted transaction that are left out here.
+    waits: the batch at `position` belongs to an open transaction, or stands behind one; the plan ends.
     """
 
     entry: PlannedEntry | None
     position: int
     next_position: int
     confirms: bool = False
+    aborted_messages: int = 0
+    waits: bool = False
 
 
 def survey(log: LogFile) -> Survey:
@@ -116,6 +131,8 @@ class ImportPlan:
     confirm: begin with the batch that ends at `resume_after`, see the module.
     check_records: decode every record, not only headers and checksums, before anything of its batch is stored.
     on_damage: told of a batch that cannot be stored; it is left out. Without it such a batch raises.
+    transactions: of the whole log, with places as in `mode` (offsets or positions); None stores every record, as a
+                  consumer with isolation level read_uncommitted reads them.
     """
 
     name: str
@@ -125,6 +142,7 @@ class ImportPlan:
     confirm: bool = False
     check_records: bool = False
     on_damage: Callable[[LogDamage], None] | None = None
+    transactions: Transactions | None = None
 
     def steps(self, log: LogFile, position: int = 0) -> Iterator[ImportStep]:
         """Yield the entries to append, in order.
@@ -136,6 +154,10 @@ class ImportPlan:
         packer = _Packer(self)
         try:
             for item in log.batches(position):
+                if packer.waits_at(item):
+                    yield from packer.flush()
+                    yield ImportStep(None, item.position, item.position, waits=True)
+                    return
                 yield from packer.add(item)
         except Exception:
             yield from packer.flush()  # what stands before the damage is part of the plan
@@ -159,6 +181,12 @@ class _Packer:
         self._pending: list[LogBatch] = []
         self._pending_bytes = 0
 
+    def waits_at(self, item: LogBatch) -> bool:
+        """Whether the batch stands at or behind the last stable place, and is not stored already."""
+        transactions = self._plan.transactions
+        stable = None if transactions is None else transactions.last_stable_place
+        return stable is not None and self._highest(item) > self._plan.resume_after and self._place(item) >= stable
+
     def add(self, item: LogBatch) -> Iterator[ImportStep]:
         plain = not isinstance(item.batch, RecordBatch) and not item.batch.attributes & CODEC_BITS
         if self._pending and (
@@ -172,8 +200,11 @@ class _Packer:
             if self._plan.confirm and highest == self._plan.resume_after:
                 yield self._step([item], 1, highest, highest, confirms=True)
             return
+        aborted = 0
         try:
             messages = self._checked(item)
+            if messages and self._is_aborted(item):
+                messages, aborted = 0, messages
         except ConverterError as error:
             yield from self.flush()
             if self._plan.on_damage is None:
@@ -182,7 +213,7 @@ class _Packer:
             messages = 0
         if messages == 0:
             yield from self.flush()
-            yield ImportStep(None, item.position, item.next_position)
+            yield ImportStep(None, item.position, item.next_position, aborted_messages=aborted)
             return
         self._pending.append(item)
         self._pending_bytes += item.batch.size_in_bytes
@@ -202,6 +233,10 @@ class _Packer:
             )
         self._last = last
         yield self._step(items, len(items) if messages is None else messages, first, last)
+
+    def _is_aborted(self, item: LogBatch) -> bool:
+        transactions = self._plan.transactions
+        return transactions is not None and transactions.outcome(item.batch, self._place(item)) is Outcome.ABORTED
 
     def _checked(self, item: LogBatch) -> int:
         """How many messages the batch gives. Raises: ConverterError."""
@@ -226,6 +261,9 @@ class _Packer:
             highest_sequence_id=last,
         )
         return ImportStep(entry, items[0].position, items[-1].next_position, confirms)
+
+    def _place(self, item: LogBatch) -> int:
+        return place_of(item, self._plan.mode)
 
     def _lowest(self, item: LogBatch) -> int:
         return item.position if self._plan.mode is SequenceMode.POSITION else item.batch.base_offset

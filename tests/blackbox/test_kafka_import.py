@@ -397,3 +397,70 @@ def test_interrupted_by_the_keyboard(new_broker, file):
     assert stored == data_records(data)[: len(stored)]
     assert 0 < len(stored) < len(data_records(data))
     assert report["files"][0]["messages"] <= len(stored)
+
+
+def durable_subscriptions(broker, topic=TOPIC):
+    return [name for name, each in stats(broker, topic)["subscriptions"].items() if each["isDurable"]]
+
+
+def test_records_of_aborted_kafka_transactions_are_left_out(new_broker):
+    """The log of a real Kafka 4.1; expected is what Kafka's own consumers read."""
+    folder = pathlib.Path(__file__).parents[1] / "vectors" / "kafka_transactions"
+    expected = json.loads((folder / "expected.json").read_text())
+    broker = deduplicating(new_broker)
+    code, report, said = run(broker, folder)
+    assert code == 75, said
+    assert report["files"][-1]["waits_at"] == 0
+    assert [record.offset for record in stored_records(broker, TOPIC)] == [row[0] for row in expected["read_committed"]]
+    assert run(broker, folder, "--isolation-level", "read_uncommitted", topic=f"{TOPIC}-all")[0] == 0
+    everything = [record.offset for record in stored_records(broker, f"{TOPIC}-all")]
+    assert everything == [row[0] for row in expected["read_uncommitted"]]
+
+
+def test_an_import_keeps_what_it_stored(new_broker, file):
+    """A topic that nothing keeps is deleted once it is inactive; the import makes a subscription that keeps it."""
+    broker = deduplicating(new_broker, brokerDeleteInactiveTopicsFrequencySeconds=1, messageConverters="kafka")
+    code, report, said = run(broker, file(SMALL))
+    assert code == 0, said
+    assert "kafka-import" in report["files"][0]["kept_by"]
+    assert f"importing into {TOPIC} at {broker.url}" in said
+    assert durable_subscriptions(broker) == ["kafka-import"]
+    code, report, said = run(broker, file(SMALL), "--protect", "none", topic=f"{TOPIC}-lost")
+    assert code == 0, said
+    assert report["files"][0]["kept_by"] is None
+    assert "warning" in said
+    deadline = time.monotonic() + 40
+    with contextlib.suppress(OSError):
+        while time.monotonic() < deadline:
+            stats(broker, f"{TOPIC}-lost")
+            time.sleep(0.2)
+        raise AssertionError("the unprotected topic is still there: the test shows nothing")
+    client = quiet_client(broker.url)
+    consumer = client.subscribe(TOPIC, "kafka-import", consumer_type=pulsar.ConsumerType.Shared)
+    consumer.receive(10_000)
+    client.close()
+    assert len(stored_records(broker, TOPIC)) == len(data_records(SMALL))
+
+
+def test_retention_keeps_it_as_well(new_broker, file):
+    broker = deduplicating(new_broker)
+    code, report, said = run(broker, file(SMALL), "--protect", "retention")
+    assert code == 0, said
+    assert "retention" in report["files"][0]["kept_by"]
+    assert durable_subscriptions(broker) == []
+    _, report, _ = run(broker, file(SMALL, name="00000000000000009999.log"))
+    assert report["files"][0]["kept_by"] == "the retention policy (no limits)"
+    assert durable_subscriptions(broker) == []
+
+
+def test_no_topic_is_created_to_be_refused(new_broker, file):
+    broker = new_broker()
+    assert run(broker, file(SMALL))[0] == 78
+    assert run(broker, file(SMALL), "--admin-url", "http://127.0.0.1:1")[0] == 78
+    assert json.loads(broker.admin("GET", "/admin/v2/persistent/public/default")) == []
+
+
+def test_no_partitioned_topic_is_created_by_the_question_for_partitions(new_broker, file):
+    broker = new_broker(allowAutoTopicCreationType="partitioned", defaultNumPartitions=4)
+    assert run(broker, file(SMALL), "--enable-deduplication")[0] == 0
+    assert json.loads(broker.admin("GET", "/admin/v2/persistent/public/default/partitioned")) == []

@@ -2,7 +2,7 @@ import urllib.error
 
 import pytest
 
-from magnetar.broker.importing.deduplication import ensure_deduplication
+from magnetar.broker.importing.deduplication import ensure_deduplication, ensure_not_created_in_vain
 from magnetar.broker.importing.errors import DeduplicationError
 from magnetar.client.address import Credentials
 from magnetar.client.admin import AdminApi
@@ -74,3 +74,65 @@ def test_switched_on_without_effect(api):
 def test_nobody_to_ask(api, error):
     with pytest.raises(DeduplicationError, match="--assume-deduplication"):
         ensure(api.script(error))
+
+
+def http_error(code):
+    return urllib.error.HTTPError("u", code, "text", {}, None)
+
+
+NEW = "/admin/v2/namespaces/t/n/deduplication"
+RUNTIME = "/admin/v2/brokers/configuration/runtime"
+
+
+class Tree(AdminApi):
+    """Answers from a table of paths."""
+
+    def script(self, answers):
+        object.__setattr__(self, "_answers", answers)
+        return self
+
+    def call(self, method, path, body=None):
+        assert method == "GET", "the question changes nothing"
+        found = self._answers[path]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def not_in_vain(answers, *, enable=False):
+    admin = Tree("http://b:8080", Credentials()).script({STATS.removeprefix("GET "): http_error(404)} | answers)
+    return ensure_not_created_in_vain(admin, TOPIC, enable=enable)
+
+
+def test_a_topic_that_exists_is_not_created():
+    assert not_in_vain({STATS.removeprefix("GET "): {}}) is True
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {NEW: True},
+        {NEW: None, RUNTIME: {"brokerDeduplicationEnabled": "true"}},
+        {NEW: http_error(404)},
+    ],
+)
+def test_a_topic_that_will_deduplicate_may_be_created(answers):
+    assert not_in_vain(answers) is False
+
+
+def test_it_may_be_created_to_have_deduplication_switched_on():
+    assert not_in_vain({}, enable=True) is False
+
+
+@pytest.mark.parametrize("answers", [{NEW: False}, {NEW: None, RUNTIME: {"brokerDeduplicationEnabled": "false"}}])
+def test_no_topic_is_created_to_be_refused(answers):
+    with pytest.raises(DeduplicationError, match="--enable-deduplication"):
+        not_in_vain(answers)
+
+
+@pytest.mark.parametrize(
+    "answers", [{STATS.removeprefix("GET "): http_error(401)}, {NEW: http_error(401)}, {NEW: None, RUNTIME: OSError()}]
+)
+def test_no_topic_is_created_while_the_answer_is_open(answers):
+    with pytest.raises(DeduplicationError, match="--assume-deduplication"):
+        not_in_vain(answers)

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from magnetar.broker.importing.errors import DamageError
-from magnetar.broker.importing.planning import DamagePolicy, file_steps
+from magnetar.broker.importing.planning import FilePolicy, file_steps
 from magnetar.broker.importing.progress import FileReport, Progress
 from magnetar.broker.importing.source import Source
 from magnetar.converters.entry import Entry
@@ -27,7 +27,7 @@ class Run:
         self.said = io.StringIO()
         self.source = Source(path)
         self.report = FileReport(path.name, self.source.name, self.source.size, "offset")
-        self.policy = DamagePolicy(self.report, Progress(self.said), skip=skip, check_records=check_records)
+        self.policy = FilePolicy(self.report, Progress(self.said), skip=skip, check_records=check_records)
 
     def offsets(self, resume_after=-1, **options):
         steps = file_steps(self.source, self.policy, resume_after, **({"max_entry_bytes": BIG} | options))

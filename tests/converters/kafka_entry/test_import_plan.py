@@ -12,8 +12,16 @@ from magnetar.converters.kafka.log_file import LogEnd, LogFile
 from magnetar.converters.kafka.message_builder import build_message_set
 from magnetar.converters.kafka.record_set import RecordSet
 from magnetar.converters.kafka.records import Record
+from magnetar.converters.kafka.transactions import TransactionSurvey
 from magnetar.converters.kafka_entry import import_plan
-from magnetar.converters.kafka_entry.import_plan import ImportPlan, SequenceMode, plan_import, producer_name, survey
+from magnetar.converters.kafka_entry.import_plan import (
+    ImportPlan,
+    SequenceMode,
+    place_of,
+    plan_import,
+    producer_name,
+    survey,
+)
 
 
 def records(first, count, gap=1):
@@ -217,3 +225,76 @@ def test_codecs_nobody_knows_and_records_that_do_not_decode_are_damage():
 )
 def test_the_mode_of_a_file(name, mode):
     assert SequenceMode.for_file(name) is mode
+
+
+def transactional(first, count, producer):
+    return build_record_batch(records(first, count), BatchOptions(producer_id=producer, transactional=True))
+
+
+def marker(offset, producer, kind):
+    record = Record(offset, 5, b"\0\0\0" + bytes([kind]), b"\0\0\0\0\0\0")
+    return build_record_batch([record], BatchOptions(producer_id=producer, transactional=True, control=True))
+
+
+TRANSACTIONS = b"".join(
+    [
+        build_message_set(records(0, 2), 1),
+        transactional(2, 3, 7),
+        transactional(5, 2, 8),
+        marker(7, 7, 0),
+        transactional(8, 2, 7),
+        marker(10, 8, 1),
+        marker(11, 7, 1),
+        build_message_set(records(12, 1), 1),
+        transactional(13, 2, 9),
+        build_record_batch(records(15, 2)),
+    ]
+)
+
+
+def transactions_of(data, mode):
+    survey = TransactionSurvey()
+    for item in opened(data).batches():
+        survey.add(item.batch, place_of(item, mode))
+    return survey.result()
+
+
+def stored_offsets(steps):
+    return [r.offset for step in steps if step.entry for r in RecordSet(bytes(Entry(step.entry.data).payload))]
+
+
+@pytest.mark.parametrize("mode", SequenceMode)
+def test_aborted_transactions_are_left_out_and_open_ones_waited_for(mode):
+    found = transactions_of(TRANSACTIONS, mode)
+    steps = list(ImportPlan("n", mode, 1, transactions=found).steps(opened(TRANSACTIONS)))
+    assert stored_offsets(steps) == [0, 1, 5, 6, 8, 9, 12]
+    assert sum(step.aborted_messages for step in steps) == 3
+    assert [step.waits for step in steps] == [False] * (len(steps) - 1) + [True]
+    assert steps[-1].position == steps[-1].next_position == TRANSACTIONS.index(transactional(13, 2, 9))
+    closed = ImportPlan("n", mode, 1, transactions=found.with_open_aborted())
+    steps = list(closed.steps(opened(TRANSACTIONS)))
+    assert stored_offsets(steps) == [0, 1, 5, 6, 8, 9, 12, 15, 16]
+    assert sum(step.aborted_messages for step in steps) == 5
+    assert stored_offsets(plan_import(opened(TRANSACTIONS), name="n", mode=mode, publish_time=1)) == [
+        *range(7), 8, 9, 12, 13, 14, 15, 16,
+    ]  # fmt: skip
+
+
+def test_an_import_that_waited_goes_on_once_the_transaction_has_ended():
+    mode, topic = SequenceMode.OFFSET, Topic()
+    for data, expected in (
+        (TRANSACTIONS, [0, 1, 5, 6, 8, 9, 12]),
+        (TRANSACTIONS + marker(17, 9, 1), [0, 1, 5, 6, 8, 9, 12, 13, 14, 15, 16]),
+    ):
+        plan = ImportPlan("n", mode, 1, topic.persisted.get("n", -1), transactions=transactions_of(data, mode))
+        for step in plan.steps(opened(data)):
+            if step.entry is not None:
+                topic.append(step.entry)
+        assert [record.offset for record in topic.records()] == expected
+
+
+def test_what_an_uncommitted_import_has_stored_behind_an_open_transaction_is_not_waited_for():
+    found = transactions_of(TRANSACTIONS, SequenceMode.OFFSET)
+    plan = ImportPlan("n", SequenceMode.OFFSET, 1, resume_after=16, confirm=True, transactions=found)
+    (step,) = plan.steps(opened(TRANSACTIONS))
+    assert (step.confirms, step.waits) == (True, False)

@@ -1,0 +1,151 @@
+"""Which batches of a Kafka log belong to aborted or to open transactions, decided from the control batches.
+
+A transactional batch carries the producer id of its transaction. The transaction of a producer id lasts from its first
+batch to the next control record of that id:
+
+    control record key = int16 version | int16 type      0 ABORT, 1 COMMIT; every other type concerns no transaction
+
+A producer id has at most one open transaction. The *last stable place* is the first batch of the earliest transaction
+that is still open: a consumer with isolation level read_committed reads no further, because a later commit would put
+records in front of those that were read already.
+
+Places are the caller's: any int that ascends along the log (offsets in a partition's segments, byte positions in a
+file whose offsets do not ascend). Source: Apache Kafka, "Control Batches" in the message format chapter; KIP-98.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magnetar.converters.errors import ConverterError
+from magnetar.converters.kafka.record_batch import RecordBatch
+
+if TYPE_CHECKING:
+    from magnetar.converters.kafka.record_set import Batch
+
+_KEY_BYTES = 4
+_END = 1 << 63
+
+
+class Isolation(enum.StrEnum):
+    """Which transactional records a reader takes, by Kafka's names."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class Marker(enum.IntEnum):
+    """How a control record ends the transaction of its producer id."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+def marker_of(batch: RecordBatch) -> Marker | None:
+    """The marker in a control batch; None when its control record ends no transaction.
+
+    Raises: ConverterError for a control batch whose record cannot be read.
+    """
+    for record in batch.records():
+        key = record.key
+        if key is not None and len(key) >= _KEY_BYTES:
+            kind = int.from_bytes(key[2:_KEY_BYTES], "big", signed=True)
+            return Marker(kind) if kind in (Marker.ABORT, Marker.COMMIT) else None
+    return None
+
+
+class Outcome(enum.Enum):
+    """What became of a batch's transaction; a batch without a transaction is COMMITTED."""
+
+    COMMITTED = enum.auto()
+    ABORTED = enum.auto()
+    OPEN = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """The transactions of a log that do not count as committed.
+
+    aborted:  producer id -> [(place of the first batch, place of the marker)], ascending.
+    open:     producer id -> place of the first batch; no marker follows.
+    doubtful: how many transactions have damage between their first batch and their marker: the marker may be the one
+              of a later transaction of the same producer id.
+    """
+
+    aborted: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    open: dict[int, int] = field(default_factory=dict)
+    doubtful: int = 0
+
+    @property
+    def last_stable_place(self) -> int | None:
+        """Where read_committed ends (exclusive); None when every transaction has ended."""
+        return min(self.open.values(), default=None)
+
+    def outcome(self, batch: Batch, place: int) -> Outcome:
+        """Of the batch at this place. Markers and batches without a transaction are COMMITTED."""
+        if not isinstance(batch, RecordBatch) or not batch.is_transactional or batch.is_control:
+            return Outcome.COMMITTED
+        if place >= self.open.get(batch.producer_id, _END):
+            return Outcome.OPEN
+        ranges = self.aborted.get(batch.producer_id, ())
+        before = bisect_right(ranges, place, key=lambda each: each[0])
+        return Outcome.ABORTED if before and place < ranges[before - 1][1] else Outcome.COMMITTED
+
+    def with_open_aborted(self) -> Transactions:
+        """The same with every open transaction counted as aborted."""
+        aborted = {producer: list(ranges) for producer, ranges in self.aborted.items()}
+        for producer, first in self.open.items():
+            aborted.setdefault(producer, []).append((first, _END))
+        return Transactions(aborted, {}, self.doubtful)
+
+
+class TransactionSurvey:
+    """Collects the transactions of a log, batch after batch in log order. Keeps one pair of ints per aborted one."""
+
+    def __init__(self) -> None:
+        self._aborted: dict[int, list[tuple[int, int]]] = {}
+        self._open: dict[int, int] = {}
+        self._damaged: set[int] = set()
+        self._doubtful = 0
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return bool(self._open)
+
+    def add(self, batch: Batch, place: int) -> None:
+        """The next batch. A control batch whose record cannot be read counts as damage."""
+        if not isinstance(batch, RecordBatch) or not batch.is_transactional:
+            return
+        if not batch.is_control:
+            self._open.setdefault(batch.producer_id, place)
+            return
+        try:
+            marker = marker_of(batch)
+        except ConverterError:
+            self.damage()
+            return
+        if marker is not None:
+            self._end(batch.producer_id, marker, place)
+
+    def damage(self) -> None:
+        """A stretch of the log is missing here: it may have held the marker of every open transaction."""
+        self._damaged.update(self._open)
+
+    def result(self) -> Transactions:
+        """What has been found so far; later batches do not change the returned value."""
+        aborted = {producer: list(ranges) for producer, ranges in self._aborted.items()}
+        return Transactions(aborted, dict(self._open), self._doubtful + len(self._damaged & self._open.keys()))
+
+    def _end(self, producer: int, marker: Marker, place: int) -> None:
+        first = self._open.pop(producer, None)
+        if first is None:
+            return
+        if producer in self._damaged:
+            self._damaged.discard(producer)
+            self._doubtful += 1
+        if marker is Marker.ABORT:
+            self._aborted.setdefault(producer, []).append((first, place))
