@@ -49,7 +49,7 @@ def stored_definition(schema_type: int, text: str) -> bytes:
         return text.encode()
     try:
         parts = msgspec.json.decode(text)
-    except msgspec.DecodeError as e:
+    except (msgspec.DecodeError, RecursionError) as e:
         raise ValueError(f"the definition of a KEY_VALUE schema is JSON: {e}") from e
     if not isinstance(parts, dict) or not {"key", "value"} <= parts.keys():
         raise ValueError("the definition of a KEY_VALUE schema is an object with key and value")
@@ -83,5 +83,5 @@ def _shown_part(part: bytes) -> object:
     """JSON without spaces; what is none as a text."""
     try:
         return msgspec.json.decode(part)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return part.decode(errors="replace")

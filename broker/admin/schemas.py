@@ -11,7 +11,7 @@ from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.schema_texts import name_of, shown_definition, stored_definition, type_named
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
-from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible
+from magnetar.broker.schemas.compatibility import Definition, Strategy
 from magnetar.broker.schemas.registry import StoredSchema
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
@@ -93,10 +93,9 @@ async def version_of(call: Call) -> Response:
 async def compatibility(call: Call) -> Response:
     name, body = _name(call), await _body(call)
     strategy = _strategy(call, name)
-    live = await call.api.schemas.live(name)
     try:
         new = Definition(_type_of(body), _definition_of(body), body.properties or {})
-        check_compatible(new, [each.definition for each in live], strategy)
+        await call.api.schemas.check_compatible(name, new, strategy)
     except (InvalidSchemaError, IncompatibleSchemaError) as e:
         raise RestError(500, str(e)) from e
     return json_response({"schemaCompatibilityStrategy": strategy.value, "compatibility": True}, 202)

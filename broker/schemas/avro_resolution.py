@@ -3,13 +3,19 @@
 A pure walk over two parsed JSON schemas, by the rules of the Java library that decides in Apache Pulsar (Avro's
 Resolver): the specification's, except that names of records do not matter and an enum whose symbols are missing is an
 error of the datum, not of the schema. The Python libraries decide otherwise in both (they compare record names), hence
-our own. Recursive records are handled by assuming, while a pair is under comparison, that it fits: a difference would
-show at the first level already.
+our own. A pair under comparison is assumed to fit when it is met again within itself, which ends recursive schemas.
+Every pair is compared once: a schema that uses a type twice at each of forty levels costs forty comparisons, not 2^40.
+What was found to fit while an assumption held is forgotten when that assumption proves wrong; a difference stays one.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+from magnetar.broker.schemas.work import SchemaWork, SchemaWorkError
+
+MAX_NESTED: Final = 150
+"""Pairs of types within each other; of these a stack of Python has room for all."""
 
 _PROMOTIONS = {
     "int": {"int", "long", "float", "double"},
@@ -21,16 +27,20 @@ _PROMOTIONS = {
 _NAMED = {"record", "error", "enum", "fixed"}
 
 
-def can_read(*, reader: Any, writer: Any) -> str | None:
-    """None when `reader` reads everything written with `writer`, else the reason why not, with the place."""
-    return _Resolution(NamedTypes(reader), NamedTypes(writer)).check(reader, writer, "", "", "/")
+def can_read(*, reader: Any, writer: Any, work: SchemaWork | None = None) -> str | None:
+    """None when `reader` reads everything written with `writer`, else the reason why not, with the place.
+
+    Raises SchemaWorkError when `work` ends, or the schemas refer to each other more than MAX_NESTED deep.
+    """
+    return _Resolution(NamedTypes(reader), NamedTypes(writer), work or SchemaWork()).check(reader, writer, "", "", "/")
 
 
 class NamedTypes:
     """The named types of a schema by full name."""
 
     def __init__(self, schema: Any) -> None:
-        self.by_name: dict[str, Any] = {}
+        self.by_name: dict[str, tuple[Any, str]] = {}
+        """The type and the namespace for what it contains."""
         self._collect(schema, "")
 
     def _collect(self, schema: Any, namespace: str) -> None:
@@ -39,9 +49,9 @@ class NamedTypes:
                 self._collect(branch, namespace)
         elif isinstance(schema, dict):
             kind = schema.get("type")
-            if kind in _NAMED:
+            if isinstance(kind, str) and kind in _NAMED:
                 full, namespace = full_name(schema, namespace)
-                self.by_name[full] = schema
+                self.by_name[full] = schema, namespace
                 for field in schema.get("fields", ()):
                     self._collect(field.get("type"), namespace)
             elif isinstance(kind, dict | list):
@@ -56,13 +66,11 @@ class NamedTypes:
             if isinstance(schema, str):
                 qualified = schema if "." in schema or not namespace else f"{namespace}.{schema}"
                 found = self.by_name.get(qualified, self.by_name.get(schema))
-                if found is None:
-                    return schema, namespace
-                schema = found
+                return (schema, namespace) if found is None else found
             if not isinstance(schema, dict):
                 return schema, namespace
             kind = schema.get("type")
-            if kind in _NAMED:
+            if isinstance(kind, str) and kind in _NAMED:
                 return schema, full_name(schema, namespace)[1]
             if kind in ("array", "map"):
                 return schema, namespace
@@ -79,28 +87,66 @@ def full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
 
 
 class _Resolution:
-    def __init__(self, reader_names: NamedTypes, writer_names: NamedTypes) -> None:
+    def __init__(self, reader_names: NamedTypes, writer_names: NamedTypes, work: SchemaWork) -> None:
         self._reader_names = reader_names
         self._writer_names = writer_names
+        self._work = work
         self._open: set[tuple[int, int]] = set()
+        self._fit: dict[tuple[int, int], None] = {}
+        self._differ: dict[tuple[int, int], str] = {}
+        self._branches: dict[int, dict[str, Any]] = {}
 
     def check(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
+        self._work.spend()
         reader, reader_space = self._reader_names.resolve(reader, reader_space)
         writer, writer_space = self._writer_names.resolve(writer, writer_space)
+        if isinstance(reader, str) and isinstance(writer, str):
+            if reader == writer or reader in _PROMOTIONS.get(writer, ()):
+                return None
+            return f"{where}: the reader expects {reader}, the writer wrote {writer}"
+        pair = (id(reader), id(writer))
+        if pair in self._open or pair in self._fit:
+            return None
+        if pair in self._differ:
+            return self._differ[pair]
+        if len(self._open) >= MAX_NESTED:
+            raise SchemaWorkError
+        known = len(self._fit)
+        self._open.add(pair)
+        reason = self._compare(reader, writer, reader_space, writer_space, where)
+        self._open.discard(pair)
+        if reason is None:
+            self._fit[pair] = None
+        else:
+            self._differ[pair] = reason
+            while len(self._fit) > known:
+                self._fit.popitem()
+        return reason
+
+    def _compare(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
         if isinstance(writer, list):
             for branch in writer:
                 if reason := self.check(reader, branch, reader_space, writer_space, where):
                     return reason
             return None
         if isinstance(reader, list):
-            if any(self.check(branch, writer, reader_space, writer_space, where) is None for branch in reader):
-                return None
-            return f"{where}: no branch of the reader's union takes {_kind(writer)}"
+            return self._union(reader, writer, reader_space, writer_space, where)
         if _kind(reader) == _kind(writer):
             return self._same_kind(reader, writer, reader_space, writer_space, where)
-        if isinstance(writer, str) and isinstance(reader, str) and reader in _PROMOTIONS.get(writer, ()):
-            return None
         return f"{where}: the reader expects {_kind(reader)}, the writer wrote {_kind(writer)}"
+
+    def _union(self, reader: list[Any], writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
+        """Whether a branch takes it; that of the same name is asked first, and all others only if it does not."""
+        branches = self._branches.get(id(reader))
+        if branches is None:
+            self._work.spend(len(reader))
+            branches = {_key(*self._reader_names.resolve(branch, reader_space)): branch for branch in reader}
+            self._branches[id(reader)] = branches
+        likely = branches.get(_key(writer, writer_space))
+        for branch in reader if likely is None else (likely, *reader):
+            if self.check(branch, writer, reader_space, writer_space, where) is None:
+                return None
+        return f"{where}: no branch of the reader's union takes {_kind(writer)}"
 
     def _same_kind(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
         kind = _kind(reader)
@@ -108,22 +154,12 @@ class _Resolution:
             part = "items" if kind == "array" else "values"
             return self.check(reader[part], writer[part], reader_space, writer_space, f"{where}{part}/")
         if kind == "record":
-            return self._records(reader, writer, reader_space, writer_space, where)
+            return self._fields(reader, writer, reader_space, writer_space, where)
         if kind in _NAMED and full_name(reader, reader_space)[0] != full_name(writer, writer_space)[0]:
             return f"{where}: the reader expects {reader.get('name')}, the writer wrote {writer.get('name')}"
         if kind == "fixed" and reader.get("size") != writer.get("size"):
             return f"{where}: fixed of different sizes"
         return None
-
-    def _records(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
-        pair = (id(reader), id(writer))
-        if pair in self._open:
-            return None
-        self._open.add(pair)
-        try:
-            return self._fields(reader, writer, reader_space, writer_space, where)
-        finally:
-            self._open.discard(pair)
 
     def _fields(self, reader: Any, writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
         written = {field["name"]: field for field in writer.get("fields", ())}
@@ -138,6 +174,12 @@ class _Resolution:
             if reason := self.check(field["type"], source["type"], reader_space, writer_space, place):
                 return reason
         return None
+
+
+def _key(schema: Any, namespace: str) -> str:
+    """By what a branch of a union is found: the full name of a named type, the kind of any other."""
+    kind = _kind(schema)
+    return full_name(schema, namespace)[0] if isinstance(schema, dict) and kind in _NAMED else kind
 
 
 def _kind(schema: Any) -> str:

@@ -1,7 +1,8 @@
 """Avro schema texts: which are valid, and which mean the same, as Apache Avro's Java library sees it.
 
 `parse_schema` refuses what that library refuses: names that are none, the same field twice, a type nobody defined. It
-does not look at default values. `canonical` takes off what does not matter for equality (doc, aliases, how a name is
+does not look at default values. It also refuses a text beyond the limits of `work`: those hold for whatever walks the
+schema later. `canonical` takes off what does not matter for equality (doc, aliases, how a name is
 qualified, wrappers around a plain type) and leaves what does (order of fields, defaults, other properties).
 """
 
@@ -11,12 +12,21 @@ import json
 from typing import Any
 
 from magnetar.broker.schemas.avro_resolution import full_name
+from magnetar.broker.schemas.work import (
+    MAX_DEFINITION_BYTES,
+    MAX_DEPTH,
+    MAX_NAME_CHARACTERS,
+    MAX_VALUES,
+    SchemaWork,
+    count_values,
+)
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = frozenset({"record", "error", "enum", "fixed"})
 _RESERVED = frozenset(
     {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases", "default"}
 )
+_REASON_CHARACTERS = 200
 _FIELD_RESERVED = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 
 
@@ -28,31 +38,48 @@ class SchemaMeaningError(SchemaTextError):
     """It is one in form, but says the impossible: a type nobody defined, a field twice."""
 
 
-def parse_schema(data: bytes) -> Any:
-    """The schema as JSON values; raises SchemaTextError."""
-    try:
-        schema = json.loads(data)
-    except (ValueError, RecursionError) as e:
-        raise SchemaTextError(str(e)) from e
-    walk = _Check()
-    try:
-        walk.check(schema, "")
-    except RecursionError as e:
-        raise SchemaTextError("nested too deeply") from e
+class SchemaLimitError(SchemaTextError):
+    """The text is larger, deeper or made of more values than a schema may be."""
+
+
+def parse_schema(data: bytes, work: SchemaWork | None = None) -> Any:
+    """The schema as JSON values; raises SchemaTextError, and SchemaWorkError when `work` ends."""
+    work = work or SchemaWork()
+    schema = parse_json(data, work)
+    walk = _Check(work)
+    walk.check(schema, "")
     if unknown := walk.used - walk.defined:
-        raise SchemaMeaningError(f"undefined names: {sorted(unknown)}")
+        raise SchemaMeaningError(f"undefined names: {sorted(unknown)[:10]}")
     return schema
 
 
-def canonical(schema: Any) -> Any:
+def parse_json(data: bytes, work: SchemaWork) -> Any:
+    """A JSON value within the limits of schemas; raises SchemaTextError."""
+    if len(data) > MAX_DEFINITION_BYTES:
+        raise SchemaLimitError(f"a schema may have {MAX_DEFINITION_BYTES} bytes, not {len(data)}")
+    try:
+        schema = json.loads(data)
+    except RecursionError as e:
+        raise SchemaLimitError("nested too deeply") from e
+    except ValueError as e:
+        raise SchemaTextError(str(e)[:_REASON_CHARACTERS]) from e
+    values, depth = count_values(schema, work)
+    if depth > MAX_DEPTH or values > MAX_VALUES:
+        raise SchemaLimitError(f"a schema may have {MAX_VALUES} values, nested {MAX_DEPTH} deep")
+    return schema
+
+
+def canonical(schema: Any, work: SchemaWork | None = None) -> Any:
     """JSON values that are equal when the schemas are."""
-    return _Canonical().of(schema, "")
+    return _Canonical(work or SchemaWork()).of(schema, "")
 
 
 def _name(schema: dict[str, Any]) -> str:
     name = schema.get("name")
+    if isinstance(name, str) and len(name) > MAX_NAME_CHARACTERS:
+        raise SchemaLimitError(f"a name of {len(name)} characters")
     if not isinstance(name, str) or not _is_name(name.rpartition(".")[2]):
-        raise SchemaTextError(f"no name: {name!r}")
+        raise SchemaTextError(f"no name: {repr(name)[:_REASON_CHARACTERS]}")
     return name
 
 
@@ -67,11 +94,13 @@ def _qualified(name: str, namespace: str) -> str:
 class _Check:
     """One walk over a schema that raises at what is wrong in form."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: SchemaWork) -> None:
         self.defined: set[str] = set()
         self.used: set[str] = set()
+        self._work = work
 
     def check(self, schema: Any, namespace: str) -> None:
+        self._work.spend()
         if isinstance(schema, str):
             if schema not in PRIMITIVES:
                 self.used.add(_qualified(schema, namespace))
@@ -80,17 +109,22 @@ class _Check:
         elif isinstance(schema, dict):
             self._complex(schema, namespace)
         else:
-            raise SchemaTextError(f"no schema: {schema!r}")
+            raise SchemaTextError(f"no schema: {repr(schema)[:_REASON_CHARACTERS]}")
 
     def _union(self, branches: list[Any], namespace: str) -> None:
-        kinds = []
+        kinds: set[str] = set()
+        twice = False
         for branch in branches:
             if isinstance(branch, list):
                 raise SchemaTextError("a union in a union")
             self.check(branch, namespace)
             kind = branch.get("type") if isinstance(branch, dict) else branch
-            kinds.append(full_name(branch, namespace)[0] if kind in _NAMED else kind)
-        if any(kinds.count(kind) > 1 for kind in kinds if isinstance(kind, str)):
+            name = full_name(branch, namespace)[0] if isinstance(kind, str) and kind in _NAMED else kind
+            if isinstance(name, str) and name in kinds:
+                twice = True
+            elif isinstance(name, str):
+                kinds.add(name)
+        if twice:
             raise SchemaMeaningError("a type twice in a union")
 
     def _complex(self, schema: dict[str, Any], namespace: str) -> None:
@@ -129,7 +163,7 @@ class _Check:
         names: set[str] = set()
         for field in fields:
             if not isinstance(field, dict) or "type" not in field:
-                raise SchemaTextError(f"no field: {field!r}")
+                raise SchemaTextError(f"no field: {repr(field)[:_REASON_CHARACTERS]}")
             name = _name(field)
             self.check(field["type"], namespace)
             if name in names:
@@ -138,7 +172,11 @@ class _Check:
 
 
 class _Canonical:
+    def __init__(self, work: SchemaWork) -> None:
+        self._work = work
+
     def of(self, schema: Any, namespace: str) -> Any:
+        self._work.spend()
         if isinstance(schema, str):
             return schema if schema in PRIMITIVES else _qualified(schema, namespace)
         if isinstance(schema, list):

@@ -9,7 +9,9 @@ compared by `avro_resolution`; other types must be the same type.
 from __future__ import annotations
 
 import base64
+import contextlib
 import enum
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +25,14 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.schemas.avro_printing import printed
 from magnetar.broker.schemas.avro_resolution import can_read
-from magnetar.broker.schemas.avro_schema import SchemaMeaningError, SchemaTextError, canonical, parse_schema
+from magnetar.broker.schemas.avro_schema import (
+    SchemaMeaningError,
+    SchemaTextError,
+    canonical,
+    parse_json,
+    parse_schema,
+)
+from magnetar.broker.schemas.work import MAX_DEFINITION_BYTES, SchemaWork
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
@@ -65,6 +74,7 @@ _JAVA_TYPES["BYTES"] = _BYTES
 _NAMES = {number: name for name, number in _JAVA_TYPES.items()}
 _AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
 _OLD_JSON = object()
+_PRINTED_BYTES = 16 << 10
 _JSON_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null", "any"})
 
 
@@ -109,33 +119,42 @@ class Strategy(enum.StrEnum):
         return Strategy.BACKWARD if self in latest else self
 
 
-def check_compatible(new: Definition, existing: list[Definition], strategy: Strategy) -> None:
+def check_compatible(
+    new: Definition, existing: list[Definition], strategy: Strategy, work: SchemaWork | None = None
+) -> None:
     """Return when the schema fits, raise IncompatibleSchemaError with the reason when it does not.
 
     `existing`: the topic's versions, oldest first; the latest alone counts unless transitive.
-    Raises: InvalidSchemaError when the definition itself does not parse.
+    Raises: InvalidSchemaError when the definition itself does not parse, SchemaWorkError when `work` ends.
     """
-    check_definition(new)
-    check_with_existing(new, existing, strategy)
+    work = work or SchemaWork()
+    check_definition(new, work)
+    check_with_existing(new, existing, strategy, work)
 
 
-def check_definition(new: Definition) -> None:
-    """Raise InvalidSchemaError when the definition itself does not parse."""
+def check_definition(new: Definition, work: SchemaWork | None = None) -> None:
+    """Raise InvalidSchemaError when the definition itself does not parse, SchemaWorkError when `work` ends."""
+    work = work or SchemaWork()
+    if len(new.data) > MAX_DEFINITION_BYTES:
+        raise InvalidSchemaError(f"A schema may have {MAX_DEFINITION_BYTES} bytes, not {len(new.data)}")
     for part_type, part in _parts(new):
-        _validate(part_type, part)
+        _validate(part_type, part, work)
 
 
-def check_with_existing(new: Definition, existing: list[Definition], strategy: Strategy) -> None:
+def check_with_existing(
+    new: Definition, existing: list[Definition], strategy: Strategy, work: SchemaWork | None = None
+) -> None:
     """As `check_compatible`, of a schema whose own text has been looked at or does not matter."""
+    work = work or SchemaWork()
     if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
         return
     for old in existing if strategy.transitive else existing[-1:]:
         _check_type(new.type, old.type)
         if strategy is Strategy.ALWAYS_INCOMPATIBLE:
-            raise _always_incompatible(new)
+            raise _always_incompatible(new, work)
         for (new_type, new_data), (old_type, old_data) in zip(_parts(new), _parts(old), strict=True):
             _check_type(new_type, old_type)
-            _check_part(new_type, new_data, old_data, strategy)
+            _check_part(new_type, new_data, old_data, strategy, work)
 
 
 def _check_type(new: int, old: int) -> None:
@@ -145,45 +164,60 @@ def _check_type(new: int, old: int) -> None:
         )
 
 
-def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strategy) -> None:
+def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strategy, work: SchemaWork) -> None:
     if schema_type == pb.Schema.ProtobufNative and protobuf_root(data) != protobuf_root(old_data):
         raise IncompatibleSchemaError("Protobuf root message has been changed")
     if schema_type not in _AVRO_TYPES:
         return
-    new, old = _parse(schema_type, data), _parse(schema_type, old_data)
+    new, old = _parse(schema_type, data, work), _parse(schema_type, old_data, work)
     if new is _OLD_JSON or old is _OLD_JSON:
         return
-    if strategy.forward and can_read(reader=old, writer=new):
-        raise _unreadable(strategy, reader=old, writer=new)
-    if strategy.backward and can_read(reader=new, writer=old):
-        raise _unreadable(strategy, reader=new, writer=old)
+    if strategy.forward and can_read(reader=old, writer=new, work=work):
+        raise _unreadable(strategy, Text(old, old_data), Text(new, data))
+    if strategy.backward and can_read(reader=new, writer=old, work=work):
+        raise _unreadable(strategy, Text(new, data), Text(old, old_data))
 
 
-def _always_incompatible(new: Definition) -> IncompatibleSchemaError:
+def _always_incompatible(new: Definition, work: SchemaWork) -> IncompatibleSchemaError:
     """Of an Avro schema the refusal says, as Apache Pulsar's does, that it cannot even read itself."""
-    text = None if new.type not in _AVRO_TYPES else _parse(new.type, new.data)
+    text = None if new.type not in _AVRO_TYPES else _parse(new.type, new.data, work)
     if text is None or text is _OLD_JSON:
         return IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
-    return _unreadable(Strategy.ALWAYS_INCOMPATIBLE, reader=text, writer=text)
+    return _unreadable(Strategy.ALWAYS_INCOMPATIBLE, Text(text, new.data), Text(text, new.data))
 
 
-def _unreadable(strategy: Strategy, *, reader: Any, writer: Any) -> IncompatibleSchemaError:
+class Text(NamedTuple):
+    """A schema as it was parsed, and its bytes."""
+
+    schema: Any
+    data: bytes
+
+    def __str__(self) -> str:
+        """Avro's printing of a schema, or of a large one its size: a refusal is to be read."""
+        return printed(self.schema) if len(self.data) <= _PRINTED_BYTES else f"(a schema of {len(self.data)} bytes)"
+
+
+def _unreadable(strategy: Strategy, reader: Text, writer: Text) -> IncompatibleSchemaError:
     """The refusal in Apache Pulsar's words: clients and their tests look for them."""
     return IncompatibleSchemaError(
         f"Error during schema compatibility check with strategy {strategy.value}: "
         "org.apache.avro.SchemaValidationException: Unable to read schema: "
-        f"\n{printed(writer)}\nusing schema:\n{printed(reader)}"
+        f"\n{writer}\nusing schema:\n{reader}"
     )
 
 
-def same_definition(schema_type: int, one: bytes, other: bytes) -> bool:
-    """Whether two definitions of a type mean the same: Avro texts as schemas, everything else byte for byte."""
-    if one == other or schema_type not in _AVRO_TYPES:
-        return one == other
-    try:
-        return bool(canonical(parse_schema(one)) == canonical(parse_schema(other)))
-    except SchemaTextError:
-        return False
+def fingerprint(schema_type: int, data: bytes, work: SchemaWork | None = None) -> bytes:
+    """Equal for two definitions of a type that mean the same: Avro texts as schemas, all else byte for byte.
+
+    Raises SchemaWorkError when `work` ends.
+    """
+    work = work or SchemaWork()
+    form, seen = b"bytes", data
+    if schema_type in _AVRO_TYPES:
+        with contextlib.suppress(SchemaTextError):
+            meaning = canonical(parse_schema(data, work), work)
+            form, seen = b"avro", json.dumps(meaning, sort_keys=True).encode()
+    return hashlib.sha256(b"%d %s " % (schema_type, form) + seen).digest()
 
 
 def _parts(schema: Definition) -> list[tuple[int, bytes]]:
@@ -209,7 +243,7 @@ def _parts(schema: Definition) -> list[tuple[int, bytes]]:
     return parts
 
 
-def _parse(schema_type: int, data: bytes) -> Any:
+def _parse(schema_type: int, data: bytes, work: SchemaWork) -> Any:
     """The Avro schema in `data` as JSON values, None for a type not described by one; raises InvalidSchemaError.
 
     A JSON type may be described by a text in the form of JSON Schema, as old clients wrote them; that is _OLD_JSON.
@@ -217,26 +251,27 @@ def _parse(schema_type: int, data: bytes) -> Any:
     if schema_type not in _AVRO_TYPES:
         return None
     try:
-        return parse_schema(data)
+        return parse_schema(data, work)
     except SchemaTextError as e:
-        if schema_type == pb.Schema.Json and _is_json_schema(data):
+        if schema_type == pb.Schema.Json and _is_json_schema(data, work):
             return _OLD_JSON
         text = f"Invalid schema definition data for {type_name(schema_type)} schema: {e}"
         raise (ImpossibleSchemaError if isinstance(e, SchemaMeaningError) else InvalidSchemaError)(text) from e
 
 
-def _is_json_schema(data: bytes) -> bool:
+def _is_json_schema(data: bytes, work: SchemaWork) -> bool:
     try:
-        schema = json.loads(data)
-    except (ValueError, RecursionError):
+        schema = parse_json(data, work)
+    except SchemaTextError:
         return False
-    return isinstance(schema, dict) and schema.get("type") in _JSON_SCHEMA_TYPES
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return isinstance(kind, str) and kind in _JSON_SCHEMA_TYPES
 
 
-def _validate(schema_type: int, data: bytes) -> None:
+def _validate(schema_type: int, data: bytes, work: SchemaWork) -> None:
     """Raise InvalidSchemaError unless `data` can describe that type."""
     if schema_type in _AVRO_TYPES:
-        if isinstance(_parse(schema_type, data), list) and schema_type == pb.Schema.Avro:
+        if isinstance(_parse(schema_type, data, work), list) and schema_type == pb.Schema.Avro:
             raise InvalidSchemaError("Avro schema typed [UNION] is not supported")
     elif schema_type == pb.Schema.ProtobufNative:
         protobuf_root(data)

@@ -4,6 +4,9 @@ A topic's schemas belong to its base name (all partitions share them). Versions 
 already, under whatever version, keeps that version. Deleting adds a tombstone version; what comes next is checked
 against nothing.
 
+What a schema costs to look at is a peer's choice: checks go through a `SchemaBench`, which does the long ones beside
+the loop. A check is made again when the topic's schemas have changed meanwhile.
+
 Stored under ``/schemas/<tenant>/<namespace>/<encoded topic>`` as JSON, one record per topic, replaced by
 compare-and-set.
 """
@@ -11,7 +14,9 @@ compare-and-set.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import hashlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -22,16 +27,19 @@ from magnetar.broker.errors import (
     ImpossibleSchemaError,
     IncompatibleSchemaError,
     InvalidSchemaError,
+    NotAllowedError,
 )
 from magnetar.broker.java_order import java_order
 from magnetar.broker.schemas.compatibility import (
     Definition,
     Strategy,
+    check_compatible,
     check_definition,
     check_with_existing,
-    same_definition,
+    fingerprint,
     type_name,
 )
+from magnetar.broker.schemas.work import SchemaBench, SchemaWork, SchemaWorkError
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
@@ -41,6 +49,11 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.interfaces import MetadataStore
 
+T = TypeVar("T")
+MAX_VERSIONS: Final = 10_000
+MAX_TOPIC_BYTES: Final = 8 << 20
+"""Of all versions of a topic: they are one record of the metadata store."""
+_MOST_FINGERPRINTS: Final = 10_000
 AUTO_CONSUME = pb.Schema.AutoConsume
 NO_SCHEMA: int = getattr(pb.Schema, "None")
 _REFUSED = "org.apache.pulsar.broker.service.schema.exceptions.IncompatibleSchemaException: "
@@ -65,10 +78,6 @@ class StoredSchema(msgspec.Struct, frozen=True):
     def definition(self) -> Definition:
         return Definition(self.type, self.data, self.properties)
 
-    def same_as(self, schema_type: int, data: bytes) -> bool:
-        """Whether it is this very schema: texts are compared by meaning, name and properties do not matter."""
-        return not self.deleted and self.type == schema_type and same_definition(schema_type, self.data, data)
-
     def to_proto(self, name: str) -> pb.Schema:
         schema = pb.Schema(name=name, schema_data=self.data, type=self.type)  # type: ignore[arg-type]
         for key in java_order(self.properties):
@@ -83,6 +92,8 @@ class SchemaRegistry:
         self._metadata = metadata
         self._now_ms = now_ms
         self._records: dict[str, tuple[list[StoredSchema], int]] = {}
+        self._bench = SchemaBench()
+        self._fingerprints: OrderedDict[tuple[int, bytes], bytes] = OrderedDict()
 
     async def _record(self, name: TopicName) -> tuple[list[StoredSchema], int]:
         key = _path(name)
@@ -122,22 +133,72 @@ class SchemaRegistry:
         return next((s for s in await self.live(name) if s.version == version), None)
 
     async def find(self, name: TopicName, schema_type: int, data: bytes) -> StoredSchema | None:
-        """The version that is this very schema."""
-        return next((s for s in await self.live(name) if s.same_as(schema_type, data)), None)
+        """The version that means the same; name and properties do not matter."""
+        live = await self.live(name)
+        same = _same_bytes(live, schema_type, data)
+        if same is not None or not live:
+            return same
+        size = len(data) + sum(len(s.data) for s in live if not self._is_known(s.type, s.data))
+        return await self._check(size, lambda work: self._same_meaning(live, schema_type, data, work))
+
+    def _same_meaning(
+        self, live: list[StoredSchema], schema_type: int, data: bytes, work: SchemaWork
+    ) -> StoredSchema | None:
+        wanted = self._fingerprint(schema_type, data, work)
+        return next(
+            (s for s in live if s.type == schema_type and self._fingerprint(s.type, s.data, work) == wanted), None
+        )
+
+    def _fingerprint(self, schema_type: int, data: bytes, work: SchemaWork) -> bytes:
+        """That of a text, kept as long as it is in use."""
+        key = schema_type, hashlib.sha256(data).digest()
+        found = self._fingerprints.get(key)
+        if found is None:
+            found = self._fingerprints[key] = fingerprint(schema_type, data, work)
+            if len(self._fingerprints) > _MOST_FINGERPRINTS:
+                self._fingerprints.popitem(last=False)
+        return found
+
+    def _is_known(self, schema_type: int, data: bytes) -> bool:
+        return (schema_type, hashlib.sha256(data).digest()) in self._fingerprints
+
+    async def _check(self, size: int, check: Callable[[SchemaWork], T]) -> T:
+        try:
+            return await self._bench.run(size, check)
+        except SchemaWorkError as e:
+            raise InvalidSchemaError("The schema is too complex to be checked") from e
+
+    async def check_compatible(self, name: TopicName, new: Definition, strategy: Strategy) -> None:
+        """Raise InvalidSchemaError or IncompatibleSchemaError unless the schema may be added."""
+        existing = [s.definition for s in await self.live(name)]
+        await self._check(_size(new, existing, strategy), lambda work: check_compatible(new, existing, strategy, work))
 
     # --- changes -------------------------------------------------------------------------------------------------
 
     async def put(
         self, name: TopicName, schema_type: int, data: bytes, properties: dict[str, str], strategy: Strategy
     ) -> StoredSchema:
-        """Add a schema, or find it; raises IncompatibleSchemaError when the strategy forbids it."""
+        """Add a schema, or find it; raises InvalidSchemaError, IncompatibleSchemaError when the strategy forbids it,
+        NotAllowedError when the topic's schemas would be too large together.
+        """
         new = Definition(schema_type, data, properties)
-        check_definition(new)
-        known = await self.find(name, schema_type, data)
-        if known is not None:
-            return known
-        check_with_existing(new, [s.definition for s in await self.live(name)], strategy)
+        while True:
+            live = await self.live(name)
+            known = _same_bytes(live, schema_type, data)
+            if known is not None and schema_type != pb.Schema.KeyValue:  # of which the properties are a part
+                return known
+            await self._check(len(data), lambda work: check_definition(new, work))
+            known = await self.find(name, schema_type, data)
+            if known is not None:
+                return known
+            existing = [s.definition for s in live]
+            size = _size(new, existing, strategy)
+            await self._check(size, lambda work: check_with_existing(new, existing, strategy, work))  # noqa: B023 - called before the next turn
+            if await self.live(name) == live:
+                break
         schemas, expected = await self._record(name)
+        if len(data) + sum(len(s.data) for s in schemas) > MAX_TOPIC_BYTES or len(schemas) >= MAX_VERSIONS:
+            raise NotAllowedError(f"A topic has at most {MAX_VERSIONS} schemas of {MAX_TOPIC_BYTES} bytes together")
         added = StoredSchema(
             version=schemas[-1].version + 1 if schemas else 0,
             type=schema_type,
@@ -207,9 +268,20 @@ class SchemaRegistry:
             text = f"Failed to add schema to an active topic with empty(BYTES) schema: new schema type {kind}"
             raise IncompatibleSchemaError(text)
         try:
-            check_with_existing(new, [s.definition for s in live], strategy)
+            existing = [s.definition for s in live]
+            size = _size(new, existing, strategy)
+            await self._check(size, lambda work: check_with_existing(new, existing, strategy, work))
         except ImpossibleSchemaError as e:
             raise BrokerError(str(e)) from e
+
+
+def _same_bytes(live: list[StoredSchema], schema_type: int, data: bytes) -> StoredSchema | None:
+    return next((s for s in live if s.type == schema_type and s.data == data), None)
+
+
+def _size(new: Definition, existing: list[Definition], strategy: Strategy) -> int:
+    """Bytes that a check of compatibility looks at."""
+    return len(new.data) + sum(len(old.data) for old in (existing if strategy.transitive else existing[-1:]))
 
 
 def properties_of(schema: pb.Schema) -> dict[str, str]:

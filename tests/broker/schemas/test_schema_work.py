@@ -1,0 +1,223 @@
+"""Schemas that cost more than they look: within bounds, or refused."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.broker.schemas import work
+from magnetar.broker.schemas.avro_resolution import can_read
+from magnetar.broker.schemas.avro_schema import SchemaLimitError, SchemaTextError, canonical, parse_schema
+from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible, fingerprint
+from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.schemas.work import SchemaBench, SchemaWork, SchemaWorkError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.topic_name import TopicName
+from tests.twins.memory_metadata import MemoryMetadataStore
+
+AVRO, JSON = pb.Schema.Avro, pb.Schema.Json
+
+
+def nested_twice(levels, leaf="int", defaults=True):
+    """Each record holds the next one twice: 2^levels paths in a text of linear size."""
+    schema = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": leaf}]}
+    for level in range(1, levels):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{level - 1}"}]
+        schema = {"type": "record", "name": f"R{level}", "fields": fields}
+    return schema
+
+
+def text(schema):
+    return json.dumps(schema).encode()
+
+
+def steps(check):
+    counter = SchemaWork(10**7)
+    check(counter)
+    return 10**7 - counter._left
+
+
+@pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.BACKWARD, Strategy.FULL_TRANSITIVE])
+def test_records_nested_twice_cost_as_much_as_they_are_long(strategy):
+    def cost(levels):
+        old = Definition(AVRO, text(nested_twice(levels)))
+        new = Definition(AVRO, text(nested_twice(levels, "int") | {"doc": "another"}))
+        return steps(lambda counter: check_compatible(new, [old], strategy, counter))
+
+    assert cost(40) < 3 * cost(20)
+
+
+def test_a_difference_at_the_bottom_of_records_nested_twice_is_found():
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(
+            Definition(AVRO, text(nested_twice(40, "string"))),
+            [Definition(AVRO, text(nested_twice(40)))],
+            Strategy.BACKWARD,
+        )
+
+
+def test_a_union_of_many_names_is_looked_at_once():
+    union = [{"type": "record", "name": f"N{i}", "fields": []} for i in range(15_000)]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "u", "type": union}]}
+    other = {"type": "record", "name": "R", "fields": [{"name": "u", "type": union[::-1]}]}
+
+    def check(counter):
+        check_compatible(Definition(AVRO, text(other)), [Definition(AVRO, text(schema))], Strategy.FULL, counter)
+
+    assert steps(check) < 1_000_000
+
+
+def test_a_union_that_cannot_be_looked_up_by_name_is_given_up():
+    needy = [{"type": "record", "name": f"N{i}", "fields": [{"name": "f", "type": "int"}]} for i in range(1500)]
+    easy = [{"type": "record", "name": "Easy", "fields": []}]
+    written = [{"type": "record", "name": f"M{i}", "fields": []} for i in range(1500)]
+    with pytest.raises(SchemaWorkError):
+        can_read(reader=needy + easy, writer=written)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'"' + b"a" * (1 << 20) + b'"',
+        b"[" * 400 + b"]" * 400,
+        b"[" * 100_000 + b"]" * 100_000,
+        text({"type": "record", "name": "R", "fields": [], "doc": [0] * 100_001}),
+        text({"type": "record", "name": "N" * 1025, "fields": []}),
+    ],
+)
+def test_what_is_too_large_is_refused_by_name(data):
+    with pytest.raises(SchemaLimitError):
+        parse_schema(data)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(Definition(AVRO, data), [], Strategy.FULL)
+
+
+@pytest.mark.parametrize("data", [b'{"type": {}}', b'{"type": [[]]}', b"{}", b'{"type": 5}', b'{"type": [[], {}]}'])
+def test_odd_types_are_refused(data):
+    for kind in (AVRO, JSON):
+        with pytest.raises(InvalidSchemaError):
+            check_compatible(Definition(kind, data), [], Strategy.FULL)
+
+
+def test_a_chain_of_names_too_long_for_the_stack_is_given_up():
+    names = [
+        {"type": "record", "name": f"C{i}", "fields": [{"name": "n", "type": ["null", f"C{i + 1}"]}]}
+        for i in range(2000)
+    ]
+    schema = [*names, {"type": "record", "name": "C2000", "fields": []}]
+    assert parse_schema(text(schema)) == schema
+    with pytest.raises(SchemaWorkError):
+        can_read(reader=schema, writer=schema)
+
+
+def test_a_name_keeps_its_namespace_wherever_it_is_used():
+    inner = {
+        "type": "record",
+        "name": "a.Inner",
+        "fields": [{"name": "f", "type": {"type": "fixed", "name": "F", "size": 1}}],
+    }
+    outer = {
+        "type": "record",
+        "name": "b.Outer",
+        "fields": [{"name": "x", "type": inner}, {"name": "y", "type": "a.Inner"}, {"name": "z", "type": "a.F"}],
+    }
+    assert can_read(reader=outer, writer=json.loads(json.dumps(outer))) is None
+
+
+def unmemoised(reader, writer):
+    """The rules once more, without memory, for schemas that do not refer to each other."""
+    if isinstance(writer, list):
+        return all(unmemoised(reader, w) for w in writer)
+    if isinstance(reader, list):
+        return any(unmemoised(r, writer) for r in reader)
+    if isinstance(reader, str) or isinstance(writer, str):
+        return reader == writer or (writer, reader) == ("int", "long")
+    if reader["type"] == "array" or writer["type"] == "array":
+        return reader["type"] == writer["type"] and unmemoised(reader["items"], writer["items"])
+    written = {f["name"]: f for f in writer["fields"]}
+    return all(
+        unmemoised(f["type"], written[f["name"]]["type"]) if f["name"] in written else "default" in f
+        for f in reader["fields"]
+    )
+
+
+def records(inner):
+    field = st.builds(
+        lambda n, t, d: {"name": n, "type": t} | d, st.sampled_from("abc"), inner, st.sampled_from([{}, {"default": 0}])
+    )
+    fields = st.lists(field, max_size=3, unique_by=lambda f: f["name"])
+    return st.one_of(
+        st.builds(lambda fs: {"type": "record", "name": "R", "fields": fs}, fields),
+        st.builds(lambda t: {"type": "array", "items": t}, inner),
+    )
+
+
+SCHEMAS = st.recursive(
+    st.sampled_from(["int", "long", "string"]),
+    lambda inner: st.one_of(
+        records(inner), st.lists(inner.filter(lambda s: not isinstance(s, list)), min_size=1, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(SCHEMAS, SCHEMAS)
+@settings(max_examples=300)
+def test_remembered_comparisons_decide_as_plain_ones(reader, writer):
+    assert (can_read(reader=reader, writer=writer) is None) == unmemoised(reader, writer)
+
+
+def test_what_held_by_a_wrong_assumption_is_forgotten():
+    """X fits Y only while A is assumed to fit B; A does not, so the union's second branch must not take X from memory."""
+    x = {"type": "record", "name": "X", "fields": [{"name": "up", "type": ["null", "A"]}]}
+    a = {"type": "record", "name": "A", "fields": [{"name": "x", "type": x}, {"name": "missing", "type": "int"}]}
+    second = {"type": "record", "name": "B2", "fields": [{"name": "x", "type": "X"}]}
+    y = {"type": "record", "name": "Y", "fields": [{"name": "up", "type": "B"}]}
+    b = {"type": "record", "name": "B", "fields": [{"name": "x", "type": y}]}
+    assert can_read(reader=[a, second], writer=b) is not None
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_schema_or_refused(data):
+    with contextlib.suppress(SchemaTextError):
+        canonical(parse_schema(data))
+    assert len(fingerprint(AVRO, data)) == 32
+
+
+async def test_a_small_check_runs_at_once_and_a_long_one_beside_the_loop():
+    bench = SchemaBench()
+    limits = []
+
+    def check(counter):
+        limits.append((counter._left, counter._pauses))
+        counter.spend(10_000)
+
+    await bench.run(10, check)
+    await bench.run(work.INLINE_BYTES + 1, check)
+    assert limits == [(work.INLINE_STEPS, False), (work.MAX_STEPS, True), (work.MAX_STEPS, True)]
+
+
+async def test_the_registry_refuses_what_is_too_complex(monkeypatch):
+    registry = SchemaRegistry(MemoryMetadataStore(), lambda: 0)
+    name = TopicName.parse("t")
+    monkeypatch.setattr(work, "MAX_STEPS", 100)
+    monkeypatch.setattr(work, "INLINE_STEPS", 50)
+    monkeypatch.setattr(SchemaWork.__init__, "__defaults__", (100,))
+    with pytest.raises(InvalidSchemaError, match="too complex"):
+        await registry.put(name, AVRO, text(nested_twice(40)), {}, Strategy.FULL)
+
+
+async def test_versions_of_a_topic_have_a_limit(monkeypatch):
+    monkeypatch.setattr("magnetar.broker.schemas.registry.MAX_VERSIONS", 3)
+    registry = SchemaRegistry(MemoryMetadataStore(), lambda: 0)
+    name = TopicName.parse("t")
+    for number in range(3):
+        schema = {"type": "record", "name": f"R{number}", "fields": []}
+        await registry.put(name, AVRO, text(schema), {}, Strategy.ALWAYS_COMPATIBLE)
+    schema = {"type": "record", "name": "R1", "doc": "the same", "fields": []}
+    assert (await registry.put(name, AVRO, text(schema), {}, Strategy.FULL)).version == 1
+    with pytest.raises(Exception, match="at most 3 schemas"):
+        await registry.put(name, AVRO, text(nested_twice(2)), {}, Strategy.ALWAYS_COMPATIBLE)
