@@ -3,6 +3,7 @@
 ClientError
 ├── InputError   66   an address, a token or a file cannot be used (EX_NOINPUT)
 ├── RefusedError 77   the broker refuses, and will refuse again (EX_NOPERM)
+├── DeduplicationError 78 deduplication is off, or its state cannot be read (EX_CONFIG)
 └── RetryError   69   the connection or the producer is gone, or the broker is busy: worth another attempt
 """
 
@@ -27,6 +28,12 @@ class RefusedError(ClientError):
     """The broker refuses the request, and will refuse its repetition."""
 
     exit_code = 77
+
+
+class DeduplicationError(ClientError):
+    """Deduplication is off, or its state cannot be read: a repetition could store messages twice."""
+
+    exit_code = 78
 
 
 class RetryError(ClientError):

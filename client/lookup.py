@@ -13,24 +13,49 @@ from magnetar.protocol import requests
 
 if TYPE_CHECKING:
     from magnetar.client.address import Credentials
+    from magnetar.client.pool import ConnectionPool
 
 _MAX_REDIRECTS = 20
 _LOOKUP = pb.CommandLookupTopicResponse
 
 
-async def partitions(connection: BrokerConnection, topic: str, *, absent_ok: bool = False) -> int:
-    """Number of partitions of the topic, 0 when it is not partitioned; the question creates no topic.
+async def partitions(connection: BrokerConnection, topic: str, *, absent_ok: bool = False, create: bool = False) -> int:
+    """Number of partitions of the topic, 0 when it is not partitioned.
 
     Args:    absent_ok: 0 for a topic that does not exist, too.
+             create: the broker may create an absent topic, with the partitions its settings say.
     Raises:  RefusedError, RetryError.
     """
-    answer = await connection.ask(lambda request: requests.partitioned_metadata(request, topic))
+    answer = await connection.ask(lambda request: requests.partitioned_metadata(request, topic, create=create))
     response = answer.partitionMetadataResponse
     if response.response == pb.CommandPartitionedTopicMetadataResponse.Failed:
         if absent_ok and response.error == pb.TopicNotFound:
             return 0
         raise refusal(response.error, response.message)
     return response.partitions
+
+
+async def find_owner(pool: ConnectionPool, service: Address, topic: str) -> Address:
+    """The address of the broker that serves the topic. Raises: RefusedError, RetryError, InputError for TLS files."""
+    here, authoritative = service, False
+    for _ in range(_MAX_REDIRECTS):
+        connection = await pool.get(here)
+        answer = await connection.ask(partial(requests.lookup, topic=topic, authoritative=authoritative))
+        found = answer.lookupTopicResponse
+        there = _next_broker(found, here, tls=service.tls)
+        if found.response == _LOOKUP.Connect:
+            return there
+        here, authoritative = there, found.authoritative
+    raise RetryError(f"lookup of {topic} goes in circles: more than {_MAX_REDIRECTS} redirects")
+
+
+def _next_broker(found: pb.CommandLookupTopicResponse, here: Address, *, tls: bool) -> Address:
+    """Where the answer of a lookup points to. Raises: RefusedError, RetryError, InputError."""
+    if found.response == _LOOKUP.Failed:
+        raise refusal(found.error, found.message)
+    if found.proxy_through_service_url:
+        return here
+    return Address.parse(found.brokerServiceUrlTls if tls else found.brokerServiceUrl)
 
 
 async def open_at_owner(service: Address, credentials: Credentials, topic: str) -> BrokerConnection:
@@ -56,11 +81,7 @@ async def follow_lookup(
         request = partial(requests.lookup, topic=topic, authoritative=authoritative)
         answer = await connection.ask(request)
         found = answer.lookupTopicResponse
-        if found.response == _LOOKUP.Failed:
-            raise refusal(found.error, found.message)
-        there = Address.parse(found.brokerServiceUrlTls if service.tls else found.brokerServiceUrl)
-        if found.proxy_through_service_url:
-            there = here
+        there = _next_broker(found, here, tls=service.tls)
         if there != here:
             seen.append(str(there))
             connection.close()

@@ -36,10 +36,10 @@ def pong() -> bytes:
     return encode_command(pb.BaseCommand(type=_TYPE.PONG, pong=pb.CommandPong()))
 
 
-def partitioned_metadata(request_id: int, topic: str) -> bytes:
-    """Asks for the number of partitions; the question creates no topic."""
+def partitioned_metadata(request_id: int, topic: str, *, create: bool = False) -> bytes:
+    """Requests the number of partitions. With `create` the broker may create an absent topic, as for producers."""
     command = pb.CommandPartitionedTopicMetadata(
-        topic=topic, request_id=request_id, metadata_auto_creation_enabled=False
+        topic=topic, request_id=request_id, metadata_auto_creation_enabled=create
     )
     return encode_command(pb.BaseCommand(type=_TYPE.PARTITIONED_METADATA, partitionMetadata=command))
 
@@ -49,15 +49,15 @@ def lookup(request_id: int, topic: str, *, authoritative: bool = False) -> bytes
     return encode_command(pb.BaseCommand(type=_TYPE.LOOKUP, lookupTopic=command))
 
 
-def producer(request_id: int, producer_id: int, topic: str, name: str) -> bytes:
-    """A Shared producer whose name is the caller's own, so that the broker's deduplication knows it again."""
-    command = pb.CommandProducer(
-        topic=topic,
-        producer_id=producer_id,
-        request_id=request_id,
-        producer_name=name,
-        user_provided_producer_name=True,
-    )
+def producer(request_id: int, producer_id: int, topic: str, name: str | None, schema: pb.Schema | None = None) -> bytes:
+    """A Shared producer. A name of the caller's own lets the broker's deduplication know it again; with None the broker
+    chooses one.
+    """
+    command = pb.CommandProducer(topic=topic, producer_id=producer_id, request_id=request_id)
+    if name is not None:
+        command.producer_name, command.user_provided_producer_name = name, True
+    if schema is not None:
+        command.schema.CopyFrom(schema)
     return encode_command(pb.BaseCommand(type=_TYPE.PRODUCER, producer=command))
 
 

@@ -1,11 +1,10 @@
 """Why an import ends early, beyond the errors of the client. Each class carries the exit code of the process.
 
-ClientError (magnetar.client.errors: InputError 66, RefusedError 77, RetryError)
+ClientError (magnetar.client.errors: InputError 66, RefusedError 77, DeduplicationError 78, RetryError)
 └── ImportFailedError
     ├── DamageError            1   the file holds what cannot be imported, and skipping it was not asked for
     ├── OpenTransactionError  75   the rest waits for the end of a transaction: the same command goes on (EX_TEMPFAIL)
-    ├── UnreachableError      69   no broker, or it was away for too long: the same command goes on (EX_UNAVAILABLE)
-    └── DeduplicationError    78   without deduplication nothing can be promised (EX_CONFIG)
+    └── UnreachableError      69   no broker, or it was away for too long: the same command goes on (EX_UNAVAILABLE)
 """
 
 from __future__ import annotations
@@ -31,9 +30,3 @@ class UnreachableError(ImportFailedError):
     """The broker was away for longer than we wait."""
 
     exit_code = 69
-
-
-class DeduplicationError(ImportFailedError):
-    """Deduplication is off, or its state cannot be read."""
-
-    exit_code = 78

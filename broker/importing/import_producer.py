@@ -6,9 +6,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from magnetar.broker.importing.errors import DeduplicationError
 from magnetar.client.connection import BrokerConnection, refusal
-from magnetar.client.errors import RefusedError, RetryError
+from magnetar.client.errors import DeduplicationError, RefusedError, RetryError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.message_id import signed

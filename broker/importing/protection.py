@@ -11,7 +11,7 @@ import enum
 import json
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.importing.deduplication import topic_path
+from magnetar.client.deduplication import topic_path
 from magnetar.client.errors import RefusedError
 from magnetar.protocol import requests
 

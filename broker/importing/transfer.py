@@ -16,13 +16,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from magnetar.broker.importing.deduplication import ensure_deduplication, ensure_not_created_in_vain
-from magnetar.broker.importing.errors import DamageError, DeduplicationError, OpenTransactionError, UnreachableError
+from magnetar.broker.importing.errors import DamageError, OpenTransactionError, UnreachableError
 from magnetar.broker.importing.planning import file_steps
 from magnetar.broker.importing.protection import SUBSCRIPTION, Protect, Protection
 from magnetar.broker.importing.topic_memory import no_right_to_read, read_stored_sequence_ids
 from magnetar.broker.importing.topic_session import open_session
-from magnetar.client.errors import RefusedError, RetryError
+from magnetar.client.deduplication import ensure_deduplication, ensure_not_created_in_vain
+from magnetar.client.errors import DeduplicationError, RefusedError, RetryError
 
 if TYPE_CHECKING:
     from magnetar.broker.importing.import_producer import ImportProducer

@@ -23,7 +23,7 @@ def server():
             self.end_headers()
             self.wfile.write(answer)
 
-        do_GET = do_POST
+        do_GET = do_POST  # noqa: N815
 
         def log_message(self, *_args):
             pass

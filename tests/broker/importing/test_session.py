@@ -5,12 +5,11 @@ import asyncio
 import pytest
 
 from magnetar.broker.importing import import_producer
-from magnetar.broker.importing.errors import DeduplicationError
 from magnetar.broker.importing.topic_session import Target, open_session
 from magnetar.client import connection as connection_module
 from magnetar.client.address import Address, Credentials
 from magnetar.client.connection import open_connection
-from magnetar.client.errors import InputError, RefusedError, RetryError
+from magnetar.client.errors import DeduplicationError, InputError, RefusedError, RetryError
 from magnetar.converters.kafka_entry.import_plan import ImportStep
 from magnetar.converters.kafka_entry.planning import PlannedEntry
 from magnetar.protocol import pulsar_api_pb2 as pb

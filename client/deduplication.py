@@ -1,14 +1,14 @@
-"""Whether the topic deduplicates, asked of (and, when allowed, changed through) the admin REST API."""
+"""Whether a topic deduplicates: read from, and on request changed through, the admin REST API."""
 
 from __future__ import annotations
 
 import time
 import urllib.error
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from magnetar.broker.importing.errors import DeduplicationError
+from magnetar.client.errors import DeduplicationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,17 @@ _WAIT_S = 15.0
 _POLL_S = 0.2
 _ENABLED = "Enabled"
 _ON_THE_WAY = {"Initialized", "Recovering"}
+
+
+class Remedies(NamedTuple):
+    """How the caller's user switches deduplication on, names the admin address, or does without the check."""
+
+    enable: str
+    admin_url: str
+    assume: str
+
+
+COMMAND_LINE = Remedies("--enable-deduplication", "--admin-url", "--assume-deduplication")
 
 
 def topic_path(topic: TopicName) -> str:
@@ -44,8 +55,10 @@ def ensure_not_created_in_vain(admin: AdminApi, topic: TopicName, *, enable: boo
         if enable or _is_on_for_new_topics(admin, topic):
             return False
     except (OSError, ValueError) as error:
-        raise DeduplicationError(_UNKNOWN.format(url=admin.url, error=error, topic=topic)) from error
-    raise DeduplicationError(_OFF.format(topic=topic))
+        raise DeduplicationError(
+            _UNKNOWN.format(url=admin.url, error=error, topic=topic, remedies=COMMAND_LINE)
+        ) from error
+    raise DeduplicationError(_OFF.format(topic=topic, enable=COMMAND_LINE.enable))
 
 
 def _is_on_for_new_topics(admin: AdminApi, topic: TopicName) -> bool:
@@ -69,18 +82,19 @@ def ensure_deduplication(
     enable: bool,
     say: Callable[[str], None],
     pause: Callable[[float], None] = time.sleep,
+    remedies: Remedies = COMMAND_LINE,
 ) -> None:
     """Return when the topic deduplicates. Blocks: call it in a thread.
 
     Args:    enable: switch it on for this topic when it is off.
-    Raises:  DeduplicationError when it is off and stays off, or nobody can be asked.
+    Raises:  DeduplicationError when it is off and stays off, or the admin API does not answer.
     """
     base, whole = topic_path(topic), topic_path(topic.base)
     try:
         if _settled(admin, base, pause) == _ENABLED:
             return
         if not enable:
-            raise DeduplicationError(_OFF.format(topic=topic))
+            raise DeduplicationError(_OFF.format(topic=topic, enable=remedies.enable))
         admin.call("POST", f"{whole}/deduplicationEnabled", b"true")
         say(f"deduplication is now on for {topic.base} (policy of the topic)")
         for _ in range(int(_WAIT_S / _POLL_S)):
@@ -88,7 +102,7 @@ def ensure_deduplication(
                 return
             pause(_POLL_S)
     except (OSError, ValueError) as error:
-        raise DeduplicationError(_UNKNOWN.format(url=admin.url, error=error, topic=topic)) from error
+        raise DeduplicationError(_UNKNOWN.format(url=admin.url, error=error, topic=topic, remedies=remedies)) from error
     raise DeduplicationError(f"deduplication of {topic} was switched on, but is not in effect after {_WAIT_S:.0f} s")
 
 
@@ -105,10 +119,10 @@ def _settled(admin: AdminApi, base: str, pause: Callable[[float], None]) -> str:
 
 _OFF = (
     "deduplication is off for {topic}: a run that is interrupted and repeated would store messages twice. Switch it on "
-    "with --enable-deduplication (for this topic only), or for the namespace with "
+    "with {enable} (for this topic only), or for the namespace with "
     "`pulsar-admin namespaces set-deduplication NAMESPACE --enable`. Nothing has been stored"
 )
 _UNKNOWN = (
-    "cannot ask {url} whether {topic} deduplicates ({error}): give the admin address with --admin-url, or say "
-    "--assume-deduplication when you know that it is on. Nothing has been stored"
+    "{url} does not tell whether {topic} deduplicates ({error}): give the admin address with {remedies.admin_url}, or "
+    "use {remedies.assume} when you know that it is on. Nothing has been stored"
 )

@@ -2,10 +2,10 @@ import urllib.error
 
 import pytest
 
-from magnetar.broker.importing.deduplication import ensure_deduplication, ensure_not_created_in_vain
-from magnetar.broker.importing.errors import DeduplicationError
 from magnetar.client.address import Credentials
 from magnetar.client.admin import AdminApi
+from magnetar.client.deduplication import ensure_deduplication, ensure_not_created_in_vain
+from magnetar.client.errors import DeduplicationError
 from magnetar.protocol.topic_name import TopicName
 
 TOPIC = TopicName.parse("persistent://t/n/a b-partition-3")

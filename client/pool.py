@@ -1,0 +1,40 @@
+"""Connections shared by many producers: one to each broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.client.connection import BrokerConnection, open_connection
+from magnetar.client.producers import Producers
+
+if TYPE_CHECKING:
+    from magnetar.client.address import Address, Credentials
+
+
+class ConnectionPool:
+    """Opens a connection to a broker when the first caller needs it, and anew when it was lost."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._open: dict[Address, tuple[BrokerConnection, Producers]] = {}
+
+    async def get(self, address: Address) -> BrokerConnection:
+        """Raises: RefusedError, RetryError, InputError."""
+        return (await self._get(address))[0]
+
+    async def producers(self, address: Address) -> Producers:
+        """The producers of that connection. Raises: as `get`."""
+        return (await self._get(address))[1]
+
+    async def _get(self, address: Address) -> tuple[BrokerConnection, Producers]:
+        known = self._open.get(address)
+        if known is None or known[0].lost is not None:
+            connection = await open_connection(address, self._credentials)
+            known = self._open[address] = connection, Producers(connection)
+        return known
+
+    def close(self) -> None:
+        """End all connections; safe to call twice."""
+        for connection, _ in self._open.values():
+            connection.close()
+        self._open.clear()

@@ -1,0 +1,7 @@
+"""Rows to messages: the sink of `df.write` and `df.writeStream`.
+
+    record batches -> columns (the message's parts) -> routing (its topic) -> packing (entries) -> producers -> broker
+
+Everything a task sends follows from its rows alone, so a task that runs again sends the same entries with the same
+sequence ids, and the broker's deduplication drops those it has.
+"""

@@ -1,0 +1,140 @@
+"""Which column of a row is which part of its message.
+
+| part             | pulsar style          | kafka style | types                                     |
+|------------------|-----------------------|-------------|-------------------------------------------|
+| value            | `value`, or all other | `value`     | see `values`                              |
+| key              | `__key`               | `key`       | binary, string                            |
+| ordering key     | `__orderingKey`       | -           | binary, string                            |
+| topic            | `__topic`             | `topic`     | string                                    |
+| partition        | `__partition`         | `partition` | integer                                   |
+| event time       | `__eventTime`         | `timestamp` | timestamp, integer (milliseconds)         |
+| properties       | `__messageProperties` | `headers`   | map<string,string>, array<struct<key,value>> |
+| delivery time    | `__deliverAt`         | -           | timestamp, integer (milliseconds)         |
+
+Columns that only a source fills (`__messageId`, `__publishTime`, ...) are left out, so a table that was read can be
+written as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from magnetar.pipeline.columns import EXTRA, KAFKA, KAFKA_HEADERS, PULSAR
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.sink.message import Message, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from magnetar.pipeline.sink.options import SinkOptions
+    from magnetar.pipeline.sink.values import ValueEncoder
+
+_PULSAR = {
+    "__key": "key",
+    "__orderingkey": "ordering_key",
+    "__topic": "topic",
+    "__partition": "partition",
+    "__eventtime": "event_time",
+    "__messageproperties": "properties",
+    "__deliverat": "deliver_at",
+}
+_KAFKA = {
+    "key": "key",
+    "topic": "topic",
+    "partition": "partition",
+    "timestamp": "event_time",
+    "headers": "properties",
+}
+_OF_SOURCES = {
+    False: {column.name.lower() for column in (*PULSAR, *EXTRA)} - _PULSAR.keys(),
+    True: {column.name.lower() for column in (*KAFKA, KAFKA_HEADERS)} - _KAFKA.keys() - {"value"},
+}
+
+
+def parts(names: Sequence[str], options: SinkOptions) -> tuple[dict[str, str], list[str]]:
+    """(part of the message -> column, columns of the value). Raises: OptionError when a row would have no topic."""
+    table, unused = _KAFKA if options.kafka_style else _PULSAR, _OF_SOURCES[options.kafka_style]
+    found = {table[name.lower()]: name for name in names if name.lower() in table}
+    values = [name for name in names if name.lower() not in table and name.lower() not in unused]
+    if options.topic is None and "topic" not in found:
+        column = "topic" if options.kafka_style else "__topic"
+        raise OptionError(f"rows have no topic: give option topic or a column {column}")
+    if not values:
+        raise OptionError("rows have no value: give a column value, or the columns of a record")
+    return found, values
+
+
+class RowReader:
+    """Record batches to rows."""
+
+    def __init__(self, schema: pa.Schema, options: SinkOptions, encoder: ValueEncoder) -> None:
+        self._parts, _ = parts(schema.names, options)
+        self._topic, self._encoder = options.topic, encoder
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        """The batch's rows in order. Raises: ValueError for a row that cannot be sent."""
+        n = batch.num_rows
+        topics = [self._topic] * n if self._topic is not None else self._texts(batch, "topic")
+        columns = zip(
+            topics,
+            self._numbers(batch, "partition", -1),
+            self._encoder.encode(batch),
+            self._bytes(batch, "key"),
+            self._bytes(batch, "ordering_key"),
+            self._properties(batch),
+            self._times(batch, "event_time"),
+            self._times(batch, "deliver_at"),
+            strict=True,
+        )
+        for topic, partition, value, key, ordering_key, properties, event_time, deliver_at in columns:
+            if topic is None:
+                raise ValueError("a row has null in its topic column")
+            yield Row(topic, partition, Message(value, key, ordering_key, properties, event_time, deliver_at))
+
+    def _column(self, batch: pa.RecordBatch, part: str) -> pa.Array | None:
+        name = self._parts.get(part)
+        return None if name is None else batch.column(batch.schema.get_field_index(name))
+
+    def _bytes(self, batch: pa.RecordBatch, part: str) -> list[bytes | None]:
+        column = self._column(batch, part)
+        if column is None:
+            return [None] * batch.num_rows
+        values: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+        return values
+
+    def _texts(self, batch: pa.RecordBatch, part: str) -> list[str | None]:
+        column = self._column(batch, part)
+        assert column is not None, "parts() has seen it"
+        values: list[str | None] = column.cast(pa.string()).to_pylist()
+        return values
+
+    def _numbers(self, batch: pa.RecordBatch, part: str, absent: int) -> list[int]:
+        column = self._column(batch, part)
+        if column is None:
+            return [absent] * batch.num_rows
+        values: list[int] = pc.fill_null(column.cast(pa.int64()), absent).to_pylist()
+        return values
+
+    def _times(self, batch: pa.RecordBatch, part: str) -> list[int]:
+        column = self._column(batch, part)
+        if column is None:
+            return [0] * batch.num_rows
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+        values: list[int] = pc.fill_null(column.cast(pa.int64()), 0).to_pylist()
+        return values
+
+    def _properties(self, batch: pa.RecordBatch) -> list[tuple[tuple[str, str], ...]]:
+        column = self._column(batch, "properties")
+        if column is None:
+            return [()] * batch.num_rows
+        return [tuple(_pair(item) for item in value) if value else () for value in column.to_pylist()]
+
+
+def _pair(item: Any) -> tuple[str, str]:
+    """An item of a map, or a Kafka header (bytes that are no UTF-8 text are replaced)."""
+    key, value = (item["key"], item["value"]) if isinstance(item, dict) else item
+    return key, value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""

@@ -1,0 +1,166 @@
+"""The options of the sink."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from magnetar.pipeline.connect_options import ConnectOptions, Option, OptionError, flag, whole_number
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.errors import InvalidTopicNameError
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Guarantee(enum.StrEnum):
+    """How often a row reaches its topic."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    """A task, a batch or a driver that runs again sends its rows again."""
+    DETERMINISTIC = "exactly-once"
+    """Tasks send. A task that runs again must have the same rows in the same order."""
+    STAGED = "exactly-once-staged"
+    """Tasks write their rows to files; the driver sends the files of a batch after all tasks have ended."""
+
+
+class Routing(enum.StrEnum):
+    """Which partition of a partitioned topic gets a message."""
+
+    KEY = "key"
+    PARTITION = "partition"
+
+
+class ValueMode(enum.StrEnum):
+    """How the columns that are no parts of the message's metadata become its payload."""
+
+    AUTO = "auto"
+    BYTES = "bytes"
+    JSON = "json"
+    AVRO = "avro"
+
+
+SINK_OPTIONS = (
+    Option("topic", "the column `__topic`", "topic of all rows; wins over the column"),
+    Option("guarantee", "exactly-once-staged (streams), at-least-once (batches)", "see the table of guarantees"),
+    Option("sinkId", "id of the streaming query", "identity of the producers, the same whenever a write is repeated"),
+    Option(
+        "stagingDirectory",
+        "`sink-staging` in the checkpoint",
+        "where staged rows are kept; executors and driver share it",
+    ),
+    Option("checkDeduplication", "true", "ask the admin API whether the topic deduplicates before anything is sent"),
+    Option("enableDeduplication", "false", "switch deduplication on for the topic where it is off"),
+    Option("routing", "key", "`key`: hash of the key, else entries in turn; `partition`: the column `__partition`"),
+    Option("valueMode", "auto", "`auto`: the column `value` alone as it is, else Avro; `bytes`, `json`, `avro`"),
+    Option("registerSchema", "true", "register the schema of Avro, JSON and number values with the topic"),
+    Option("recordName", "Record", "name of the Avro record"),
+    Option("columnStyle", "pulsar", "`kafka`: columns key, value, topic, partition, timestamp, headers"),
+    Option("batchingEnabled", "true", "several messages in one entry"),
+    Option("batchingMaxMessages", "1000", "messages of an entry at most"),
+    Option("batchingMaxBytes", "131072", "payload bytes of an entry at most"),
+    Option("batchByKey", "false", "an entry ends where the key changes, as Key_Shared subscriptions need"),
+    Option("compressionType", "NONE", "NONE, LZ4, ZLIB, ZSTD or SNAPPY"),
+    Option("maxPendingBytes", "16777216", "bytes a producer sends ahead of their receipts"),
+    Option("sendTimeoutMs", "120000", "a task fails when no entry is stored for so long"),
+)
+"""THE table of the sink's own options; those of the connection are in `connect_options`."""
+
+_E = TypeVar("_E", bound=enum.StrEnum)
+_COMPRESSION = {"NONE": pb.NONE, "LZ4": pb.LZ4, "ZLIB": pb.ZLIB, "ZSTD": pb.ZSTD, "SNAPPY": pb.SNAPPY}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options, read. May be pickled to executors."""
+
+    connect: ConnectOptions
+    topic: str | None
+    guarantee: Guarantee
+    sink_id: str
+    staging: str
+    check_deduplication: bool
+    enable_deduplication: bool
+    routing: Routing
+    value_mode: ValueMode
+    register_schema: bool
+    record_name: str
+    kafka_style: bool
+    batch_messages: int
+    batch_bytes: int
+    batch_by_key: bool
+    compression: pb.CompressionType
+    pending_bytes: int
+    timeout_s: float
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+        """Read them from the options of a DataFrame writer. Raises: OptionError."""
+        given = {name.lower(): value for name, value in options.items()}
+        default = Guarantee.STAGED if streaming else Guarantee.AT_LEAST_ONCE
+        guarantee = _choice(Guarantee, given, "guarantee", default)
+        checkpoint = given.get("checkpointlocation", "")
+        staging = given.get("stagingdirectory", f"{checkpoint.rstrip('/')}/sink-staging" if checkpoint else "")
+        if guarantee is Guarantee.STAGED and not staging:
+            raise OptionError("guarantee exactly-once-staged needs option stagingDirectory or checkpointLocation")
+        if guarantee is Guarantee.DETERMINISTIC and not streaming and not given.get("sinkid"):
+            raise OptionError("guarantee exactly-once needs option sinkId: a name of its own for this write")
+        if guarantee is Guarantee.STAGED and not streaming:
+            raise OptionError("guarantee exactly-once-staged is for streams; a batch takes exactly-once and a sinkId")
+        batching = flag(given, "batchingEnabled", True)
+        return cls(
+            connect=ConnectOptions.parse(options),
+            topic=_topic(given["topic"]) if given.get("topic") else None,
+            guarantee=guarantee,
+            sink_id=given.get("sinkid", ""),
+            staging=staging,
+            check_deduplication=flag(given, "checkDeduplication", True),
+            enable_deduplication=flag(given, "enableDeduplication", False),
+            routing=_choice(Routing, given, "routing", Routing.KEY),
+            value_mode=_choice(ValueMode, given, "valueMode", ValueMode.AUTO),
+            register_schema=flag(given, "registerSchema", True),
+            record_name=given.get("recordname", "Record"),
+            kafka_style=_kafka_style(given),
+            batch_messages=whole_number(given, "batchingMaxMessages", 1000) if batching else 0,
+            batch_bytes=whole_number(given, "batchingMaxBytes", 131072),
+            batch_by_key=flag(given, "batchByKey", False),
+            compression=_compression(given.get("compressiontype", "NONE")),
+            pending_bytes=whole_number(given, "maxPendingBytes", 16 * 1024 * 1024),
+            timeout_s=whole_number(given, "sendTimeoutMs", 120_000) / 1000,
+        )
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether producers have names and sequence ids of their own."""
+        return self.guarantee is not Guarantee.AT_LEAST_ONCE
+
+
+def _choice(kind: type[_E], given: Mapping[str, str], name: str, default: _E) -> _E:
+    text = given.get(name.lower(), default).strip().lower()
+    try:
+        return kind(text)
+    except ValueError:
+        raise OptionError(f"option {name} is {', '.join(kind)}, not {text!r}") from None
+
+
+def _topic(text: str) -> str:
+    try:
+        return str(TopicName.parse(text))
+    except InvalidTopicNameError as error:
+        raise OptionError(f"option topic: {error}") from error
+
+
+def _kafka_style(given: Mapping[str, str]) -> bool:
+    style = given.get("columnstyle", "pulsar").lower()
+    if style not in {"pulsar", "kafka"}:
+        raise OptionError(f"option columnStyle is pulsar or kafka, not {style!r}")
+    return style == "kafka"
+
+
+def _compression(text: str) -> pb.CompressionType:
+    try:
+        return _COMPRESSION[text.upper()]
+    except KeyError:
+        raise OptionError(f"option compressionType is {', '.join(_COMPRESSION)}, not {text!r}") from None

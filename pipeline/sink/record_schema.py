@@ -1,0 +1,70 @@
+"""The Avro definition of a record with given Arrow fields, as the schemas AVRO and JSON of a topic have it.
+
+Every field is a union with null and null by default, so that a later table with one column more stays compatible.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from magnetar.pipeline.connect_options import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_TEXT = "string"
+_PLAIN: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int8, "int"),
+    (pa.types.is_int16, "int"),
+    (pa.types.is_int32, "int"),
+    (pa.types.is_int64, "long"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_string, _TEXT),
+    (pa.types.is_binary, "bytes"),
+)
+
+
+def record_schema(name: str, fields: Sequence[pa.Field], *, as_json: bool = False) -> dict[str, Any]:
+    """The record's definition. `as_json`: dates, times, decimals and bytes are text, as JSON has them.
+
+    Raises: OptionError for a column that Avro cannot have.
+    """
+    if not _NAME.match(name):
+        raise OptionError(f"recordName {name!r} is no name in Avro: letters, digits and _, no digit first")
+    return {"type": "record", "name": name, "fields": [_field(name, field, as_json) for field in fields]}
+
+
+def _field(owner: str, field: pa.Field, as_json: bool) -> dict[str, Any]:
+    if not _NAME.match(field.name):
+        raise OptionError(f"column {field.name!r} is no name in Avro: rename it to letters, digits and _")
+    return {"name": field.name, "type": ["null", _type(f"{owner}_{field.name}", field.type, as_json)], "default": None}
+
+
+def _type(path: str, kind: pa.DataType, as_json: bool) -> Any:
+    for matches, name in _PLAIN:
+        if matches(kind):
+            return _TEXT if as_json and name == "bytes" else name
+    if pa.types.is_struct(kind):
+        return record_schema(path, list(kind), as_json=as_json)
+    if pa.types.is_list(kind):
+        return {"type": "array", "items": ["null", _type(path, kind.value_type, as_json)]}
+    if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
+        return {"type": "map", "values": ["null", _type(path, kind.item_type, as_json)]}
+    if pa.types.is_timestamp(kind):
+        return _TEXT if as_json else {"type": "long", "logicalType": _timestamp(kind)}
+    if pa.types.is_date32(kind):
+        return _TEXT if as_json else {"type": "int", "logicalType": "date"}
+    if pa.types.is_decimal128(kind):
+        decimal = {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+        return _TEXT if as_json else decimal
+    raise OptionError(f"a column of type {kind} cannot be written as Avro: cast {path} to another type")
+
+
+def _timestamp(kind: pa.TimestampType) -> str:
+    return "timestamp-micros" if kind.tz is not None else "local-timestamp-micros"

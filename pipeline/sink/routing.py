@@ -1,0 +1,53 @@
+"""Which partition of a topic gets a message. The same rows give the same partitions, whenever they are sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.sink.options import Routing
+from magnetar.pipeline.sink.packing import key_text
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.sink.message import Row
+
+_INT_MAX = 0x7FFFFFFF
+
+
+class RoutingError(ValueError):
+    """A row that names a partition which the topic does not have."""
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` with its sign bit cleared: how the Java client finds a key's partition by default."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for i in range(0, len(units), 2):
+        value = value * 31 + (units[i] << 8 | units[i + 1]) & 0xFFFFFFFF
+    return value & _INT_MAX
+
+
+class Router:
+    """Chooses partitions for one task. `run`: messages without a key that stay together before the next partition."""
+
+    def __init__(self, routing: Routing, task: int, run: int) -> None:
+        self._routing, self._run = routing, max(run, 1)
+        self._keyless = task * self._run
+
+    def partition(self, row: Row, partitions: int) -> int:
+        """0 .. partitions - 1, or -1 for a topic that is not partitioned. Raises: RoutingError."""
+        if partitions == 0:
+            return -1
+        if self._routing is Routing.PARTITION and row.partition >= 0:
+            if row.partition >= partitions:
+                raise RoutingError(f"a row wants partition {row.partition} of {row.topic}, which has {partitions}")
+            return row.partition
+        if row.message.key is not None:
+            return java_string_hash(key_text(row.message.key)[0]) % partitions
+        chosen = self._keyless // self._run % partitions
+        self._keyless += 1
+        return chosen
+
+
+def partition_name(topic: str, partition: int) -> str:
+    """The topic's name on the wire."""
+    return topic if partition < 0 else f"{topic}-partition-{partition}"

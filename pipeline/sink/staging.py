@@ -1,0 +1,133 @@
+"""Rows of a stream's batch in files, until all of them are sent.
+
+    <folder>/<batch>/<task>-<attempt>.arrow   rows of one task, an Arrow IPC stream
+    <folder>/<batch>/manifest.json            names of the files that count, in order; written once, as a whole
+    <folder>/<batch>/sent.json                all of them are stored in their topics
+
+The manifest decides which attempt of each task counts. From then on the batch's rows and their order are fixed, so
+sending may be interrupted and repeated. A batch that is computed again, even with other rows or another order, finds
+the manifest and leaves its own rows out. Executors and driver need the same folder: a local path on one machine,
+else a shared one (`s3://`, `hdfs://`, `gs://`, a mount).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from magnetar.pipeline.connect_options import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_MANIFEST, _SENT = "manifest.json", "sent.json"
+
+
+class StagingError(RuntimeError):
+    """A staged file cannot be found or read."""
+
+
+class Staging:
+    """The files of one sink. `folder`: a path or a URI of a file system that pyarrow knows."""
+
+    def __init__(self, folder: str, sink_id: str) -> None:
+        self._files, root = _file_system(folder)
+        self._root = f"{root.rstrip('/')}/{sink_id}"
+
+    def stage(self, batch_id: int, task: int, attempt: str, batches: Iterable[pa.RecordBatch]) -> tuple[str, int]:
+        """Write a task's rows; (name of the file, rows). The empty name stands for no rows. Raises: OSError."""
+        folder, name, rows = self._folder(batch_id), f"{task:05d}-{attempt}.arrow", 0
+        remaining = iter(batches)
+        first = next(remaining, None)
+        if first is None:
+            return "", 0
+        self._files.create_dir(folder, recursive=True)
+        with (
+            self._files.open_output_stream(f"{folder}/{name}") as out,
+            pa.ipc.new_stream(out, first.schema) as writer,
+        ):
+            for batch in _with_first(first, remaining):
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return name, rows
+
+    def manifest(self, batch_id: int) -> list[str] | None:
+        """Names of the batch's files in their order; None before `publish`. Raises: OSError."""
+        text = self._read(batch_id, _MANIFEST)
+        return None if text is None else list(text["files"])
+
+    def publish(self, batch_id: int, names: Sequence[str]) -> list[str]:
+        """Decide which files count; a former decision stands. Returns the names that count. Raises: OSError."""
+        former = self.manifest(batch_id)
+        if former is not None:
+            return former
+        self._write(batch_id, _MANIFEST, {"files": list(names)})
+        return list(names)
+
+    def is_sent(self, batch_id: int) -> bool:
+        """Whether every row of the batch is stored in its topic. Raises: OSError."""
+        return self._read(batch_id, _SENT) is not None
+
+    def mark_sent(self, batch_id: int, report: dict[str, Any]) -> None:
+        """Note that every row is stored. Raises: OSError."""
+        self._write(batch_id, _SENT, report)
+
+    def rows(self, batch_id: int, name: str) -> Iterator[pa.RecordBatch]:
+        """The rows of one file. Raises: StagingError, OSError."""
+        path = f"{self._folder(batch_id)}/{name}"
+        try:
+            with self._files.open_input_stream(path) as file, pa.ipc.open_stream(file) as reader:
+                yield from reader
+        except FileNotFoundError as error:
+            raise StagingError(
+                f"{path} is gone: option stagingDirectory must be a folder that driver and executors share"
+            ) from error
+        except pa.ArrowInvalid as error:
+            raise StagingError(f"{path} cannot be read: {error}") from error
+
+    def forget_before(self, batch_id: int) -> None:
+        """Delete the files of sent batches before this one. Raises: OSError."""
+        selector = fs.FileSelector(self._root, allow_not_found=True)
+        for info in self._files.get_file_info(selector):
+            batch = int(info.base_name) if info.base_name.isdecimal() else batch_id
+            if batch < batch_id and self.is_sent(batch):
+                self._files.delete_dir(info.path)
+
+    def _folder(self, batch_id: int) -> str:
+        return f"{self._root}/{batch_id}"
+
+    def _read(self, batch_id: int, name: str) -> Any:
+        try:
+            with self._files.open_input_stream(f"{self._folder(batch_id)}/{name}") as file:
+                return json.loads(file.read())
+        except FileNotFoundError:
+            return None
+
+    def _write(self, batch_id: int, name: str, content: dict[str, Any]) -> None:
+        """Whole or not at all: a file of another name is renamed when it is complete."""
+        folder = self._folder(batch_id)
+        self._files.create_dir(folder, recursive=True)
+        with self._files.open_output_stream(f"{folder}/{name}.new") as out:
+            out.write(json.dumps(content).encode())
+        self._files.move(f"{folder}/{name}.new", f"{folder}/{name}")
+
+
+def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _file_system(folder: str) -> tuple[fs.FileSystem, str]:
+    """Spark writes local folders as `file:/path`, which pyarrow does not take. Raises: OptionError."""
+    if folder.startswith("file:"):
+        folder = "/" + folder.removeprefix("file:").lstrip("/")
+    if "://" not in folder:
+        return fs.LocalFileSystem(), folder
+    try:
+        files, path = fs.FileSystem.from_uri(folder)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise OptionError(f"option stagingDirectory: {folder}: {error}") from error
+    return files, path

@@ -1,0 +1,128 @@
+"""What one task sends: rows to the producers of its topics, on an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.client.deduplication import Remedies, ensure_deduplication
+from magnetar.client.lookup import partitions
+from magnetar.client.pool import ConnectionPool
+from magnetar.client.retrying import retrying
+from magnetar.pipeline.sink.columns import RowReader
+from magnetar.pipeline.sink.routing import Router, partition_name
+from magnetar.pipeline.sink.topic_producer import TopicProducer
+from magnetar.pipeline.sink.values import value_encoder
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from magnetar.pipeline.sink.options import SinkOptions
+    from magnetar.pipeline.sink.topic_producer import TopicReport
+
+_OPTIONS = Remedies("option enableDeduplication", "option admin.url", "option checkDeduplication=false")
+
+
+class Place(NamedTuple):
+    """Which part of a write a task is. `producer`: name of its producers, None for names the broker chooses.
+    `first_sequence_id`: that of the task's first row.
+    """
+
+    task: int
+    producer: str | None
+    first_sequence_id: int
+
+
+def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, place: Place) -> list[TopicReport]:
+    """Send all rows; everything is stored on return. Blocks. All batches have one schema.
+
+    Raises: ClientError (the broker refuses, or is away for too long), ValueError for a row that cannot be sent.
+    """
+    task: SinkTask | None = None
+    with asyncio.Runner() as runner:
+        try:
+            for batch in batches:
+                if task is None:
+                    task = SinkTask(batch.schema, options, place)
+                runner.run(task.send(batch))
+            return [] if task is None else runner.run(task.finish())
+        finally:
+            if task is not None:
+                runner.run(task.close())
+
+
+class Target(NamedTuple):
+    """A topic by its full name. `partitions`: 0 when it has none."""
+
+    topic: str
+    partitions: int
+
+
+class SinkTask:
+    """The producers of one task. All methods belong to one loop."""
+
+    def __init__(self, schema: pa.Schema, options: SinkOptions, place: Place) -> None:
+        encoder = value_encoder(schema, options)
+        self._options, self._place, self._schema = options, place, encoder.schema
+        self._reader = RowReader(schema, options, encoder)
+        self._router = Router(options.routing, place.task, options.batch_messages)
+        self._pool = ConnectionPool(options.connect.credentials)
+        self._next_sequence_id = place.first_sequence_id
+        self._targets: dict[str, Target] = {}
+        self._producers: dict[str, TopicProducer] = {}
+
+    async def send(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of a batch. Raises: as `send_rows`."""
+        for row in self._reader.rows(batch):
+            target = self._targets.get(row.topic) or await self._find_target(row.topic)
+            name = partition_name(target.topic, self._router.partition(row, target.partitions))
+            producer = self._producers.get(name)
+            if producer is None:
+                producer = self._producers[name] = self._producer(name)
+            await producer.send(self._next_sequence_id, row.message)
+            self._next_sequence_id += 1
+
+    async def finish(self) -> list[TopicReport]:
+        """Return when all rows are stored. Raises: ClientError."""
+        return [await producer.finish() for producer in self._producers.values()]
+
+    async def close(self) -> None:
+        """End the connections; safe to call twice."""
+        self._pool.close()
+
+    async def _find_target(self, text: str) -> Target:
+        """Raises: ClientError, InvalidTopicNameError (a ValueError)."""
+        topic = TopicName.parse(text)
+        count = 0 if topic.is_partition else await self._count_partitions(str(topic))
+        target = self._targets[text] = Target(str(topic), count)
+        return target
+
+    async def _count_partitions(self, topic: str) -> int:
+        service = self._options.connect.service
+
+        async def ask() -> int:
+            return await partitions(await self._pool.get(service), topic, create=True)
+
+        return await retrying(ask, self._options.timeout_s)
+
+    def _producer(self, topic: str) -> TopicProducer:
+        opened = partial(self._check_deduplication, topic)
+        return TopicProducer(self._pool, self._options, topic, self._place.producer, self._schema, opened)
+
+    async def _check_deduplication(self, topic: str, last_sequence_id: int) -> None:
+        """A broker that knows the name deduplicates; of a new name the admin API tells. Raises: DeduplicationError."""
+        options = self._options
+        if not options.exactly_once or not options.check_deduplication or last_sequence_id >= 0:
+            return
+        await asyncio.to_thread(
+            ensure_deduplication,
+            options.connect.admin(),
+            TopicName.parse(topic),
+            enable=options.enable_deduplication,
+            say=lambda _: None,
+            remedies=_OPTIONS,
+        )

@@ -1,0 +1,153 @@
+"""The value columns of a row as the payload of its message, and the schema the topic gets.
+
+| valueMode | columns                        | payload                            | schema of the topic |
+|-----------|--------------------------------|------------------------------------|---------------------|
+| auto      | `value` alone, binary, string  | its bytes                          | none                |
+| auto      | `value` alone, a number, bool  | as Pulsar's schema of that type    | that type           |
+| auto      | `value` alone, a struct        | as avro, of the struct's fields    | AVRO                |
+| auto      | others                         | as avro                            | AVRO                |
+| bytes     | `value` alone, binary, string  | its bytes                          | none                |
+| json      | any                            | a JSON object of the columns       | JSON                |
+| avro      | any                            | an Avro record of the columns      | AVRO                |
+
+A row whose column `value` is null becomes a tombstone. A record made of several columns is never a tombstone, even when
+all of them are null.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import pyarrow as pa
+from fastavro import parse_schema, schemaless_writer
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.sink.columns import parts
+from magnetar.pipeline.sink.options import SinkOptions, ValueMode
+from magnetar.pipeline.sink.record_schema import record_schema
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PRIMITIVES: tuple[tuple[Callable[[pa.DataType], bool], pb.Schema.Type, str], ...] = (
+    (pa.types.is_boolean, pb.Schema.Bool, ">?"),
+    (pa.types.is_int8, pb.Schema.Int8, ">b"),
+    (pa.types.is_int16, pb.Schema.Int16, ">h"),
+    (pa.types.is_int32, pb.Schema.Int32, ">i"),
+    (pa.types.is_int64, pb.Schema.Int64, ">q"),
+    (pa.types.is_float32, pb.Schema.Float, ">f"),
+    (pa.types.is_float64, pb.Schema.Double, ">d"),
+)
+
+
+class ValueEncoder(Protocol):
+    """Record batches to payloads."""
+
+    schema: pb.Schema | None
+    """What PRODUCER carries; None for bytes."""
+
+    def encode(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        """The payload of each row; None for a tombstone. Raises: ValueError for a row that does not fit."""
+        ...
+
+
+def value_encoder(schema: pa.Schema, options: SinkOptions) -> ValueEncoder:
+    """The encoder for rows of this Arrow schema. Raises: OptionError."""
+    _, names = parts(schema.names, options)
+    alone = len(names) == 1 and names[0].lower() == "value"
+    field = schema.field(names[0])
+    mode = options.value_mode
+    if mode is ValueMode.AUTO and not (alone and not pa.types.is_struct(field.type)):
+        mode = ValueMode.AVRO
+    if mode in {ValueMode.AUTO, ValueMode.BYTES}:
+        if not alone:
+            raise OptionError(f"valueMode bytes takes one column called value; there are {', '.join(names)}")
+        return _single(field, mode, register=options.register_schema)
+    fields = list(field.type) if alone and pa.types.is_struct(field.type) else [schema.field(name) for name in names]
+    definition = record_schema(options.record_name, fields, as_json=mode is ValueMode.JSON)
+    kind = pb.Schema.Json if mode is ValueMode.JSON else pb.Schema.Avro
+    registered = _schema(kind, json.dumps(definition).encode()) if options.register_schema else None
+    struct_column = names[0] if alone and pa.types.is_struct(field.type) else None
+    if mode is ValueMode.JSON:
+        return _Json(names, struct_column, registered)
+    return _Avro(names, struct_column, registered, definition)
+
+
+def _schema(kind: pb.Schema.Type, definition: bytes = b"") -> pb.Schema:
+    return pb.Schema(name=pb.Schema.Type.Name(kind), schema_data=definition, type=kind)
+
+
+def _single(field: pa.Field, mode: ValueMode, *, register: bool) -> ValueEncoder:
+    kind = field.type
+    if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind):
+        return _Bytes(field.name)
+    for matches, schema_type, layout in _PRIMITIVES:
+        if mode is ValueMode.AUTO and matches(kind):
+            return _Primitive(field.name, struct.Struct(layout), _schema(schema_type) if register else None)
+    raise OptionError(f"column value is {kind}: give valueMode json or avro")
+
+
+class _Bytes:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.schema: pb.Schema | None = None
+
+    def encode(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        values: list[bytes | None] = (
+            batch.column(batch.schema.get_field_index(self._name)).cast(pa.binary()).to_pylist()
+        )
+        return values
+
+
+class _Primitive:
+    def __init__(self, name: str, layout: struct.Struct, schema: pb.Schema | None) -> None:
+        self._name, self._layout, self.schema = name, layout, schema
+
+    def encode(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        pack = self._layout.pack
+        column = batch.column(batch.schema.get_field_index(self._name))
+        return [None if value is None else pack(value) for value in column.to_pylist()]
+
+
+class _Records:
+    def __init__(self, names: list[str], struct_column: str | None, schema: pb.Schema | None) -> None:
+        self._names, self._struct, self.schema = names, struct_column, schema
+
+    def _records(self, batch: pa.RecordBatch) -> list[dict[str, Any] | None]:
+        if self._struct is not None:
+            column = batch.column(batch.schema.get_field_index(self._struct))
+            values: list[dict[str, Any] | None] = column.to_pylist(maps_as_pydicts="strict")
+            return values
+        records: list[dict[str, Any] | None] = list(batch.select(self._names).to_pylist(maps_as_pydicts="strict"))
+        return records
+
+
+class _Json(_Records):
+    def encode(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        encode = msgspec.json.Encoder(decimal_format="string").encode
+        return [None if record is None else encode(record) for record in self._records(batch)]
+
+
+class _Avro(_Records):
+    def __init__(
+        self, names: list[str], struct_column: str | None, schema: pb.Schema | None, definition: dict[str, Any]
+    ) -> None:
+        super().__init__(names, struct_column, schema)
+        self._definition = definition
+
+    def encode(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        parsed = parse_schema(self._definition)
+        payloads: list[bytes | None] = []
+        for record in self._records(batch):
+            if record is None:
+                payloads.append(None)
+                continue
+            out = io.BytesIO()
+            schemaless_writer(out, parsed, record)
+            payloads.append(out.getvalue())
+        return payloads

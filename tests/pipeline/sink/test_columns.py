@@ -1,0 +1,80 @@
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from magnetar.pipeline.columns import KAFKA, PULSAR, arrow_schema, topic_columns
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.sink.columns import RowReader, parts
+from magnetar.pipeline.sink.message import Message, Row
+from magnetar.pipeline.sink.options import SinkOptions
+from magnetar.pipeline.sink.values import value_encoder
+
+UTC = dt.UTC
+AT = dt.datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
+AT_MS = 1767323045678
+
+
+def read(table, **options):
+    parsed = SinkOptions.parse({k: str(v) for k, v in options.items()}, streaming=False)
+    batch = pa.RecordBatch.from_pylist(table, schema=options.pop("schema", None)) if isinstance(table, list) else table
+    return list(RowReader(batch.schema, parsed, value_encoder(batch.schema, parsed)).rows(batch))
+
+
+def test_every_part_of_a_message():
+    row = {
+        "value": b"v",
+        "__key": "k",
+        "__orderingKey": b"o",
+        "__topic": "persistent://a/b/c",
+        "__partition": 3,
+        "__eventTime": AT,
+        "__deliverAt": AT_MS + 1,
+    }
+    batch = pa.RecordBatch.from_pylist([row])
+    properties = pa.array([[("a", "1"), ("b", "2")]], pa.map_(pa.string(), pa.string()))
+    batch = batch.append_column("__messageProperties", properties)
+    message = Message(b"v", b"k", b"o", (("a", "1"), ("b", "2")), AT_MS, AT_MS + 1)
+    assert read(batch) == [Row("persistent://a/b/c", 3, message)]
+
+
+def test_nulls_are_absent_parts():
+    schema = arrow_schema(topic_columns())
+    batch = pa.RecordBatch.from_pylist([{"value": None}], schema=schema)
+    assert read(batch, topic="t") == [Row("persistent://public/default/t", -1, Message(None))]
+
+
+def test_a_table_that_was_read_can_be_written():
+    found, values = parts(arrow_schema(topic_columns()).names, SinkOptions.parse({}, streaming=False))
+    assert values == ["value"]
+    assert set(found.values()) <= {column.name for column in PULSAR}
+    found, values = parts([c.name for c in KAFKA], SinkOptions.parse({"columnStyle": "kafka"}, streaming=False))
+    assert values == ["value"]
+    assert "timestampType" not in found.values()
+
+
+def test_kafka_names():
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([b"k"]),
+            pa.array([b"v"]),
+            pa.array(["t"]),
+            pa.array([[{"key": "h", "value": b"x"}, {"key": "n", "value": None}]], kind),
+        ],
+        ["key", "value", "topic", "headers"],
+    )
+    assert read(batch, columnStyle="kafka") == [Row("t", -1, Message(b"v", b"k", None, (("h", "x"), ("n", "")), 0, 0))]
+
+
+def test_the_topic_of_the_options_wins():
+    assert read([{"value": b"", "__topic": "t"}], topic="u")[0].topic == "persistent://public/default/u"
+
+
+def test_what_cannot_be_written_names_the_remedy():
+    with pytest.raises(OptionError, match="option topic or a column __topic"):
+        read([{"value": b""}])
+    with pytest.raises(OptionError, match="no value"):
+        read([{"__key": b""}], topic="t")
+    with pytest.raises(ValueError, match="null in its topic"):
+        read(pa.RecordBatch.from_arrays([pa.array([b""]), pa.array([None], pa.string())], ["value", "__topic"]))

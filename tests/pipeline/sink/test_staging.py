@@ -1,0 +1,79 @@
+import pyarrow as pa
+import pytest
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.sink.staging import Staging, StagingError
+
+
+def batches(*numbers):
+    return [pa.RecordBatch.from_pydict({"value": [n]}) for n in numbers]
+
+
+def rows(staging, batch_id, name):
+    return [n for batch in staging.rows(batch_id, name) for n in batch.column(0).to_pylist()]
+
+
+def test_what_is_staged_is_read_in_order(tmp_path):
+    staging = Staging(f"file:{tmp_path}/x", "sink")
+    name, count = staging.stage(3, 1, "a", batches(1, 2, 3))
+    assert count == 3
+    assert staging.stage(3, 2, "a", []) == ("", 0)
+    assert rows(Staging(f"{tmp_path}/x", "sink"), 3, name) == [1, 2, 3]
+
+
+def test_the_first_manifest_decides(tmp_path):
+    staging = Staging(str(tmp_path), "sink")
+    assert staging.manifest(0) is None
+    assert staging.publish(0, ["a", "b"]) == ["a", "b"]
+    assert staging.publish(0, ["c"]) == ["a", "b"]
+    assert staging.manifest(0) == ["a", "b"]
+
+
+def test_a_manifest_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
+    staging = Staging(str(tmp_path), "sink")
+
+    class FullError(Exception):
+        pass
+
+    def move(*_args):
+        raise FullError
+
+    class Files:
+        def __getattr__(self, name):
+            return move if name == "move" else getattr(staging_files, name)
+
+    staging_files, staging._files = staging._files, Files()
+    with pytest.raises(FullError):
+        staging.publish(0, ["a"])
+    staging._files = staging_files
+    assert staging.manifest(0) is None
+    assert staging.publish(0, ["b"]) == ["b"]
+
+
+def test_only_sent_batches_are_forgotten(tmp_path):
+    staging = Staging(str(tmp_path), "sink")
+    for batch_id in (0, 1, 2, 10):
+        staging.publish(batch_id, [staging.stage(batch_id, 0, "a", batches(batch_id))[0]])
+    staging.mark_sent(0, {})
+    staging.mark_sent(2, {})
+    staging.mark_sent(10, {})
+    staging.forget_before(10)
+    assert [batch_id for batch_id in (0, 1, 2, 10) if staging.manifest(batch_id)] == [1, 10]
+    assert staging.is_sent(10)
+    assert not staging.is_sent(1)
+
+
+def test_lost_and_damaged_files(tmp_path):
+    staging = Staging(str(tmp_path), "sink")
+    with pytest.raises(StagingError, match="driver and executors share"):
+        rows(staging, 0, "none.arrow")
+    name, _ = staging.stage(0, 0, "a", batches(1, 2))
+    file = tmp_path / "sink" / "0" / name
+    file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(StagingError, match="cannot be read"):
+        rows(staging, 0, name)
+
+
+def test_unknown_file_systems():
+    with pytest.raises(OptionError, match="stagingDirectory"):
+        Staging("gopher://x/y", "sink")

@@ -1,0 +1,180 @@
+"""Rows through a task into a real broker, read back by the official client."""
+
+import threading
+import uuid
+
+import pulsar
+import pyarrow as pa
+import pytest
+
+from magnetar.client.errors import DeduplicationError, RefusedError, RetryError
+from magnetar.pipeline.sink.options import SinkOptions
+from magnetar.pipeline.sink.packing import MessageTooLargeError
+from magnetar.pipeline.sink.task import Place, send_rows
+from magnetar.pytest_plugin import BrokerProcess
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    process = BrokerProcess(tmp_path_factory.mktemp("sink") / "data", {"brokerDeduplicationEnabled": True})
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def client(broker):
+    made = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic():
+    return f"persistent://public/default/t-{uuid.uuid4().hex[:12]}"
+
+
+def options(broker, topic, **others):
+    given = {"service.url": broker.url, "admin.url": broker.http_url, "topic": topic}
+    return SinkOptions.parse(given | {"guarantee": "exactly-once", "sinkId": "s"} | others, streaming=False)
+
+
+def table(*values, **columns):
+    return pa.RecordBatch.from_pydict({"value": list(values)} | columns)
+
+
+def read_all(client, topic, count):
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    found = [reader.read_next(60_000) for _ in range(count)]
+    assert not reader.has_message_available()
+    reader.close()
+    return found
+
+
+EXACTLY_ONCE = Place(0, "s-0", 0)
+
+
+def test_rows_arrive_in_order_with_their_parts(broker, client, topic):
+    batch = table(
+        *[str(n) for n in range(2500)],
+        __key=[f"k{n % 3}" for n in range(2500)],
+        __eventTime=[1_700_000_000_000 + n for n in range(2500)],
+    )
+    (report,) = send_rows([batch.slice(0, 700), batch.slice(700)], options(broker, topic), EXACTLY_ONCE)
+    assert (report.topic, report.stored, report.known) == (topic, 2500, 0)
+    found = read_all(client, topic, 2500)
+    assert [m.data() for m in found] == [str(n).encode() for n in range(2500)]
+    assert [m.partition_key() for m in found[:3]] == ["k0", "k1", "k2"]
+    assert found[-1].event_timestamp() == 1_700_000_002_499
+
+
+def test_a_repetition_stores_nothing_twice(broker, client, topic):
+    rows = [table(*[str(n) for n in range(3300)])]
+    limits = options(broker, topic, batchingMaxMessages="100")
+    send_rows([rows[0].slice(0, 1234)], limits, EXACTLY_ONCE)
+    (report,) = send_rows(rows, limits, EXACTLY_ONCE)
+    assert report.stored + report.known == 3300
+    assert report.known == 1234
+    (report,) = send_rows(rows, limits, EXACTLY_ONCE)
+    assert (report.stored, report.known) == (0, 3300)
+    assert [m.data() for m in read_all(client, topic, 3300)] == [str(n).encode() for n in range(3300)]
+
+
+def test_a_later_batch_of_a_stream_goes_on(broker, client, topic):
+    send_rows([table("a")], options(broker, topic), Place(0, "s-0", 1 << 32))
+    send_rows([table("b")], options(broker, topic), Place(0, "s-0", 2 << 32))
+    assert [m.data() for m in read_all(client, topic, 2)] == [b"a", b"b"]
+
+
+def test_at_least_once_needs_no_name(broker, client, topic):
+    plain = options(broker, topic, guarantee="at-least-once", sinkId="")
+    for _ in range(2):
+        send_rows([table("a")], plain, Place(0, None, 0))
+    assert [m.data() for m in read_all(client, topic, 2)] == [b"a", b"a"]
+
+
+def test_partitions_by_key(broker, client, topic):
+    import urllib.request
+
+    path = topic.replace("persistent://", "persistent/")
+    request = urllib.request.Request(f"{broker.http_url}/admin/v2/{path}/partitions", b"3", method="PUT")
+    request.add_header("Content-Type", "application/json")
+    urllib.request.urlopen(request).close()
+    batch = table(*[str(n) for n in range(60)], __key=[f"k{n % 10}" for n in range(60)])
+    reports = send_rows([batch], options(broker, topic), EXACTLY_ONCE)
+    assert sum(report.stored for report in reports) == 60
+    placed = {}
+    for report in reports:
+        for message in read_all(client, report.topic, report.stored):
+            assert placed.setdefault(message.partition_key(), report.topic) == report.topic
+    assert len(placed) == 10
+
+
+def test_a_topic_column_and_short_names(broker, client, topic):
+    local = topic.rpartition("/")[2]
+    given = options(broker, "", sinkId="s")
+    reports = send_rows([table("a", "b", __topic=[local, topic])], given, EXACTLY_ONCE)
+    assert [(report.topic, report.stored) for report in reports] == [(topic, 2)]
+
+
+def test_records_carry_the_schema(broker, client, topic):
+    batch = pa.RecordBatch.from_pydict({"id": [1, 2], "name": ["a", None]})
+    send_rows([batch], options(broker, topic, recordName="Order"), EXACTLY_ONCE)
+
+    class Order(pulsar.schema.Record):
+        id = pulsar.schema.Long()
+        name = pulsar.schema.String()
+
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, schema=pulsar.schema.AvroSchema(Order))
+    found = [reader.read_next(60_000).value() for _ in range(2)]
+    assert [(order.id, order.name) for order in found] == [(1, "a"), (2, None)]
+
+
+def test_a_broker_that_is_killed_while_rows_are_sent(broker, client, topic):
+    count, killer = 30_000, threading.Timer(0, lambda: None)
+
+    def rows():
+        for first in range(0, count, 1000):
+            if first in {5000, 20_000}:
+                nonlocal killer
+                killer = threading.Thread(target=lambda: (broker.kill(), broker.start()))
+                killer.start()
+            yield table(*[f"{n:06d}" for n in range(first, first + 1000)])
+            if first in {6000, 21_000}:
+                killer.join()
+
+    sending = options(broker, topic, maxPendingBytes="200000", batchingMaxMessages="50")
+    (report,) = send_rows(rows(), sending, EXACTLY_ONCE)
+    killer.join()
+    assert report.stored + report.known == count
+    assert [int(m.data()) for m in read_all(client, topic, count)] == list(range(count))
+
+
+def test_without_deduplication_nothing_is_sent(tmp_path_factory, topic):
+    other = BrokerProcess(tmp_path_factory.mktemp("plain") / "data", {"topicLevelPoliciesEnabled": True})
+    try:
+        with pytest.raises(DeduplicationError, match="option enableDeduplication"):
+            send_rows([table("a")], options(other, topic), EXACTLY_ONCE)
+        (report,) = send_rows([table("a")], options(other, topic, enableDeduplication="true"), EXACTLY_ONCE)
+        assert report.stored == 1
+    finally:
+        other.stop()
+
+
+def test_a_name_in_use_is_waited_for(broker, client, topic):
+    attached = client.create_producer(topic, producer_name="s-0")
+    threading.Timer(1.0, attached.close).start()
+    (report,) = send_rows([table("a")], options(broker, topic), EXACTLY_ONCE)
+    assert report.stored == 1
+
+
+def test_errors(broker, topic):
+    with pytest.raises(MessageTooLargeError, match="maxMessageSize"):
+        send_rows([table(bytes(6 << 20))], options(broker, topic), EXACTLY_ONCE)
+    with pytest.raises(RefusedError, match=r"TopicNotFound|[Nn]amespace"):
+        send_rows([table("a")], options(broker, "persistent://no/where/t"), EXACTLY_ONCE)
+    nobody = {"service.url": "pulsar://127.0.0.1:1", "topic": topic, "sendTimeoutMs": "300"}
+    with pytest.raises(RetryError, match=r"127\.0\.0\.1:1"):
+        send_rows([table("a")], SinkOptions.parse(nobody, streaming=False), Place(0, None, 0))
+    assert send_rows([], options(broker, topic), EXACTLY_ONCE) == []

@@ -1,0 +1,123 @@
+import datetime as dt
+import decimal
+import io
+import json
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.sink.options import SinkOptions
+from magnetar.pipeline.sink.record_schema import record_schema
+from magnetar.pipeline.sink.values import value_encoder
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+
+def encoder(batch, **options):
+    return value_encoder(batch.schema, SinkOptions.parse({"topic": "t"} | options, streaming=False))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "payload", "schema"),
+    [
+        (pa.binary(), b"\xff", b"\xff", None),
+        (pa.string(), "ü", "ü".encode(), None),
+        (pa.bool_(), True, b"\x01", pb.Schema.Bool),
+        (pa.int8(), -1, b"\xff", pb.Schema.Int8),
+        (pa.int16(), 1, b"\x00\x01", pb.Schema.Int16),
+        (pa.int32(), 1, b"\x00\x00\x00\x01", pb.Schema.Int32),
+        (pa.int64(), -2, b"\xff" * 7 + b"\xfe", pb.Schema.Int64),
+        (pa.float32(), 1.0, b"\x3f\x80\x00\x00", pb.Schema.Float),
+        (pa.float64(), 1.0, b"\x3f\xf0" + bytes(6), pb.Schema.Double),
+    ],
+)
+def test_a_value_alone(kind, value, payload, schema):
+    batch = pa.RecordBatch.from_arrays([pa.array([value, None], kind)], ["value"])
+    made = encoder(batch)
+    assert made.encode(batch) == [payload, None]
+    assert made.schema == (
+        None if schema is None else pb.Schema(name=pb.Schema.Type.Name(schema), schema_data=b"", type=schema)
+    )
+    assert encoder(batch, registerSchema="false").schema is None
+
+
+RECORD = {
+    "id": 7,
+    "name": "x",
+    "price": decimal.Decimal("12.50"),
+    "at": dt.datetime(2026, 1, 2, tzinfo=dt.UTC),
+    "day": dt.date(2026, 1, 2),
+    "tags": ["a", None],
+    "inner": {"ok": True},
+    "raw": b"\x01",
+    "none": None,
+}
+FIELDS = [
+    ("id", pa.int64()),
+    ("name", pa.string()),
+    ("price", pa.decimal128(10, 2)),
+    ("at", pa.timestamp("us", tz="UTC")),
+    ("day", pa.date32()),
+    ("tags", pa.list_(pa.string())),
+    ("inner", pa.struct([("ok", pa.bool_())])),
+    ("raw", pa.binary()),
+    ("none", pa.float64()),
+]
+
+
+def test_records_in_avro():
+    batch = pa.RecordBatch.from_pylist([RECORD], schema=pa.schema(FIELDS))
+    made = encoder(batch, recordName="Order")
+    (payload,) = made.encode(batch)
+    definition = json.loads(made.schema.schema_data)
+    assert (made.schema.type, definition["name"]) == (pb.Schema.Avro, "Order")
+    assert fastavro.schemaless_reader(io.BytesIO(payload), fastavro.parse_schema(definition), None) == RECORD
+
+
+def test_records_in_json():
+    batch = pa.RecordBatch.from_pylist([RECORD], schema=pa.schema(FIELDS))
+    made = encoder(batch, valueMode="json")
+    (payload,) = made.encode(batch)
+    assert made.schema.type == pb.Schema.Json
+    assert json.loads(payload) == {
+        **RECORD,
+        "price": "12.50",
+        "at": "2026-01-02T00:00:00Z",
+        "day": "2026-01-02",
+        "raw": "AQ==",
+    }
+
+
+def test_a_struct_called_value_is_the_record():
+    kind = pa.struct([("a", pa.int32()), ("m", pa.map_(pa.string(), pa.int64()))])
+    batch = pa.RecordBatch.from_arrays([pa.array([{"a": 1, "m": [("k", 2)]}, None], kind)], ["value"])
+    made = encoder(batch)
+    first, second = made.encode(batch)
+    parsed = fastavro.parse_schema(json.loads(made.schema.schema_data))
+    assert fastavro.schemaless_reader(io.BytesIO(first), parsed, None) == {"a": 1, "m": {"k": 2}}
+    assert second is None
+
+
+def test_fields_are_nullable_so_that_tables_may_grow():
+    assert record_schema("R", [pa.field("a", pa.int32(), nullable=False)]) == {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "a", "type": ["null", "int"], "default": None}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "text"),
+    [
+        ({"a": [b""], "b": [b""]}, {"valueMode": "bytes"}, "one column called value"),
+        ({"value": [1.5]}, {"valueMode": "bytes"}, "valueMode json or avro"),
+        ({"a b": [1]}, {}, "no name in Avro"),
+        ({"a": [1]}, {"recordName": "1"}, "recordName"),
+        ({"a": [dt.timedelta(1)]}, {}, "cast Record_a"),
+    ],
+)
+def test_what_cannot_be_a_payload(table, options, text):
+    batch = pa.RecordBatch.from_pydict(table)
+    with pytest.raises(OptionError, match=text):
+        encoder(batch, **options)
