@@ -23,6 +23,7 @@ from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.table import check_complete
+from magnetar.broker.consumers.unacked_total import UnackedTotal
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.meters.distributions import CacheMeter
@@ -148,6 +149,7 @@ class Broker:
             ledger_config=lambda config: ledger_config(settings, config, interceptors),
             check_backlog_quota=check_backlog_quota,
             delay_shelf=bitmap_shelf(settings),
+            unacked_total=UnackedTotal.of(settings),
             converting=self.converting,
         )
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)

@@ -9,6 +9,7 @@ from typing import Final
 
 from magnetar.broker.setting_areas.converting import ConvertingSettings
 from magnetar.broker.setting_areas.delivery import DeliverySettings
+from magnetar.broker.setting_areas.limits import LimitSettings
 from magnetar.broker.setting_areas.network import NetworkSettings
 from magnetar.broker.setting_areas.operation import OperationSettings
 from magnetar.broker.setting_areas.security import SecuritySettings
@@ -24,6 +25,7 @@ class Settings(
     NetworkSettings,
     TopicSettings,
     DeliverySettings,
+    LimitSettings,
     ConvertingSettings,
     StorageSettings,
     SecuritySettings,
@@ -38,6 +40,7 @@ AREAS: Final[dict[str, type]] = {
     "Listeners and connections": NetworkSettings,
     "Topics and publishing": TopicSettings,
     "Delivery": DeliverySettings,
+    "Rates and shared limits": LimitSettings,
     "Message converters": ConvertingSettings,
     "Storage": StorageSettings,
     "Security": SecuritySettings,

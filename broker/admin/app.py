@@ -2,6 +2,7 @@
 answers.
 """
 
+import time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,7 @@ from magnetar.broker.admin import (
 )
 from magnetar.broker.admin.call import Call, target_of
 from magnetar.broker.admin.http_rules import accepts_json, allowed, media_type, page, plain_path
+from magnetar.broker.admin.request_rate import RequestRate
 from magnetar.broker.admin.responses import NoSuchPathError, RestError, error_response, failure
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
@@ -119,7 +121,8 @@ def build_app(api: "BrokerApi") -> "ASGIApp":
     ]
     app = Starlette(routes=routes, exception_handlers={404: _nothing_there, 405: _other_methods})
     app.router.redirect_slashes = False
-    return _RawPaths(app, api.settings.http_max_request_size)
+    limited = RequestRate.of(api.settings, time.monotonic)
+    return _RawPaths(app, api.settings.http_max_request_size, limited)
 
 
 async def _nothing_there(request: Request, _error: Exception) -> Response:
@@ -152,12 +155,16 @@ def _path_of_route(request: Request) -> str:
 class _RawPaths:
     """Routes are matched on the path as it was sent, so that an encoded slash stays part of a name."""
 
-    def __init__(self, app: "ASGIApp", max_body_bytes: int) -> None:
+    def __init__(self, app: "ASGIApp", max_body_bytes: int, rate: RequestRate | None) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
+        self._rate = rate
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] == "http":
+            if self._rate is not None and not self._rate.admits():
+                await page(429, scope["method"])(scope, receive, send)
+                return
             raw = scope.get("raw_path")
             path = raw.partition(b"?")[0].decode("latin-1") if raw else scope["path"]
             try:

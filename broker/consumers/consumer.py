@@ -165,6 +165,7 @@ class Consumer:
         self.acks = RateMeter()
         self.redelivered = RateMeter()
         self.chunked = RateMeter()
+        self.entries_out = 0
         self.average_messages_per_entry = 0.0
         self._entries_sent = self._messages_sent = 0
         """Of the dispatch under way: what the average is still to learn."""
@@ -255,6 +256,7 @@ class Consumer:
         self.queued_bytes += len(data)
         entries = span.end - span.start
         self.out.add(messages, span.size_bytes - RECORD_HEADER_BYTES * entries)
+        self.entries_out += entries
         self._entries_sent += entries
         self._messages_sent += messages
         return len(data)

@@ -72,6 +72,7 @@ class Dispatcher(ABC):
         self._backoff_timer: Any = None
         self._end_wait_s = _END_WAIT_S
         self._end_timer: Any = None
+        self._throttle_timer: Any = None
         self._waits_for_entries = False
         """The last read found nothing; the next publish wakes it."""
         self._read_entries = context.settings.max_read_entries
@@ -193,18 +194,28 @@ class Dispatcher(ABC):
         throttle = self.context.throttle
         if throttle is None or throttle.room() > 0:
             return False
-        self.context.call_later(throttle.wait_s(), self.wake)
+        if self._throttle_timer is None:
+            self._throttle_timer = self.context.call_later(throttle.wait_s(), self._throttle_over)
         return True
+
+    def _throttle_over(self) -> None:
+        self._throttle_timer = None
+        self.wake()
 
     def _dispatch_counted(self, spans: list[Span], read: Read) -> int:
         throttle = self.context.throttle
         if throttle is None:
             return self._dispatch_learning(spans, read)
-        before = sum(c.out.total_messages for c in self.consumers), sum(c.out.total_bytes for c in self.consumers)
+        before = self._sent_so_far(entries=throttle.counts_entries)
         sent = self._dispatch_learning(spans, read)
-        after = sum(c.out.total_messages for c in self.consumers), sum(c.out.total_bytes for c in self.consumers)
+        after = self._sent_so_far(entries=throttle.counts_entries)
         throttle.take(after[0] - before[0], after[1] - before[1])
         return sent
+
+    def _sent_so_far(self, *, entries: bool) -> tuple[int, int]:
+        """Messages (or entries) and bytes that the consumers got since they came."""
+        count = sum(c.entries_out if entries else c.out.total_messages for c in self.consumers)
+        return count, sum(c.out.total_bytes for c in self.consumers)
 
     def _dispatch_learning(self, spans: list[Span], read: Read) -> int:
         self._waits_for_entries = False

@@ -43,7 +43,8 @@ class MultipleConsumersDispatcher(Dispatcher):
         self.members: RoundRobin[Consumer] = RoundRobin()
         self.replay = ReplayQueue()
         self.tracker = RedeliveryTracker()
-        self.unacked = UnackedLimit(context.settings.max_unacked_per_subscription)
+        limit, total = context.settings.max_unacked_per_subscription, context.unacked_total
+        self.unacked = UnackedLimit(limit) if total is None else total.book(limit, self.wake)
 
     @property
     def consumers(self) -> Sequence[Consumer]:

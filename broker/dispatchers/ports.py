@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pyroaring import BitMap
 
+    from magnetar.broker.consumers.unacked_total import UnackedTotal
     from magnetar.broker.subscriptions.settings import SubscriptionSettings
     from magnetar.broker.tasks import TaskSet
     from magnetar.storage.position import Position
@@ -162,6 +163,9 @@ class EntryTransformer(Protocol):
 class DispatchThrottle(Protocol):
     """Dispatch rates of policies (rate_limits.Throttles)."""
 
+    counts_entries: bool
+    """Whether an entry counts as one message."""
+
     def take(self, messages: int, size: int) -> None: ...
     def room(self) -> int:
         """Messages that may be sent now."""
@@ -195,6 +199,10 @@ class DispatchContext:
     """Entries that are nobody's (markers, unreadable, rejected) are given here to be acknowledged."""
     throttle: DispatchThrottle | None = None
     """None while no rate is set."""
+    own_throttle: Any = None
+    """The subscription's own rate among them, kept over changes of others."""
+    unacked_total: UnackedTotal | None = None
+    """None while the broker has no limit of unacknowledged messages."""
     ended: Callable[[], bool] = field(default=lambda: False)
     """Asked when nothing is left to read: whether nothing will follow. Consumers are told then, if all is acked."""
     freed: Callable[[], None] = field(default=lambda: None)

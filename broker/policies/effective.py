@@ -21,8 +21,6 @@ from magnetar.broker.settings import Settings
 T = TypeVar("T")
 NO_POLICIES: Final = Policies()
 NO_TOPIC_POLICIES: Final = TopicPolicies()
-_UNLIMITED: Final = DispatchRate(rate_period_in_second=1)
-_UNLIMITED_SUBSCRIBING: Final = SubscribeRate(subscribe_throttling_rate_per_consumer=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +51,10 @@ class TopicConfig:
     replicator_dispatch_rate: DispatchRate
     publish_rate: PublishRate
     subscribe_rate: SubscribeRate
+    broker_dispatch_rate: DispatchRate  # of all topics together
+    broker_publish_rate: PublishRate
+    dispatch_rates_count_entries: bool
+    dispatch_rates_spare_caught_up: bool
     subscription_types_enabled: tuple[str, ...]
     subscription_expiration_minutes: int
     schema_compatibility_strategy: str
@@ -82,6 +84,10 @@ class _Rates(TypedDict):
     replicator_dispatch_rate: DispatchRate
     publish_rate: PublishRate
     subscribe_rate: SubscribeRate
+    broker_dispatch_rate: DispatchRate
+    broker_publish_rate: PublishRate
+    dispatch_rates_count_entries: bool
+    dispatch_rates_spare_caught_up: bool
 
 
 class _Creation(TypedDict):
@@ -137,7 +143,7 @@ def effective_config(settings: Settings, namespace: Policies, topic: TopicPolici
         ),
         encryption_required=namespace.encryption_required or settings.encryption_require_on_producer,
         **_limits(settings, namespace, topic),
-        **_rates(settings.cluster_name, namespace, topic),
+        **_rates(settings, namespace, topic),
         **_creation(settings, namespace, topic),
     )
 
@@ -173,20 +179,54 @@ def _limits(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _L
     }
 
 
-def _rates(cluster: str, namespace: Policies, topic: TopicPolicies) -> _Rates:
+def _rates(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Rates:
+    cluster = settings.cluster_name
     return {
-        "dispatch_rate": topic.dispatch_rate or namespace.topic_dispatch_rate.get(cluster) or _UNLIMITED,
+        "dispatch_rate": topic.dispatch_rate
+        or namespace.topic_dispatch_rate.get(cluster)
+        or _per_second(
+            settings.dispatch_throttling_rate_per_topic_in_msg, settings.dispatch_throttling_rate_per_topic_in_byte
+        ),
         "subscription_dispatch_rate": topic.subscription_dispatch_rate
         or namespace.subscription_dispatch_rate.get(cluster)
-        or _UNLIMITED,
+        or _per_second(
+            settings.dispatch_throttling_rate_per_subscription_in_msg,
+            settings.dispatch_throttling_rate_per_subscription_in_byte,
+        ),
         "replicator_dispatch_rate": topic.replicator_dispatch_rate
         or namespace.replicator_dispatch_rate.get(cluster)
-        or _UNLIMITED,
-        "publish_rate": topic.publish_rate or namespace.publish_max_message_rate.get(cluster) or PublishRate(),
+        or _per_second(
+            settings.dispatch_throttling_rate_per_replicator_in_msg,
+            settings.dispatch_throttling_rate_per_replicator_in_byte,
+        ),
+        "publish_rate": topic.publish_rate
+        or namespace.publish_max_message_rate.get(cluster)
+        or PublishRate(
+            publish_throttling_rate_in_msg=settings.max_publish_rate_per_topic_in_messages,
+            publish_throttling_rate_in_byte=settings.max_publish_rate_per_topic_in_bytes,
+        ),
         "subscribe_rate": topic.subscribe_rate
         or namespace.cluster_subscribe_rate.get(cluster)
-        or _UNLIMITED_SUBSCRIBING,
+        or SubscribeRate(
+            subscribe_throttling_rate_per_consumer=settings.subscribe_throttling_rate_per_consumer,
+            rate_period_in_second=settings.subscribe_rate_period_per_consumer_in_second,
+        ),
+        "broker_dispatch_rate": _per_second(
+            settings.dispatch_throttling_rate_in_msg, settings.dispatch_throttling_rate_in_byte
+        ),
+        "broker_publish_rate": PublishRate(
+            publish_throttling_rate_in_msg=settings.broker_publisher_throttling_max_message_rate,
+            publish_throttling_rate_in_byte=settings.broker_publisher_throttling_max_byte_rate,
+        ),
+        "dispatch_rates_count_entries": settings.dispatch_throttling_on_batch_message_enabled,
+        "dispatch_rates_spare_caught_up": not settings.dispatch_throttling_on_non_backlog_consumer_enabled,
     }
+
+
+def _per_second(messages: int, size: int) -> DispatchRate:
+    return DispatchRate(
+        dispatch_throttling_rate_in_msg=messages, dispatch_throttling_rate_in_byte=size, rate_period_in_second=1
+    )
 
 
 def _creation(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Creation:

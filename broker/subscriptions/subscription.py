@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
 log = structlog.get_logger(__name__)
+CAUGHT_UP_ENTRIES = 1000
+"""A shorter backlog is none: the default of Apache Pulsar's managedLedgerCursorBackloggedThreshold."""
 
 
 class Subscription:
@@ -318,6 +320,10 @@ class Subscription:
             await self.dispatcher.wait_idle()
         await self._tasks.close()
 
+    def is_caught_up(self) -> bool:
+        """Whether dispatch rates may spare it (dispatchThrottlingOnNonBacklogConsumerEnabled=false)."""
+        return self.cursor.backlog_entries < CAUGHT_UP_ENTRIES
+
     # --- events --------------------------------------------------------------------------------------------------
 
     def entries_available(self) -> None:
@@ -359,7 +365,7 @@ class Subscription:
         """The cursor was moved forward to `position` (skip, expiry): who held or awaits such entries is relieved."""
         if expired_messages:
             self.expired.add(expired_messages, 0)
-            self.last_expire_ms = self.context.now_ms()
+        self.last_expire_ms = self.context.now_ms()
         if isinstance(self.dispatcher, MultipleConsumersDispatcher):
             self.dispatcher.dropped_up_to(position)
         self.acknowledger.mark_delete_moved()

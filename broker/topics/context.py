@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.meters.distributions import LatencyMeter
+from magnetar.broker.topics.rates_in_force import BrokerRates
 from magnetar.delayed.index_thread import IndexThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.broker.consumers.unacked_total import UnackedTotal
     from magnetar.broker.converting.service import Converting
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
@@ -35,12 +37,18 @@ class TopicContext:
     effective: Callable[[TopicName], TopicConfig]
     ledger_config: Callable[[TopicConfig], ManagedLedgerConfig]
     check_backlog_quota: Callable[[Topic], None]
+    rates: BrokerRates = field(init=False)
+    unacked_total: UnackedTotal | None = None
+    """None while the broker has no limit of unacknowledged messages."""
     converting: Converting | None = None
     """None when no converters are configured."""
     delay_thread: IndexThread = field(default_factory=IndexThread)
     delay_shelf: BitmapShelf | None = None
     publish_latency: LatencyMeter = field(default_factory=LatencyMeter)
     compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))
+
+    def __post_init__(self) -> None:
+        self.rates = BrokerRates(self.monotonic, self.call_later)
 
     def close(self) -> None:
         """When all topics are closed."""

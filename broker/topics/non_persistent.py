@@ -25,6 +25,7 @@ from magnetar.broker.subscriptions.settings import SubscriptionSettings
 from magnetar.broker.topics.deduplication import SequenceTable, Verdict
 from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.producers import TopicProducers
+from magnetar.broker.topics.rates_in_force import TopicPublishRate
 from magnetar.broker.topics.subscriptions import RESERVED_PREFIX, check_name
 from magnetar.broker.topics.topic import max_entry_bytes
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from magnetar.broker.network.connection import Connection
     from magnetar.broker.topics.context import TopicContext
     from magnetar.broker.topics.producer import ProducerRequest
+    from magnetar.broker.topics.rates_in_force import AnyPublishThrottle
     from magnetar.broker.topics.subscriptions import SubscribeRequest
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
@@ -161,7 +163,8 @@ class NonPersistentTopic:
         self.max_message_bytes = 0
         self.encryption_required = False
         self.max_delay_ms = 0
-        self.publish_throttle = None
+        self.publish_rate = TopicPublishRate(context.rates)
+        self.publish_throttle: AnyPublishThrottle | None = None
         self.deduplication = NoDeduplication()
         self.delay_index: Any = None
         self.producers = TopicProducers(None, _keep_in_memory)
@@ -241,6 +244,7 @@ class NonPersistentTopic:
             subscription.set_settings(settings)
 
     def _apply_config(self) -> None:
+        self.publish_throttle = self.publish_rate.throttle(self.config)
         self.max_message_bytes = max_entry_bytes(self.context, self.config)
         self.encryption_required = self.config.encryption_required
 

@@ -1,4 +1,4 @@
-"""Rate limits of policies: publish, dispatch, subscribe (Apache Pulsar's token buckets).
+"""Rate limits of policies and settings: publish, dispatch, subscribe (Apache Pulsar's token buckets).
 
 A bucket holds what a period allows and refills steadily. Taking may overdraw it, so that one batch or one burst passes
 whole; who comes then waits until the debt is paid. Pure: the clock is an argument.
@@ -6,6 +6,7 @@ whole; who comes then waits until the debt is paid. Pure: the clock is an argume
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -89,16 +90,27 @@ class Throttle:
 
 
 class Throttles:
-    """Several throttles that all have to be kept: the topic's and the subscription's dispatch rate."""
+    """Several throttles that all have to be kept: dispatch rates of the broker, the topic and the subscription.
 
-    def __init__(self, *throttles: Throttle) -> None:
+    counts_entries: an entry counts as one message, whatever its batch holds; is_spared: asked each time whether the
+    rates do not hold at the moment, nor count what is sent.
+    """
+
+    def __init__(
+        self, *throttles: Throttle, counts_entries: bool = False, is_spared: Callable[[], bool] | None = None
+    ) -> None:
         self._throttles = throttles
+        self.counts_entries = counts_entries
+        self._is_spared = is_spared
 
     def take(self, messages: int, size: int) -> None:
-        for throttle in self._throttles:
-            throttle.take(messages, size)
+        if self._is_spared is None or not self._is_spared():
+            for throttle in self._throttles:
+                throttle.take(messages, size)
 
     def room(self) -> int:
+        if self._is_spared is not None and self._is_spared():
+            return UNLIMITED
         return min(throttle.room() for throttle in self._throttles)
 
     def wait_s(self) -> float:
@@ -112,31 +124,53 @@ class Holdable(Protocol):
     def release_reading(self, reason: str) -> None: ...
 
 
+_numbers = itertools.count()
+
+
 class PublishThrottle:
-    """The publish rate of a topic: connections that are over it are read again when the debt is paid."""
+    """A publish rate, of a topic or of the broker: connections over it are read again when the debt is paid."""
 
     def __init__(
         self, limits: Limits, monotonic: Callable[[], float], call_later: Callable[[float, Callable[[], None]], object]
     ) -> None:
+        self.limits = limits
+        self.times_limited = 0
         self._throttle = Throttle(limits, monotonic)
         self._call_later = call_later
         self._held: dict[Holdable, None] = {}
-        self.times_limited = 0
+        # Its own: a connection with producers of several topics waits for each of them.
+        self._reason = f"publish-rate-{next(_numbers)}"
 
     def published(self, connection: Holdable, messages: int, size: int) -> None:
         self._throttle.take(messages, size)
         if self._throttle.room() > 0 or connection in self._held:
             return
         self.times_limited += 1
-        connection.hold_reading("publish-rate")
+        connection.hold_reading(self._reason)
         if not self._held:
             self._call_later(self._throttle.wait_s(), self._release)
         self._held[connection] = None
 
     def _release(self) -> None:
+        wait_s = self._throttle.wait_s()
+        if wait_s > 0:  # others published meanwhile
+            self._call_later(wait_s, self._release)
+            return
         held, self._held = self._held, {}
         for connection in held:
-            connection.release_reading("publish-rate")
+            connection.release_reading(self._reason)
+
+
+class PublishThrottles:
+    """The rates of the topic and of the broker: both are kept."""
+
+    def __init__(self, topic: PublishThrottle, broker: PublishThrottle) -> None:
+        self._topic = topic
+        self._broker = broker
+
+    def published(self, connection: Holdable, messages: int, size: int) -> None:
+        self._topic.published(connection, messages, size)
+        self._broker.published(connection, messages, size)
 
 
 class SubscribeThrottle:

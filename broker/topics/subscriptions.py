@@ -22,13 +22,14 @@ from magnetar.broker.java_order import java_order
 from magnetar.broker.subscriptions.settings import SubscriptionSettings
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
-from magnetar.broker.topics.rate_limits import Limits, SubscribeThrottle, Throttle, Throttles
+from magnetar.broker.topics.rate_limits import SubscribeThrottle, Throttle, Throttles
+from magnetar.broker.topics.rates_in_force import dispatch_limits, kept_dispatch
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.policies.values import DispatchRate, SubscribeRate
+    from magnetar.broker.policies.values import SubscribeRate
     from magnetar.broker.topics.topic import Topic
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
@@ -98,7 +99,8 @@ class TopicSubscriptions:
             transform=None if topic.converting is None else topic.converting.transformer(name),
             pinned=name == COMPACTION_CURSOR,
         )
-        subscription.context.throttle = self._throttle(name)
+        subscription.context.throttle = self._throttle(subscription)
+        subscription.context.unacked_total = topic.context.unacked_total
         subscription.opened_at = cursor.mark_delete, cursor.individually_deleted_entries
         self.by_name[name] = subscription
         if topic.ledger.terminated:
@@ -119,14 +121,12 @@ class TopicSubscriptions:
         self._set_rates()
         for subscription in self.by_name.values():
             subscription.set_settings(settings)
-            subscription.context.throttle = self._throttle(subscription.name)
+            subscription.context.throttle = self._throttle(subscription)
 
     def _set_rates(self) -> None:
         """Rates of the topic's policies; one that is unchanged keeps its bucket."""
         context, config = self._topic.context, self._topic.config
-        limits = dispatch_limits(config.dispatch_rate)
-        if self._dispatch is None or self._dispatch.limits != limits:
-            self._dispatch = Throttle(limits, context.monotonic)
+        self._dispatch = kept_dispatch(self._dispatch, dispatch_limits(config.dispatch_rate), context.monotonic)
         rate = config.subscribe_rate
         if rate != self._subscribe_rate:
             self._subscribe_rate = rate
@@ -134,14 +134,17 @@ class TopicSubscriptions:
                 rate.subscribe_throttling_rate_per_consumer, rate.rate_period_in_second, context.monotonic
             )
 
-    def _throttle(self, name: str) -> Throttles | None:
-        """What the dispatch of the subscription of that name has to keep: the topic's rate and its own."""
-        config = self._topic.config
-        own = dispatch_limits(config.subscription_rates.get(name, config.subscription_dispatch_rate))
-        throttles = [self._dispatch] if self._dispatch is not None and self._dispatch.limits.is_set else []
-        if own.is_set:
-            throttles.append(Throttle(own, self._topic.context.monotonic))
-        return Throttles(*throttles) if throttles else None
+    def _throttle(self, subscription: Subscription) -> Throttles | None:
+        """What the dispatch of the subscription has to keep: the rates of broker, topic and its own."""
+        context, config = self._topic.context, self._topic.config
+        limits = dispatch_limits(config.subscription_rates.get(subscription.name, config.subscription_dispatch_rate))
+        own = kept_dispatch(subscription.context.own_throttle, limits, context.monotonic)
+        subscription.context.own_throttle = own
+        throttles = [each for each in (context.rates.dispatch(config), self._dispatch, own) if each is not None]
+        if not throttles:
+            return None
+        spared = subscription.is_caught_up if config.dispatch_rates_spare_caught_up else None
+        return Throttles(*throttles, counts_entries=config.dispatch_rates_count_entries, is_spared=spared)
 
     # --- a consumer comes ----------------------------------------------------------------------------------------
 
@@ -362,13 +365,6 @@ class TopicSubscriptions:
             if save and subscription.durable:
                 await subscription.cursor.flush()
         self.by_name.clear()
-
-
-def dispatch_limits(rate: DispatchRate) -> Limits:
-    """A policy's dispatch rate with plain values."""
-    return Limits(
-        rate.dispatch_throttling_rate_in_msg, rate.dispatch_throttling_rate_in_byte, rate.rate_period_in_second or 1
-    )
 
 
 def check_name(name: str) -> None:

@@ -28,7 +28,7 @@ from magnetar.broker.topics.deduplication_cursor import DeduplicationSettings, T
 from magnetar.broker.topics.delay_indexes import open_delay_index
 from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.producers import TopicProducers
-from magnetar.broker.topics.rate_limits import Limits, PublishThrottle
+from magnetar.broker.topics.rates_in_force import TopicPublishRate
 from magnetar.broker.topics.subscriptions import TopicSubscriptions
 from magnetar.delayed.delivery_time import DelayPolicy
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.context import TopicContext
     from magnetar.broker.topics.delay_indexes import DelayIndex
     from magnetar.broker.topics.producer import ProducerRequest
+    from magnetar.broker.topics.rates_in_force import AnyPublishThrottle
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.append_result import AppendPiece
@@ -91,8 +92,8 @@ class Topic:
         self.max_message_bytes = 0
         self.encryption_required = False
         self.max_delay_ms = 0
-        self.publish_throttle: PublishThrottle | None = None
-        self._publish_limits = Limits()
+        self.publish_rate = TopicPublishRate(context.rates)
+        self.publish_throttle: AnyPublishThrottle | None = None
         epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
         self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.monotonic)
@@ -256,21 +257,11 @@ class Topic:
             self.delay_index.set_policy(delay_policy(self.context.settings, self.config))
 
     def _apply_config(self) -> None:
-        self._set_publish_rate()
+        self.publish_throttle = self.publish_rate.throttle(self.config)
         self.max_delay_ms = self.config.delayed_delivery.max_delivery_delay_in_millis
         self.max_message_bytes = max_entry_bytes(self.context, self.config)
         self.encryption_required = self.config.encryption_required
         self.ledger.set_config(self.context.ledger_config(self.config))
-
-    def _set_publish_rate(self) -> None:
-        rate = self.config.publish_rate
-        limits = Limits(rate.publish_throttling_rate_in_msg, rate.publish_throttling_rate_in_byte)
-        if limits != self._publish_limits:
-            self._publish_limits = limits
-            context = self.context
-            self.publish_throttle = (
-                PublishThrottle(limits, context.monotonic, context.call_later) if limits.is_set else None
-            )
 
     # --- end of its life -----------------------------------------------------------------------------------------
 

@@ -1,7 +1,13 @@
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.broker.policies.effective import effective_config
+from magnetar.broker.policies.records import Policies, TopicPolicies
+from magnetar.broker.policies.values import DispatchRate, PublishRate
+from magnetar.broker.settings import Settings
 from magnetar.broker.topics.rate_limits import (
     Limits,
     PublishThrottle,
@@ -10,6 +16,7 @@ from magnetar.broker.topics.rate_limits import (
     Throttles,
     TokenBucket,
 )
+from magnetar.broker.topics.rates_in_force import BrokerRates, TopicPublishRate
 
 
 class Clock:
@@ -80,6 +87,11 @@ def test_a_connection_over_the_publish_rate_is_held_until_the_debt_is_paid():
     assert not more
     clock.now_s += wait
     call()
+    assert log == ["held"], "one more came while it was held"
+    wait, call = timers[-1]
+    assert wait == pytest.approx(1 / 5)
+    clock.now_s += wait
+    call()
     assert log == ["held", "released"]
     assert throttle.times_limited == 1
 
@@ -95,3 +107,124 @@ def test_subscribes_are_counted_for_each_consumer():
     clock.now_s = 100
     throttle.try_subscribe(("/h", "c", 1))
     assert len(throttle._buckets) == 1, "what has refilled is forgotten"
+
+
+# --- rates of the broker and of several topics -----------------------------------------------------------------------
+
+
+class Timers:
+    """Callbacks with their times, run by hand."""
+
+    def __init__(self, clock):
+        self.clock, self.due = clock, []
+
+    def __call__(self, seconds, callback):
+        self.due.append((self.clock.now_s + seconds, callback))
+
+    def run_until(self, now_s):
+        while self.due and min(at for at, _ in self.due) <= now_s:
+            at, callback = self.due.pop(min(range(len(self.due)), key=lambda i: self.due[i][0]))
+            self.clock.now_s = max(self.clock.now_s, at)
+            callback()
+        self.clock.now_s = now_s
+
+
+class Reading:
+    """Stands in for a connection."""
+
+    def __init__(self):
+        self.reasons = set()
+
+    def hold_reading(self, reason):
+        self.reasons.add(reason)
+
+    def release_reading(self, reason):
+        self.reasons.discard(reason)
+
+
+def test_a_connection_waits_for_each_topic_it_is_over_the_rate_of():
+    clock = Clock()
+    timers = Timers(clock)
+    slow, fast = (PublishThrottle(Limits(rate), clock, timers) for rate in (1, 10))
+    connection = Reading()
+    slow.published(connection, 5, 1)
+    fast.published(connection, 11, 1)
+    timers.run_until(1.0)
+    assert connection.reasons, "the other topic's debt is not paid"
+    timers.run_until(6.0)
+    assert not connection.reasons
+
+
+def test_connections_are_not_read_while_others_make_new_debt():
+    clock = Clock()
+    timers = Timers(clock)
+    throttle = PublishThrottle(Limits(10), clock, timers)
+    first, second = Reading(), Reading()
+    throttle.published(first, 20, 1)
+    throttle.published(second, 50, 1)
+    timers.run_until(1.5)
+    assert first.reasons
+    timers.run_until(7.0)
+    assert not first.reasons
+    assert not second.reasons
+
+
+def test_the_broker_and_the_topic_are_both_kept():
+    clock = Clock()
+    timers = Timers(clock)
+    rates = BrokerRates(clock, timers)
+    topic = TopicPublishRate(rates)
+    config = effective_config(
+        Settings(max_publish_rate_per_topic_in_messages=100, broker_publisher_throttling_max_message_rate=10),
+        Policies(),
+        TopicPolicies(),
+    )
+    throttle = topic.throttle(config)
+    connection = Reading()
+    throttle.published(connection, 20, 1)
+    assert connection.reasons
+    assert topic.times_limited == 0, "it was the broker's rate"
+    timers.run_until(2.0)
+    assert not connection.reasons
+    assert TopicPublishRate(rates).throttle(effective_config(Settings(), Policies(), TopicPolicies())) is None
+
+
+def test_a_rate_that_did_not_change_keeps_its_debt():
+    clock = Clock()
+    topic = TopicPublishRate(BrokerRates(clock, Timers(clock)))
+    config = effective_config(Settings(max_publish_rate_per_topic_in_bytes=10), Policies(), TopicPolicies())
+    throttle = topic.throttle(config)
+    throttle.published(Reading(), 1, 1000)
+    assert topic.throttle(dataclasses.replace(config, message_ttl_seconds=5)) is throttle
+    assert topic.times_limited == 1
+    changed = dataclasses.replace(config, publish_rate=PublishRate(publish_throttling_rate_in_msg=5))
+    assert topic.throttle(changed) is not throttle
+
+
+def test_dispatch_rates_that_spare_who_is_caught_up():
+    clock = Clock()
+    backlog = [0]
+    throttles = Throttles(Throttle(Limits(5), clock), is_spared=lambda: backlog[0] < 1000)
+    throttles.take(100, 1)
+    assert throttles.room() > 1000
+    backlog[0] = 1000
+    assert throttles.room() == 5
+    throttles.take(100, 1)
+    assert throttles.room() == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "value"),
+    [
+        ("dispatch_throttling_rate_per_topic_in_msg", "dispatch_rate", DispatchRate),
+        ("dispatch_throttling_rate_per_subscription_in_msg", "subscription_dispatch_rate", DispatchRate),
+        ("dispatch_throttling_rate_in_msg", "broker_dispatch_rate", DispatchRate),
+    ],
+)
+def test_settings_are_the_rates_where_no_policy_is(key, field, value):
+    config = effective_config(Settings(**{key: 7}), Policies(), TopicPolicies())
+    assert getattr(config, field) == value(dispatch_throttling_rate_in_msg=7, rate_period_in_second=1)
+    own = DispatchRate(dispatch_throttling_rate_in_msg=3, rate_period_in_second=2)
+    if field != "broker_dispatch_rate":
+        config = effective_config(Settings(**{key: 7}), Policies(), TopicPolicies(**{field: own}))
+        assert getattr(config, field) == own

@@ -1,0 +1,31 @@
+"""The rate of HTTP requests."""
+
+from magnetar.broker.admin.request_rate import RequestRate
+from magnetar.broker.settings import Settings
+from tests.broker.admin_fakes import open_client
+
+
+def test_a_second_may_come_at_once_and_then_as_it_refills():
+    now = [0.0]
+    rate = RequestRate(10, lambda: now[0])
+    assert [rate.admits() for _ in range(11)] == [True] * 10 + [False]
+    now[0] = 0.1
+    assert [rate.admits(), rate.admits()] == [True, False]
+    now[0] = 100.0
+    assert [rate.admits() for _ in range(11)].count(True) == 10
+
+
+def test_less_than_one_a_second():
+    now = [0.0]
+    rate = RequestRate(0.5, lambda: now[0])
+    assert [rate.admits(), rate.admits()] == [True, False]
+    now[0] = 2.0
+    assert rate.admits()
+
+
+async def test_requests_beyond_the_rate_are_answered_429():
+    call = await open_client(Settings(http_requests_limit_enabled=True, http_requests_max_per_second=0.01))
+    assert (await call("GET", "clusters")).status == 200
+    for path in ("clusters", "/metrics", "nothing"):
+        assert (await call("GET", path)).status == 429
+    assert RequestRate.of(Settings(), lambda: 0.0) is None
