@@ -1,0 +1,80 @@
+"""The protocol of a table, and opening one by its format."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final, Protocol
+
+from magnetar.pipeline.lake.errors import NotATableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from magnetar.pipeline.lake.data_file import Append, DataFile
+    from magnetar.pipeline.lake.table_files import TableFiles
+
+
+class Committer(Protocol):
+    """One table. Every method looks at the newest version of it; none keeps a lock between calls.
+
+    place: where data files go; it is given to the tasks.
+    partition_column: the column that stands in the directory names instead of the files; None when files hold it.
+    """
+
+    place: TableFiles
+    partition_column: str | None
+
+    def prepare(self, schema: pa.Schema) -> pa.Schema:
+        """Create the table, or add the columns that it lacks; the schema that data files are written with.
+
+        Raises: SchemaDriftError, NotATableError, LakeError.
+        """
+
+    def committed(self, topics: Iterable[str]) -> dict[str, int]:
+        """Topic partition -> index up to which (exclusive) the table is complete; only those that the table has."""
+
+    def commit(self, append: Append) -> None:
+        """Add the files; returns when the commit is durable.
+
+        Raises: CommitConflictError when the table does not end where the append begins, or another commit won; nothing
+                is committed then. SinkFullError, LakeError.
+        """
+
+    def files(self) -> list[DataFile]:
+        """The data files of the newest version."""
+
+    def replace(self, removed: Sequence[DataFile], added: Sequence[DataFile]) -> None:
+        """Exchange files for others with the same rows (compaction). Raises: as `commit`."""
+
+    def vacuum(self, older_than_s: float, *, dry_run: bool = False) -> list[str]:
+        """Remove data files that no version of the last `older_than_s` seconds refers to; their relative paths.
+
+        Files younger than that are never removed: a running job may be about to commit them.
+        """
+
+
+FORMATS: Final = {
+    "parquet": ("magnetar.pipeline.lake.parquet", "ParquetTable", "spark"),
+    "delta": ("magnetar.pipeline.lake.delta", "DeltaLakeTable", "delta"),
+    "iceberg": ("magnetar.pipeline.lake.iceberg", "IcebergTable", "iceberg"),
+}
+"""Format -> module, class, and the extra that installs what it needs."""
+
+
+def open_table(table_format: str, uri: str, options: Mapping[str, str] | None = None) -> Committer:
+    """The table of this format at `uri`; it need not exist yet.
+
+    Args:    uri: a directory or a URI of pyarrow's file systems.
+             options: of the format (Delta: deltalake's storage options; Iceberg: properties of pyiceberg's catalog).
+    Raises:  NotATableError for a format that is not known or whose library is not installed.
+    """
+    if table_format not in FORMATS:
+        raise NotATableError(f"format {table_format!r} is not known; there are {', '.join(FORMATS)}")
+    module, name, extra = FORMATS[table_format]
+    try:
+        table: Committer = getattr(importlib.import_module(module), name)(uri, dict(options or {}))
+    except ImportError as error:
+        raise NotATableError(f"{error}: install it with  pip install 'magnetar[{extra}]'") from error
+    return table

@@ -1,0 +1,38 @@
+"""Removing data files that nothing refers to: what killed tasks left, and what compaction has replaced."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from magnetar.pipeline.lake.table_files import TableFiles
+
+
+def remove_unreferenced(
+    place: TableFiles, needed: AbstractSet[str], older_than_s: float, *, dry_run: bool = False
+) -> list[str]:
+    """Remove Parquet files that are not `needed` and were last changed `older_than_s` seconds ago or earlier.
+
+    Nothing else is touched: no other file type, nothing in a directory whose name begins with "_" or "." (logs and
+    metadata), except for directories of the partition column.
+    Returns: the relative paths, ascending.
+    """
+    limit = time.time() - older_than_s
+    found = [
+        each.path
+        for each in place.list()
+        if each.path not in needed and each.changed_s <= limit and is_data_file(each.path)
+    ]
+    if not dry_run:
+        for path in found:
+            place.remove(path)
+    return found
+
+
+def is_data_file(path: str) -> bool:
+    """Whether the name is one that `SplitWriter` gives: a Parquet file in `data/` or in a directory of a date."""
+    directory, _, name = path.rpartition("/")
+    return name.endswith(".parquet") and not name.startswith((".", "_")) and directory.startswith(("__date=", "data"))

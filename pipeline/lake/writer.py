@@ -1,0 +1,240 @@
+"""From record batches to the Parquet files of one split: one open file per date, large row groups, durable at the end.
+
+    <prefix>-<number>.parquet, in  __date=YYYY-MM-DD/  when the table has a partition column
+
+Only columns that repeat are dictionary encoded, and statistics are kept of those that scans are pruned by: both are
+measurable costs on payloads.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from magnetar.pipeline.lake.data_file import DataFile
+from magnetar.pipeline.lake.schema import conform
+from magnetar.pipeline.lake.table_files import raising_full
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.pipeline.lake.table_files import TableFiles
+
+DATE_COLUMN: Final = "__date"
+"""The partition column of Parquet and Delta tables: UTC date of the broker publish time."""
+NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+_INDEX, _TIME, _FALLBACK_TIME = "__index", "__brokerPublishTime", "__publishTime"
+_DICTIONARY = ("__topic", "__producerName", "__schemaVersion", "__replicatedFrom")
+_STATISTICS = ("__topic", _INDEX, _TIME, _FALLBACK_TIME, "__eventTime", "__key", "__entryId", "__ledgerId")
+_DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How files are written.
+
+    compression, level: a codec of Parquet, and its level.
+    row_group_bytes:    of record batches in memory; a writer holds about this much per open date.
+    file_bytes:         a file is closed, and the next one begun, once it has this size.
+    """
+
+    compression: str = "zstd"
+    level: int | None = 1
+    row_group_bytes: int = 32 << 20
+    file_bytes: int = 512 << 20
+
+
+DEFAULT_WRITE: Final = WriteOptions()
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """A file that is being written, and what is known of its rows."""
+
+    path: str
+    date: str | None
+    sink: pa.NativeFile
+    writer: pq.ParquetWriter
+    pending: list[pa.RecordBatch] = field(default_factory=list)
+    pending_bytes: int = 0
+    rows: int = 0
+    min_index: int = -1
+    max_index: int = -1
+    min_time_us: int | None = None
+    max_time_us: int | None = None
+
+
+class SplitWriter:
+    """Writes the rows of one split; use it as a context manager: leaving it with an exception removes its files.
+
+    Args: prefix: of the file names, unique to the split and the attempt.
+          schema: of the table; batches are conformed to it.
+          partitioned: whether files stand in directories of their date.
+    """
+
+    def __init__(
+        self,
+        place: TableFiles,
+        prefix: str,
+        schema: pa.Schema,
+        *,
+        topic: str = "",
+        partitioned: bool = True,
+        options: WriteOptions = DEFAULT_WRITE,
+    ) -> None:
+        self._place = place
+        self._prefix = prefix
+        self._schema = schema
+        self._topic = topic
+        self._partitioned = partitioned
+        self._options = options
+        self._open: dict[str | None, _OpenFile] = {}
+        self._done: list[DataFile] = []
+        self._paths: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abort()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Raises: SchemaDriftError, SinkFullError, OSError."""
+        if batch.num_rows == 0:
+            return
+        for date, part in _by_date(batch):
+            each = self._open.get(date) or self._begin(date)
+            _note(each, part)
+            each.pending.append(conform(part, self._schema))
+            each.pending_bytes += part.nbytes
+            if each.pending_bytes >= self._options.row_group_bytes:
+                self._flush(each)
+                if each.sink.tell() >= self._options.file_bytes:
+                    self._end(each)
+
+    def close(self) -> list[DataFile]:
+        """The files, all of them durable. Raises: SinkFullError, OSError."""
+        for each in list(self._open.values()):
+            self._end(each)
+        return sorted(self._done, key=lambda done: (done.min_index, done.path))
+
+    def abort(self) -> None:
+        """Remove every file of this writer; safe to call at any time."""
+        for each in self._open.values():
+            try:
+                each.writer.close()
+                each.sink.close()
+            except OSError:
+                pass  # the disk is full, or the file is gone: it is removed below
+        self._open.clear()
+        for path in self._paths:
+            self._place.remove(path)
+        self._done.clear()
+
+    def _begin(self, date: str | None) -> _OpenFile:
+        name = f"{self._prefix}-{len(self._paths):04d}.parquet"
+        path = f"{DATE_COLUMN}={date or NO_DATE}/{name}" if self._partitioned else f"data/{name}"
+        self._paths.append(path)
+        sink = self._place.open_output(path)
+        names = set(self._schema.names)
+        with raising_full(self._place.absolute(path)):
+            writer = pq.ParquetWriter(
+                sink,
+                self._schema,
+                compression=self._options.compression,
+                compression_level=self._options.level,
+                use_dictionary=[name for name in _DICTIONARY if name in names],
+                write_statistics=[name for name in _STATISTICS if name in names],
+                data_page_size=4 << 20,
+            )
+        self._open[date] = _OpenFile(path, date, sink, writer)
+        return self._open[date]
+
+    def _flush(self, each: _OpenFile) -> None:
+        if not each.pending:
+            return
+        table = pa.Table.from_batches(each.pending, self._schema)
+        with raising_full(self._place.absolute(each.path)):
+            each.writer.write_table(table, row_group_size=table.num_rows)
+        each.pending, each.pending_bytes = [], 0
+
+    def _end(self, each: _OpenFile) -> None:
+        self._flush(each)
+        with raising_full(self._place.absolute(each.path)):
+            each.writer.close()
+            size = each.sink.tell()
+            each.sink.close()
+            self._place.sync(each.path)
+        del self._open[each.date]
+        self._done.append(
+            DataFile(
+                each.path,
+                self._topic,
+                each.date,
+                each.rows,
+                size,
+                each.min_index,
+                each.max_index,
+                each.min_time_us,
+                each.max_time_us,
+            )
+        )
+
+
+def _times(batch: pa.RecordBatch) -> pa.Array | None:
+    """Broker publish time, else publish time, as int64 microseconds; None when the batch has neither column."""
+    names = batch.schema.names
+    columns = [batch.column(name).cast(pa.int64()) for name in (_TIME, _FALLBACK_TIME) if name in names]
+    if not columns:
+        return None
+    return columns[0] if len(columns) == 1 or columns[0].null_count == 0 else pc.coalesce(*columns)
+
+
+def _by_date(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+    """The rows by their date, in order; nearly always all of them have one."""
+    times = _times(batch)
+    limits = None if times is None else _limits(times)
+    if times is None or limits is None:
+        yield None, batch
+        return
+    first, last = limits[0] // _DAY_US, limits[1] // _DAY_US
+    if first == last and times.null_count == 0:
+        yield _iso(first), batch
+        return
+    days = np.where(
+        times.is_valid(), times.fill_null(0).to_numpy(zero_copy_only=False) // _DAY_US, np.iinfo(np.int64).min
+    )
+    for day in np.unique(days):
+        rows = batch.filter(pa.array(days == day))
+        yield (None if day == np.iinfo(np.int64).min else _iso(int(day))), rows
+
+
+def _iso(day: int) -> str:
+    return (dt.date(1970, 1, 1) + dt.timedelta(days=day)).isoformat()
+
+
+def _note(each: _OpenFile, part: pa.RecordBatch) -> None:
+    """Extend what is known of the file's rows."""
+    each.rows += part.num_rows
+    index = _limits(part.column(_INDEX)) if _INDEX in part.schema.names else None
+    if index is not None:
+        each.min_index = index[0] if each.min_index < 0 else min(each.min_index, index[0])
+        each.max_index = max(each.max_index, index[1])
+    times = _times(part)
+    time = None if times is None else _limits(times)
+    if time is not None:
+        each.min_time_us = time[0] if each.min_time_us is None else min(each.min_time_us, time[0])
+        each.max_time_us = time[1] if each.max_time_us is None else max(each.max_time_us, time[1])
+
+
+def _limits(column: pa.Array) -> tuple[int, int] | None:
+    """Lowest and highest; None when every value is null."""
+    found = pc.min_max(column).as_py()
+    return None if found["min"] is None else (found["min"], found["max"])
