@@ -419,10 +419,101 @@ out:
     return result;
 }
 
+/* --- values out of many buffers ------------------------------------------------------------------------------------------------ */
+
+enum { MAX_BUFFERS = 4096 };
+typedef struct { Py_buffer buffers[MAX_BUFFERS]; Py_ssize_t count; } sources;
+
+static int open_sources(PyObject *given, sources *s) {
+    PyObject *listed = PySequence_Fast(given, "buffers in a sequence");
+    s->count = 0;
+    if (!listed)
+        return 0;
+    int fine = PySequence_Fast_GET_SIZE(listed) <= MAX_BUFFERS;
+    if (!fine)
+        PyErr_SetString(PyExc_ValueError, "too many buffers");
+    for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(listed); i++) {
+        fine = !PyObject_GetBuffer(PySequence_Fast_GET_ITEM(listed, i), &s->buffers[i], PyBUF_SIMPLE);
+        s->count += fine;
+    }
+    Py_DECREF(listed);
+    return fine;
+}
+
+static void close_sources(sources *s) {
+    while (s->count)
+        PyBuffer_Release(&s->buffers[--s->count]);
+}
+
+/* Where each value ends, and whether all lie in their buffers and fit int32 offsets; sets ValueError. */
+static int value_ends(const sources *s, const Py_buffer *which, const Py_buffer *starts, const Py_buffer *lengths, int32_t *ends) {
+    int64_t total = 0;
+    Py_ssize_t n = starts->len / 8;
+    ends[0] = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int64_t length = at(lengths, i), number = at(which, i), start = at(starts, i);
+        if (length > 0) {
+            if (number < 0 || number >= s->count || start < 0 || length > s->buffers[number].len || start > s->buffers[number].len - length ||
+                (total += length) > INT32_MAX) {
+                PyErr_SetString(PyExc_ValueError, "the values do not fit the buffers, or 2 GiB");
+                return 0;
+            }
+        }
+        ends[i + 1] = (int32_t)total;
+    }
+    return 1;
+}
+
+static void copy_values(const sources *s, const Py_buffer *which, const Py_buffer *starts, const int32_t *ends, char *to) {
+    for (Py_ssize_t i = 0; i < starts->len / 8; i++)
+        if (ends[i + 1] > ends[i])
+            memcpy(to + ends[i], (const char *)s->buffers[at(which, i)].buf + at(starts, i), (size_t)(ends[i + 1] - ends[i]));
+}
+
+static PyObject *gather(PyObject *self, PyObject *args) {
+    PyObject *given, *offsets = NULL, *data = NULL, *result = NULL;
+    Py_buffer which, starts, lengths;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Oy*y*y*", &given, &which, &starts, &lengths))
+        return NULL;
+    sources *s = PyMem_Malloc(sizeof *s);
+    if (!s) {
+        PyErr_NoMemory();
+        goto out;
+    }
+    if (!open_sources(given, s))
+        goto out;
+    if (starts.len % 8 || which.len != starts.len || lengths.len != starts.len) {
+        PyErr_SetString(PyExc_ValueError, "the arrays are of different lengths");
+        goto out;
+    }
+    if (!(offsets = PyBytes_FromStringAndSize(NULL, (starts.len / 8 + 1) * 4)))
+        goto out;
+    int32_t *ends = (int32_t *)PyBytes_AS_STRING(offsets);
+    if (!value_ends(s, &which, &starts, &lengths, ends) || !(data = PyBytes_FromStringAndSize(NULL, ends[starts.len / 8])))
+        goto out;
+    char *to = PyBytes_AS_STRING(data);
+    Py_BEGIN_ALLOW_THREADS
+    copy_values(s, &which, &starts, ends, to);
+    Py_END_ALLOW_THREADS
+    result = PyTuple_Pack(2, offsets, data);
+out:
+    Py_XDECREF(offsets);
+    Py_XDECREF(data);
+    if (s)
+        close_sources(s);
+    PyMem_Free(s);
+    PyBuffer_Release(&which);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&lengths);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"entry_columns", entry_columns, METH_VARARGS, NULL},
     {"message_columns", message_columns, METH_VARARGS, NULL},
     {"property_columns", property_columns, METH_VARARGS, NULL},
+    {"gather", gather, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_entry_columns", NULL, -1, methods, NULL, NULL, NULL, NULL};

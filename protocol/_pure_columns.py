@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from magnetar.protocol.checksum import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _U32 = struct.Struct(">I")
 _FORMAT = b"entry.format"
 _MAX_ROWS = 1 << 24
 _MAX_PROPERTIES = 1 << 28
+_MAX_BUFFERS = 4096
+_MAX_GATHERED = (1 << 31) - 1
 
 
 class EntryColumn(IntEnum):
@@ -283,11 +285,14 @@ def _entry(row: list[int], view: memoryview, at: int, end: int, verify: bool) ->
         return EntryStatus.METADATA
 
 
+def _int64s(values: Any) -> memoryview:
+    view = memoryview(values)
+    return view.cast("B").cast("q") if view.nbytes else memoryview(array("q"))
+
+
 def _ranges(buffer: Any, starts: Any, ends: Any) -> tuple[memoryview, memoryview, memoryview]:
     view = memoryview(buffer).cast("B")
-    first, last = (
-        memoryview(each).cast("B").cast("q") if memoryview(each) else memoryview(array("q")) for each in (starts, ends)
-    )
+    first, last = _int64s(starts), _int64s(ends)
     if len(first) != len(last) or any(not 0 <= i <= j <= len(view) for i, j in zip(first, last, strict=True)):
         raise ValueError("the ranges do not fit the data")
     return view, first, last
@@ -340,7 +345,7 @@ def message_columns(
     buffer: Any, starts: Any, ends: Any, counts: Any, max_rows: int, entry: int, start: int, index: int, /
 ) -> tuple[bytes, int, int, int, bool]:
     view, first, last = _ranges(buffer, starts, ends)
-    number = memoryview(counts).cast("B").cast("q") if memoryview(counts) else memoryview(array("q"))
+    number = _int64s(counts)
     n = len(first)
     fits = len(number) == n and 0 < max_rows <= _MAX_ROWS and index >= 0 and 0 <= entry <= n
     if not fits or (entry < n and not first[entry] <= start <= last[entry]):
@@ -398,3 +403,22 @@ def _parts(view: memoryview, at: int, end: int) -> list[int]:
     except _BrokenError:
         pass
     return found
+
+
+def gather(buffers: Sequence[Any], which: Any, starts: Any, lengths: Any, /) -> tuple[bytes, bytes]:
+    if len(buffers) > _MAX_BUFFERS:
+        raise ValueError("too many buffers")
+    views = [memoryview(each).cast("B") for each in buffers]
+    numbers, first, sizes = (_int64s(each) for each in (which, starts, lengths))
+    if len({len(numbers), len(first), len(sizes)}) != 1:
+        raise ValueError("the arrays are of different lengths")
+    parts, offsets, total = [], array("i", [0]), 0
+    for number, start, size in zip(numbers, first, sizes, strict=True):
+        if size > 0:
+            total += size
+            fits = 0 <= number < len(views) and 0 <= start <= len(views[number]) - size
+            if not fits or total > _MAX_GATHERED:
+                raise ValueError("the values do not fit the buffers, or 2 GiB")
+            parts.append(views[number][start : start + size])
+        offsets.append(total)
+    return offsets.tobytes(), b"".join(parts)

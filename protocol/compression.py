@@ -50,6 +50,33 @@ def decompress(codec: int, data: bytes | memoryview, uncompressed_bytes: int) ->
     return out
 
 
+def decompress_into(codec: int, data: bytes | memoryview, out: memoryview) -> None:
+    """Exactly ``len(out) - 1`` bytes into `out`, or CompressionError; the last byte is scratch, to see one too many.
+
+    For bulk readers: no buffer is made a payload. Codec NONE is refused.
+    """
+    try:
+        if codec == pb.ZLIB:
+            plain = _decode(codec, data, len(out) - 1)
+            written = len(plain)
+            out[: len(plain)] = plain
+        elif codec in _INTO:
+            written = _INTO[codec](data, out)
+        else:
+            raise CompressionError(f"unknown codec {codec}")
+    except (ValueError, OSError, zlib.error, cramjam.DecompressionError) as e:
+        raise CompressionError(f"codec {codec}: {e}") from e
+    if written != len(out) - 1:
+        raise CompressionError(f"codec {codec}: {written} bytes where {len(out) - 1} were claimed")
+
+
+_INTO: dict[int, Any] = {
+    pb.LZ4: cramjam.lz4.decompress_block_into,
+    pb.ZSTD: cramjam.zstd.decompress_into,
+    pb.SNAPPY: cramjam.snappy.decompress_raw_into,
+}
+
+
 def _decode(codec: int, data: bytes | memoryview, size: int) -> bytes:
     if codec == pb.ZLIB:
         decoder = zlib.decompressobj()
@@ -58,12 +85,7 @@ def _decode(codec: int, data: bytes | memoryview, size: int) -> bytes:
             raise CompressionError("stream ends early")
         return out
     buffer = bytearray(size + 1)  # one more, to see a payload that is larger than its claim
-    into: dict[int, Any] = {
-        pb.LZ4: cramjam.lz4.decompress_block_into,
-        pb.ZSTD: cramjam.zstd.decompress_into,
-        pb.SNAPPY: cramjam.snappy.decompress_raw_into,
-    }
-    if codec not in into:
+    if codec not in _INTO:
         raise CompressionError(f"unknown codec {codec}")
-    written = into[codec](data, buffer)
+    written = _INTO[codec](data, buffer)
     return bytes(memoryview(buffer)[:written])

@@ -18,6 +18,9 @@ message_columns(buffer, starts, ends, counts, max_rows, entry, start, index)
 property_columns(buffer, starts, ends, field_number, rows) -> table
     The `rows` properties (KeyValue fields of that number) of the metadata ``buffer[starts[i]:ends[i]]``, in order:
     columns i, key start, key length, value start, value length.
+gather(buffers, which, starts, lengths) -> (offsets, data)
+    The values ``buffers[which[i]][starts[i] : starts[i] + lengths[i]]`` one behind the other, none for a length below
+    0; native int32 offsets[n + 1] into data, so together at most 2 GiB. At most 4096 buffers.
 All raise ValueError for arrays that do not fit the buffer or each other.
 """
 
@@ -35,6 +38,7 @@ __all__ = [
     "EntryStatus",
     "MessageColumn",
     "entry_columns",
+    "gather",
     "message_columns",
     "property_columns",
 ]
@@ -44,6 +48,7 @@ COMPILED = False
 entry_columns = _pure_columns.entry_columns
 message_columns = _pure_columns.message_columns
 property_columns = _pure_columns.property_columns
+gather = _pure_columns.gather
 
 if not os.environ.get("MAGNETAR_PURE"):
     try:
@@ -55,3 +60,4 @@ if not os.environ.get("MAGNETAR_PURE"):
         entry_columns = _entry_columns.entry_columns
         message_columns = _entry_columns.message_columns
         property_columns = _entry_columns.property_columns
+        gather = _entry_columns.gather

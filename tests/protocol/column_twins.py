@@ -120,6 +120,23 @@ def check_wrong_arrays(compiled, rng: random.Random) -> None:
         )
 
 
+def check_gather(compiled, rng: random.Random) -> None:
+    buffers = [rng.randbytes(rng.randrange(20)) for _ in range(rng.randrange(4))]
+    n = rng.randrange(6)
+    which = array(
+        "q", [rng.randrange(-1, 4) if rng.random() < 0.1 else rng.randrange(max(len(buffers), 1)) for _ in range(n)]
+    )
+    starts, lengths = array("q"), array("q")
+    for number in which:
+        room = len(buffers[number]) if 0 <= number < len(buffers) else 0
+        starts.append(rng.choice((-3, 2**62, room)) if rng.random() < 0.05 else rng.randrange(room + 1))
+        lengths.append(
+            rng.choice((-1, 2**62, room + 1)) if rng.random() < 0.1 else rng.randrange(room - min(starts[-1], room) + 1)
+        )
+    given = (buffers, which, starts, lengths)
+    assert result(compiled.gather, *given) == result(_pure_columns.gather, *given)
+
+
 def result(function, *given):
     try:
         return function(*given)
@@ -127,4 +144,4 @@ def result(function, *given):
         return str(e)
 
 
-CHECKS = (check_entries, check_messages, check_properties, check_wrong_arrays)
+CHECKS = (check_entries, check_messages, check_properties, check_gather, check_wrong_arrays)

@@ -1,7 +1,7 @@
 import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.protocol.compression import MAX_UNCOMPRESSED_BYTES, compress, decompress
+from magnetar.protocol.compression import MAX_UNCOMPRESSED_BYTES, compress, decompress, decompress_into
 from magnetar.protocol.errors import CompressionError
 
 CODECS = [pb.LZ4, pb.ZLIB, pb.ZSTD, pb.SNAPPY]
@@ -34,3 +34,24 @@ def test_unknown_codec():
         compress(9, b"")
     with pytest.raises(CompressionError):
         decompress(9, b"", 0)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("data", [DATA, b"", b"x"])
+def test_decompressing_into_a_buffer_takes_one_byte_more(codec, data):
+    buffer = memoryview(bytearray(len(data) + 1))
+    decompress_into(codec, compress(codec, data), buffer)
+    assert buffer[:-1] == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("room", [1, len(DATA), len(DATA) + 2])
+def test_decompressing_into_a_buffer_of_another_size_is_refused(codec, room):
+    with pytest.raises(CompressionError):
+        decompress_into(codec, compress(codec, DATA), memoryview(bytearray(room)))
+
+
+def test_decompressing_nothing_into_a_buffer_is_refused():
+    for codec in (pb.NONE, 9):
+        with pytest.raises(CompressionError):
+            decompress_into(codec, b"a", memoryview(bytearray(2)))

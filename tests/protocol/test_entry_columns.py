@@ -25,7 +25,10 @@ def test_twins_agree(check, seed):
 
 def test_the_comparison_notices_a_difference():
     wrong = SimpleNamespace(
-        entry_columns=lambda *_: b"", message_columns=lambda *_: (b"", 0, 0, 0, True), property_columns=lambda *_: b""
+        entry_columns=lambda *_: b"",
+        message_columns=lambda *_: (b"", 0, 0, 0, True),
+        property_columns=lambda *_: b"",
+        gather=lambda *_: (),
     )
     for check in column_twins.CHECKS:
         with pytest.raises(AssertionError):

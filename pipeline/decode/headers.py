@@ -1,0 +1,83 @@
+"""Headers: what the metadata of a chunk's entries say, one column a field. See `protocol/entry_columns.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, entry_columns
+from magnetar.protocol.pulsar_api_pb2 import NONE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from magnetar.pipeline.entry_chunk import EntryChunk
+
+    Int64s = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+MIN_MESSAGE_BYTES: Final = 6
+"""A message of a batch takes at least its size field and its payload_size."""
+
+
+class Headers:
+    """Columns of the entries of one chunk; those of an unreadable entry mean nothing.
+
+    first_index, last_index: broker entry indexes of an entry's first and last message; -1 without broker entry
+        metadata.
+    messages: how many messages the entry declares; 0 for an empty batch.
+    """
+
+    def __init__(self, chunk: EntryChunk, *, verify: bool) -> None:
+        n = len(chunk)
+        table = entry_columns(chunk.data, as_int64(chunk.offsets), as_int64(chunk.ends), verify)
+        self._table = np.frombuffer(table, np.int64).reshape(len(EntryColumn), n)
+        self.ends: Int64s = as_int64(chunk.ends)
+        self.messages: Int64s = np.maximum(self[EntryColumn.MESSAGES], 0)
+        has_index = self.has(ColumnFlag.HAS_INDEX)
+        self.last_index: Int64s = np.where(has_index, self[EntryColumn.INDEX], -1)
+        self.first_index: Int64s = np.where(has_index, self.last_index - np.maximum(self.messages, 1) + 1, -1)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, column: EntryColumn) -> Int64s:
+        values: Int64s = self._table[column]
+        return values
+
+    def has(self, flag: ColumnFlag) -> Bools:
+        """Which entries have the flag."""
+        found: Bools = (self._table[EntryColumn.FLAGS] & int(flag)) != 0
+        return found
+
+    def compressed(self) -> Bools:
+        found: Bools = self[EntryColumn.COMPRESSION] != NONE
+        return found
+
+    def payload_bytes(self) -> Int64s:
+        """Bytes of each payload as stored."""
+        return self.ends - self[EntryColumn.METADATA_END]
+
+    def plain_bytes(self) -> Int64s:
+        """Bytes of each payload as it declares them decompressed."""
+        return np.where(self.compressed(), self[EntryColumn.UNCOMPRESSED_SIZE], self.payload_bytes())
+
+    def rows(self) -> Int64s:
+        """The most messages that each entry can hold, whatever it declares."""
+        return np.clip(self.messages, 1, np.maximum(self.plain_bytes() // MIN_MESSAGE_BYTES, 1))
+
+    def in_range(self, first_index: int | None, end_index: int | None) -> Bools:
+        """Which entries have a message of the half-open range; those without an index all do."""
+        known = self.last_index >= 0
+        wanted = np.ones(len(self), np.bool_)
+        if first_index is not None:
+            wanted &= ~known | (self.last_index >= first_index)
+        if end_index is not None:
+            wanted &= ~known | (self.first_index < end_index)
+        return wanted
+
+
+def as_int64(values: NDArray[np.int64]) -> Int64s:
+    """Contiguous and native, as the tables want it."""
+    return np.ascontiguousarray(values, np.int64)

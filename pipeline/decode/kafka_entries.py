@@ -1,0 +1,50 @@
+"""Entries that hold Kafka record batches (`entry.format=kafka`), translated by the broker's converter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.converters import outer_compression
+from magnetar.converters.entry import Entry, entry_format
+from magnetar.converters.errors import ConverterError
+from magnetar.converters.kafka.errors import KafkaFormatError
+from magnetar.converters.kafka_entry.converter import KafkaConverter
+from magnetar.converters.limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+
+
+class ConvertedEntry(NamedTuple):
+    """metadata: serialized, of the converted entry. payload: a batch as `batched` says, uncompressed."""
+
+    metadata: bytes
+    payload: bytes
+    batched: bool
+
+
+class KafkaEntries:
+    """Converts entries one by one, by the same rules as the broker's consumers see them."""
+
+    def __init__(self) -> None:
+        self._converter = KafkaConverter()
+
+    def convert(self, body: bytes) -> ConvertedEntry | None:
+        """Headers and payload of one entry, translated; None when its format is another than kafka.
+
+        Raises ConverterError or KafkaFormatError: the payload is no sound record set, or larger than the limits allow.
+        """
+        entry = Entry(body)
+        metadata: MessageMetadata = entry.metadata
+        if entry_format(metadata) != "kafka" or not outer_compression.is_known(metadata):
+            return None
+        payload = outer_compression.decompress(metadata, entry.payload, DEFAULT_LIMITS.max_entry_bytes)
+        found = self._converter.convert(metadata, payload)
+        return ConvertedEntry(
+            found.metadata.SerializeToString(),
+            bytes(found.payload),
+            found.metadata.HasField("num_messages_in_batch"),
+        )
+
+
+CONVERSION_ERRORS = (ConverterError, KafkaFormatError)

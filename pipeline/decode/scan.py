@@ -1,0 +1,160 @@
+"""One chunk being decoded: which entries the range wants, what kind each is, and how damage is reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from magnetar.converters.limits import DEFAULT_LIMITS
+from magnetar.pipeline.decode.headers import MIN_MESSAGE_BYTES
+from magnetar.pipeline.decode.look_back import is_chunk
+from magnetar.pipeline.errors import CorruptEntryError
+from magnetar.pipeline.quarantine import Quarantined, Reason
+from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, EntryStatus
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from magnetar.pipeline.decode.chunked_messages import Incomplete
+    from magnetar.pipeline.decode.headers import Headers
+    from magnetar.pipeline.entry_chunk import EntryChunk
+    from magnetar.pipeline.quarantine import Quarantine
+
+    Int64s = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+_WHY = {
+    EntryStatus.SHORT: (Reason.HEADERS, "the headers leave the entry"),
+    EntryStatus.CHECKSUM: (Reason.CHECKSUM, "the CRC32C does not match"),
+    EntryStatus.METADATA: (Reason.HEADERS, "MessageMetadata does not parse"),
+    EntryStatus.REQUIRED: (Reason.HEADERS, "MessageMetadata lacks a required field"),
+    EntryStatus.BROKER_METADATA: (Reason.HEADERS, "BrokerEntryMetadata does not parse"),
+}
+
+
+_CHUNK_ROWS = 32
+"""A joined message counts as many rows: each takes a buffer of its own, of which there may be 4096."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A chunk with its headers and the range of indexes that is wanted.
+
+    What an entry loses is reported by the range that has the index of its last message (of a broken batch: of the first
+    lost message), so that ranges side by side report it once.
+    """
+
+    chunk: EntryChunk
+    headers: Headers
+    first_index: int | None
+    end_index: int | None
+    quarantine: Quarantine
+
+    def is_wanted(self, entry: int) -> bool:
+        """Whether the range has the last message of the entry, as far as that has an index."""
+        return self._has(int(self.headers.last_index[entry]))
+
+    def _has(self, index: int) -> bool:
+        if index < 0:
+            return True
+        return (self.first_index is None or index >= self.first_index) and (
+            self.end_index is None or index < self.end_index
+        )
+
+    def body(self, entry: int) -> bytes:
+        """Metadata size, metadata and payload."""
+        start = int(self.headers[EntryColumn.METADATA_START][entry]) - 4
+        return bytes(memoryview(self.chunk.data)[start : int(self.chunk.ends[entry])])
+
+    def report(self, entry: int, reason: Reason, detail: str, *, fails: bool | None = None) -> None:
+        """The entry is lost. fails: whether that ends the job, where it is not for the quarantine to decide."""
+        if not self.is_wanted(entry):
+            return
+        index = int(self.headers.last_index[entry])
+        found = self._position(entry, reason, detail, index, max(int(self.headers.messages[entry]), 1))
+        if fails is None:
+            self.quarantine.add(found)
+        elif fails:
+            raise CorruptEntryError(found)
+        else:
+            self.quarantine.report(found)
+
+    def report_broken_batch(self, entry: int, batch_index: int) -> None:
+        """The messages of the entry from this one on are lost."""
+        headers = self.headers
+        index = int(headers.first_index[entry]) + batch_index if headers.last_index[entry] >= 0 else -1
+        if self._has(index):
+            left = int(headers.messages[entry]) - batch_index
+            detail = f"the message does not hold together, nor what is behind it: {left} messages"
+            self.quarantine.add(self._position(entry, Reason.BATCH, detail, index, left, batch_index))
+
+    def report_unreadable(self) -> None:
+        """Entries whose headers do not hold together."""
+        status = self.headers[EntryColumn.STATUS]
+        for entry in np.flatnonzero(status != EntryStatus.FINE).tolist():
+            self.report(entry, *_WHY[EntryStatus(int(status[entry]))])
+
+    def incomplete(self, entry: int, found: Incomplete) -> Quarantined:
+        """A chunked message that was given up when `entry` came."""
+        index = int(self.headers.last_index[entry])
+        return Quarantined(
+            self.chunk.topic,
+            found.ledger_id,
+            found.entry_id,
+            Reason.CHUNKS,
+            found.detail,
+            index=index if index >= 0 else None,
+        )
+
+    def _position(
+        self, entry: int, reason: Reason, detail: str, index: int, messages: int, batch_index: int | None = None
+    ) -> Quarantined:
+        chunk = self.chunk
+        return Quarantined(
+            chunk.topic,
+            chunk.ledger_id,
+            int(chunk.entry_ids[entry]),
+            reason,
+            detail,
+            batch_index,
+            index if index >= 0 else None,
+            messages,
+        )
+
+
+class Kinds:
+    """What kind each entry is, one mask a kind. plain: single messages and batches in Pulsar's own form."""
+
+    def __init__(self, scan: Scan, *, include_markers: bool) -> None:
+        headers = scan.headers
+        wanted = headers.in_range(scan.first_index, scan.end_index) & (headers[EntryColumn.STATUS] == EntryStatus.FINE)
+        if not include_markers:
+            wanted &= ~headers.has(ColumnFlag.MARKER)
+        # Chunks before the range are taken for the messages that end in it.
+        behind = np.zeros(len(headers), np.bool_)
+        if scan.end_index is not None:
+            behind = (headers.last_index >= 0) & (headers.first_index >= scan.end_index)
+        chunks = is_chunk(headers)
+        self.chunk: Bools = chunks & ~behind
+        self.encrypted: Bools = wanted & headers.has(ColumnFlag.ENCRYPTED) & ~chunks
+        self.foreign: Bools = wanted & headers.has(ColumnFlag.NAMES_FORMAT) & ~chunks & ~self.encrypted
+        self.plain: Bools = wanted & ~chunks & ~self.encrypted & ~self.foreign
+        self.batched: Bools = headers.has(ColumnFlag.BATCHED)
+        self.compressed: Bools = headers.compressed()
+        self._headers = headers
+
+    def row_bounds(self) -> Int64s:
+        """The most rows each entry can become."""
+        converted = np.clip(self._headers.messages, 1, DEFAULT_LIMITS.max_entry_bytes // MIN_MESSAGE_BYTES)
+        bounds = np.where(self.foreign, converted, np.where(self.plain & self.batched, self._headers.rows(), 1))
+        bounds = np.where(self.chunk, _CHUNK_ROWS, bounds)
+        return np.where(self.plain | self.foreign | self.chunk | self.encrypted, bounds, 0)
+
+    def arena_bytes(self, max_bytes: int) -> Int64s:
+        """What each entry takes when it is decompressed; one that declares too much is not."""
+        sizes = self._headers[EntryColumn.UNCOMPRESSED_SIZE]
+        last = self._headers[EntryColumn.CHUNK_ID] == self._headers[EntryColumn.CHUNKS] - 1
+        inflated = (self.plain | self.foreign | (self.chunk & last)) & self.compressed & (sizes <= max_bytes)
+        return np.where(inflated, sizes + 1, 0)
