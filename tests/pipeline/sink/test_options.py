@@ -67,3 +67,11 @@ def test_every_option_of_the_table_has_an_effect():
     for name, value in telling.items():
         changed = {key: text for key, text in base.items() if key != name} | {name: value}
         assert SinkOptions.parse(changed, streaming=True) != SinkOptions.parse(base, streaming=True), name
+
+
+def test_the_documentation_has_every_option():
+    import pathlib
+
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "pipeline" / "sink.md").read_text()
+    for option in SINK_OPTIONS:
+        assert f"| `{option.name}` | {option.default} | {option.doc} |" in page, "regenerate the table of options"

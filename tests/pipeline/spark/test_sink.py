@@ -1,0 +1,181 @@
+"""`df.write` and `writeStream` into real topics."""
+
+import shutil
+import uuid
+
+import pulsar
+import pytest
+from pyspark.sql.datasource import DataSource
+
+from magnetar.pipeline.sink.foreach_batch import exactly_once
+from magnetar.pipeline.sink.writers import make_stream_writer, make_writer
+from magnetar.pytest_plugin import BrokerProcess
+
+FORMAT = "pulsar-sink-under-test"
+
+
+class SinkUnderTest(DataSource):
+    @classmethod
+    def name(cls):
+        return FORMAT
+
+    def writer(self, schema, overwrite):
+        return make_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema, overwrite):
+        return make_stream_writer(self.options, schema, overwrite)
+
+
+@pytest.fixture(scope="module")
+def deduplicating(tmp_path_factory):
+    process = BrokerProcess(tmp_path_factory.mktemp("dedup") / "data", {"brokerDeduplicationEnabled": True})
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered(spark):
+    from pyspark import cloudpickle
+
+    import tests.pipeline.spark.test_sink as module
+
+    cloudpickle.register_pickle_by_value(module)
+    spark.dataSource.register(SinkUnderTest)
+
+
+@pytest.fixture
+def client(deduplicating):
+    made = pulsar.Client(deduplicating.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    yield made
+    made.close()
+
+
+def read_all(client, topic):
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(60_000))
+    reader.close()
+    return found
+
+
+def to(broker, writer, topic, **options):
+    writer = writer.format(FORMAT).option("service.url", broker.url).option("admin.url", broker.http_url)
+    for name, value in ({"topic": topic} | options).items():
+        writer = writer.option(name, value)
+    return writer
+
+
+def test_a_batch_write(spark, deduplicating, client, topic):
+    df = spark.range(0, 1000, 1, 3).selectExpr("cast(id as string) value", "cast(id % 7 as string) __key")
+    to(deduplicating, df.write.mode("append"), topic).save()
+    found = read_all(client, topic)
+    assert sorted(int(m.data()) for m in found) == list(range(1000))
+    assert all(m.partition_key() == str(int(m.data()) % 7) for m in found)
+
+
+def test_a_batch_write_with_a_sink_id_may_be_repeated(spark, deduplicating, client, topic):
+    df = spark.range(0, 500, 1, 2).selectExpr("cast(id as string) value")
+    for _ in range(2):
+        options = {"guarantee": "exactly-once", "sinkId": "load-1"}
+        to(deduplicating, df.write.mode("append"), topic, **options).save()
+    assert sorted(int(m.data()) for m in read_all(client, topic)) == list(range(500))
+
+
+def test_overwriting_and_bad_options_are_refused(spark, deduplicating, topic):
+    df = spark.range(1).selectExpr("cast(id as string) value")
+    with pytest.raises(Exception, match="cannot be overwritten"):
+        to(deduplicating, df.write.mode("overwrite"), topic).save()
+    with pytest.raises(Exception, match="compressionType"):
+        to(deduplicating, df.write.mode("append"), topic, compressionType="rar").save()
+
+
+def forget_last_commit(checkpoint):
+    """The driver died after the sink had stored the batch and before Spark noted that."""
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def numbers(spark, folder):
+    return spark.readStream.schema("value string").text(str(folder))
+
+
+def add(folder, *values):
+    (folder / f"{uuid.uuid4().hex}.txt").write_text("".join(f"{value}\n" for value in values))
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "exactly-once-staged"])
+def test_a_stream_whose_driver_dies_after_the_send(spark, deduplicating, client, topic, tmp_path, guarantee):
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    source.mkdir()
+
+    def run():
+        stream = to(deduplicating, numbers(spark, source).writeStream, topic, guarantee=guarantee)
+        query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination(120)
+        assert query.exception() is None
+
+    for first in (0, 100, 200):
+        add(source, *range(first, first + 100))
+        run()
+        forget_last_commit(checkpoint)
+    run()
+    assert [int(m.data()) for m in read_all(client, topic)] == list(range(300))
+    if guarantee == "exactly-once-staged":
+        (folder,) = (checkpoint / "sink-staging").iterdir()
+        assert len(list(folder.iterdir())) == 1, "files of batches that were sent are deleted"
+
+
+def test_a_staged_stream_whose_rows_change_their_order(spark, deduplicating, client, topic, tmp_path):
+    """The staged rows count, not those that a repetition computes."""
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    source.mkdir()
+    add(source, *range(50))
+    for order in ("value", "reverse(value)", "md5(value)"):
+        df = numbers(spark, source).selectExpr("value", f"{order} o").repartition(2, "o").drop("o")
+        query = to(deduplicating, df.writeStream, topic).option("checkpointLocation", str(checkpoint))
+        query.trigger(availableNow=True).start().awaitTermination(120)
+        forget_last_commit(checkpoint)
+        shutil.rmtree(checkpoint / "sink-staging" / "x", ignore_errors=True)
+    assert sorted(int(m.data()) for m in read_all(client, topic)) == list(range(50))
+
+
+def test_foreach_batch_sends_from_executors(spark, deduplicating, client, topic, tmp_path):
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    source.mkdir()
+    write = exactly_once(
+        {
+            "service.url": deduplicating.url,
+            "admin.url": deduplicating.http_url,
+            "topic": topic,
+            "sinkId": "each",
+            "stagingDirectory": str(tmp_path / "staging"),
+        }
+    )
+    for first in (0, 100):
+        add(source, *range(first, first + 100))
+        query = numbers(spark, source).repartition(2).writeStream.foreachBatch(write)
+        query = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination(120)
+        assert query.exception() is None
+        forget_last_commit(checkpoint)
+    assert sorted(int(m.data()) for m in read_all(client, topic)) == list(range(200))
+
+
+def test_a_task_that_is_tried_again_sends_nothing_twice(spark, deduplicating, client, topic):
+    """The first attempt fails after its rows were sent in part."""
+
+    def fail_once(batches):
+        from pyspark import TaskContext
+
+        for batch in batches:
+            yield batch.slice(0, batch.num_rows // 2)
+            if TaskContext.get().attemptNumber() == 0:
+                raise RuntimeError("the executor dies")
+            yield batch.slice(batch.num_rows // 2)
+
+    df = spark.range(0, 4000, 1, 2).selectExpr("cast(id as string) value").mapInArrow(fail_once, "value string")
+    options = {"guarantee": "exactly-once", "sinkId": "retried", "batchingMaxMessages": "100"}
+    to(deduplicating, df.write.mode("append"), topic, **options).save()
+    assert sorted(int(m.data()) for m in read_all(client, topic)) == list(range(4000))
