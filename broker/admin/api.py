@@ -258,6 +258,10 @@ class TopicsApi(Protocol):
         """The entry of the message with that broker index; None when there is none."""
         ...
 
+    async def log_range(self, name: "TopicName", *, ledgers: bool) -> dict[str, object]:
+        """Where the log begins and ends: JSON of `log_ranges.log_ranges`."""
+        ...
+
     async def bytes_after(self, name: "TopicName", message: MessagePosition) -> int:
         """Bytes stored behind the message."""
         ...

@@ -10,6 +10,7 @@ from magnetar.broker.admin.api import (
     StoredMessage,
     TopicStats,
 )
+from magnetar.broker.admin_backend.log_ranges import LogRanges
 from magnetar.broker.admin_backend.scan import analyze_backlog, entry_of_index, place_of_reset
 from magnetar.broker.admin_backend.stats import (
     broker_properties,
@@ -53,6 +54,7 @@ class AdminTopics:
         self._topics = broker.topics
         self._catalog = broker.catalog
         self.offloads_asked: set[TopicName] = set()
+        self._log_ranges = LogRanges()
 
     # --- which there are -----------------------------------------------------------------------------------------
 
@@ -249,6 +251,9 @@ class AdminTopics:
         topic = await self._topic(name)
         position = await entry_of_index(topic.ledger, index)
         return None if position is None else _message(topic, position)
+
+    async def log_range(self, name: TopicName, *, ledgers: bool) -> dict[str, object]:
+        return await self._log_ranges.of(await self._topic(name), ledgers=ledgers)
 
     async def bytes_after(self, name: TopicName, message: MessagePosition) -> int:
         return bytes_after(await self._topic(name), Position(message.ledger_id, message.entry_id))

@@ -187,6 +187,10 @@ class FakeTopics:
         self._subscription(name, subscription)
         return self.messages.get(number)
 
+    async def log_range(self, name, *, ledgers):
+        found = {"firstIndex": 0, "endIndex": 3, "entries": 3, "bytes": 30, "lastConfirmedEntry": "7:2"}
+        return found | ({"ledgers": [[7, 3, False]]} if ledgers else {})
+
     async def delayed_messages(self, name):
         self._subscriptions(name)
         return {"count": 2, "earliest": 5, "latest": 7}
