@@ -44,8 +44,11 @@ class DataDirectory:
         found = map(ledger_id_of, self._files.list_dir(self._layout.ledgers))
         return sorted(ledger_id for ledger_id in found if ledger_id is not None)
 
-    def open_ledger(self, ledger_id: int) -> LedgerSegment:
+    def open_ledger(self, ledger_id: int, point: tuple[int, int] | None = None) -> LedgerSegment:
         """The ledger, open for reading; close it, or use it in a ``with``.
+
+        ``point`` is one that ``LedgerSegment.point_for`` of this ledger gave before: what lies before it is not walked
+        through again, and cannot be read.
 
         Raises NoSuchLedgerError when it has no file (deleted, or nothing written behind yet), DamagedFileError when the
         file's header is damaged or is that of another ledger or store, UnsupportedFormatError.
@@ -57,7 +60,7 @@ class DataDirectory:
             raise NoSuchLedgerError(ledger_id) from None
         try:
             self._check_header(file, path, ledger_id)
-            return LedgerSegment(file, path, ledger_id)
+            return LedgerSegment(file, path, ledger_id, point)
         except BaseException:
             file.close()
             raise

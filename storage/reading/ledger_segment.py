@@ -35,15 +35,20 @@ _MOST_PROBES = 64
 
 
 class LedgerSegment:
-    """The entries ``0 .. entries - 1`` of a ledger, as far as its file holds them. Not for several threads at once."""
+    """The entries ``first_entry_id .. entries - 1`` of a ledger, as far as its file holds them.
 
-    def __init__(self, file: File, path: str, ledger_id: int) -> None:
+    Not for several threads at once.
+    """
+
+    def __init__(self, file: File, path: str, ledger_id: int, point: tuple[int, int] | None = None) -> None:
         self.path = path
         self.ledger_id = ledger_id
-        self.entries = 0
-        """How many entries can be read here; all of them are confirmed."""
-        self.length_bytes = 0
-        """Bytes of their records."""
+        self.first_entry_id, offset = point or (0, FILE_HEADER_BYTES)
+        """0, unless the ledger was opened at a later point."""
+        self.entries = self.first_entry_id
+        """One more than the last entry that can be read here; all up to it are confirmed."""
+        self.length_bytes = offset - FILE_HEADER_BYTES
+        """Bytes of the records of entries ``0 .. entries - 1``."""
         self.sealed = False
         """Whether the file says itself that these are all entries the ledger has and will have."""
         self._file = file
@@ -77,7 +82,7 @@ class LedgerSegment:
         index = parse_index(footer, self._file.read(footer.index_bytes, footer.index_offset))
         if index is None:
             return False
-        self._index, self.sealed = index, True
+        self._index, self.sealed, self.first_entry_id = index, True, 0
         self.entries, self.length_bytes = footer.entries, footer.length_bytes
         return True
 
@@ -102,7 +107,7 @@ class LedgerSegment:
             first = slab.last_entry_id + 1
 
     def _piece(self, entry_id: int, offset: int | None, max_bytes: int) -> tuple[Slab, int | None]:
-        if not 0 <= entry_id < self.entries:
+        if not self.first_entry_id <= entry_id < self.entries:
             raise NoSuchEntryError(self.ledger_id, entry_id)
         point = (entry_id, offset) if offset is not None else self._index.point_for(entry_id)
         end = FILE_HEADER_BYTES + self.length_bytes
@@ -119,8 +124,8 @@ class LedgerSegment:
 
         Entries that cannot be read at either end are left out.
         """
-        first = self._indexed(range(self.entries))
-        last = self._indexed(range(self.entries - 1, -1, -1))
+        first = self._indexed(range(self.first_entry_id, self.entries))
+        last = self._indexed(range(self.entries - 1, self.first_entry_id - 1, -1))
         return None if first is None or last is None else (first[1], last[2] + 1)
 
     def entry_of_index(self, index: int) -> int:
@@ -139,8 +144,12 @@ class LedgerSegment:
                 low = middle + 1
             else:
                 high = middle
-        begin = points[low - 1] if low else 0
+        begin = points[low - 1] if low else self.first_entry_id
         return self._first_from(begin, index)
+
+    def point_for(self, entry_id: int) -> tuple[int, int]:
+        """(entry, file offset) of a record at or before the entry, for ``DataDirectory.open_ledger``."""
+        return self._index.point_for(entry_id)
 
     def _first_from(self, entry_id: int, index: int) -> int:
         while entry_id < self.entries:

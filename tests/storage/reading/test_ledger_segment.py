@@ -238,3 +238,17 @@ def test_a_file_of_another_store_or_ledger_is_refused():
 def test_a_folder_that_is_no_data_directory_is_refused():
     with pytest.raises(FileNotFoundError, match="not a data directory"):
         DataDirectory("/elsewhere", SimDisk())
+
+
+def test_an_open_ledger_can_be_opened_again_at_a_point_of_its_walk():
+    bodies = [entry(k, payload=b"." * 9000) for k in range(50)]
+    directory = DataDirectory(ROOT, disk_with(3, bodies))
+    with directory.open_ledger(3) as whole:
+        point = whole.point_for(whole.entry_of_index(33))
+    assert 0 < point[0] <= 33
+    with directory.open_ledger(3, point) as later:
+        assert (later.first_entry_id, later.entries) == (point[0], 50)
+        assert later.entry_of_index(33) == 33
+        assert bodies_of(list(later.slabs(33, 50)), 33, 49) == bodies[33:]
+        with pytest.raises(NoSuchEntryError):
+            later.read(point[0] - 1)
