@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from email.message import Message
+
     from magnetar.client.address import Credentials
 
 _TIMEOUT_S = 20
@@ -21,7 +23,12 @@ class AdminApi:
     credentials: Credentials
 
     def call(self, method: str, path: str, body: bytes | None = None) -> Any:
-        """The parsed answer, None for an empty one. Raises: OSError (HTTPError is one), ValueError."""
+        """The parsed answer, None for an empty one. Raises: OSError (HTTPError is one), ValueError, InputError."""
+        data, _ = self.fetch(method, path, body)
+        return json.loads(data) if data else None
+
+    def fetch(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, Message]:
+        """The answer as it came, and its headers. Raises: OSError (HTTPError is one), InputError."""
         request = urllib.request.Request(f"{self.url.rstrip('/')}{path}", method=method, data=body)  # noqa: S310 - the operator's own URL
         request.add_header("Content-Type", "application/json")
         authorization = self.credentials.authorization()
@@ -29,5 +36,4 @@ class AdminApi:
             request.add_header("Authorization", authorization)
         context = self.credentials.tls_context() if self.url.startswith("https:") else None
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as answer:  # noqa: S310 - the same
-            data = answer.read()
-        return json.loads(data) if data else None
+            return answer.read(), answer.headers

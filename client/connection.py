@@ -50,7 +50,8 @@ class BrokerConnection(asyncio.Protocol):
     on_lost: called once when the connection ends, with the reason.
     """
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, *, entry_metadata: bool = False) -> None:
+        self._entry_metadata = entry_metadata
         self.subscribers: dict[int, Callable[[Answer], None]] = {}
         self.on_lost: Callable[[RetryError], None] = lambda _: None
         self.max_message_bytes = _DEFAULT_MAX_MESSAGE_BYTES
@@ -66,7 +67,9 @@ class BrokerConnection(asyncio.Protocol):
     async def handshake(self) -> None:
         """Raises: RefusedError when we may not come in, RetryError."""
         method, data = self._credentials.auth()
-        self.write(requests.connect(CLIENT_VERSION, auth_method=method, auth_data=data))
+        self.write(
+            requests.connect(CLIENT_VERSION, auth_method=method, auth_data=data, entry_metadata=self._entry_metadata)
+        )
         try:
             await asyncio.wait_for(self._connected, TIMEOUT_S)
         except TimeoutError:
@@ -102,6 +105,16 @@ class BrokerConnection(asyncio.Protocol):
             await self._drained
         if self.lost is not None:
             raise self.lost
+
+    def pause_reading(self) -> None:
+        """Take nothing more from the socket: the broker stops pushing when the buffers between are full."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """The end of `pause_reading`."""
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     def close(self) -> None:
         """End the connection; safe to call twice."""
@@ -186,14 +199,23 @@ class BrokerConnection(asyncio.Protocol):
         self.on_lost(reason if isinstance(reason, RetryError) else RetryError(str(reason)))
 
 
-async def open_connection(address: Address, credentials: Credentials) -> BrokerConnection:
-    """Connect and shake hands. Raises: RetryError when nobody is there, RefusedError, InputError for TLS files."""
+async def open_connection(
+    address: Address, credentials: Credentials, *, entry_metadata: bool = False
+) -> BrokerConnection:
+    """Connect and shake hands.
+
+    Args:    entry_metadata: tell the broker that it may put broker entry metadata before the entries it sends.
+    Raises:  RetryError when nobody is there, RefusedError, InputError for TLS files.
+    """
     loop = asyncio.get_running_loop()
     context = credentials.tls_context() if address.tls else None
     try:
         async with asyncio.timeout(TIMEOUT_S):
             _, connection = await loop.create_connection(
-                lambda: BrokerConnection(credentials), address.host, address.port, ssl=context
+                lambda: BrokerConnection(credentials, entry_metadata=entry_metadata),
+                address.host,
+                address.port,
+                ssl=context,
             )
     except TimeoutError:
         raise RetryError(f"{address} does not answer") from None

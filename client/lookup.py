@@ -58,18 +58,28 @@ def _next_broker(found: pb.CommandLookupTopicResponse, here: Address, *, tls: bo
     return Address.parse(found.brokerServiceUrlTls if tls else found.brokerServiceUrl)
 
 
-async def open_at_owner(service: Address, credentials: Credentials, topic: str) -> BrokerConnection:
-    """A connection to the broker that serves the topic. Raises: RefusedError, RetryError, InputError for TLS files."""
-    connection = await open_connection(service, credentials)
+async def open_at_owner(
+    service: Address, credentials: Credentials, topic: str, *, entry_metadata: bool = False
+) -> BrokerConnection:
+    """A connection to the broker that serves the topic; `entry_metadata` as of `open_connection`.
+
+    Raises: RefusedError, RetryError, InputError for TLS files.
+    """
+    connection = await open_connection(service, credentials, entry_metadata=entry_metadata)
     try:
-        return await follow_lookup(connection, service, credentials, topic)
+        return await follow_lookup(connection, service, credentials, topic, entry_metadata=entry_metadata)
     except BaseException:
         connection.close()
         raise
 
 
 async def follow_lookup(
-    connection: BrokerConnection, service: Address, credentials: Credentials, topic: str
+    connection: BrokerConnection,
+    service: Address,
+    credentials: Credentials,
+    topic: str,
+    *,
+    entry_metadata: bool = False,
 ) -> BrokerConnection:
     """Follow the lookup to the broker that serves the topic; closes `connection` when that is another broker.
 
@@ -85,7 +95,7 @@ async def follow_lookup(
         if there != here:
             seen.append(str(there))
             connection.close()
-            connection = await open_connection(there, credentials)
+            connection = await open_connection(there, credentials, entry_metadata=entry_metadata)
             here = there
         if found.response == _LOOKUP.Connect:
             return connection

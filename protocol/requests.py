@@ -18,10 +18,15 @@ PROTOCOL_VERSION = 21
 _TYPE = pb.BaseCommand
 
 
-def connect(client_version: str, *, auth_method: str = "", auth_data: bytes = b"") -> bytes:
+def connect(
+    client_version: str, *, auth_method: str = "", auth_data: bytes = b"", entry_metadata: bool = False
+) -> bytes:
+    """`entry_metadata`: the client understands broker entry metadata before the entries of MESSAGE."""
     command = pb.CommandConnect(client_version=client_version, protocol_version=PROTOCOL_VERSION)
     if auth_method:
         command.auth_method_name, command.auth_data = auth_method, auth_data
+    if entry_metadata:
+        command.feature_flags.supports_broker_entry_metadata = True
     return encode_command(pb.BaseCommand(type=_TYPE.CONNECT, connect=command))
 
 
@@ -74,8 +79,17 @@ def send(producer_id: int, sequence_id: int, highest_sequence_id: int, num_messa
     return encode_command(pb.BaseCommand(type=_TYPE.SEND, send=command), entry)
 
 
-def reader(request_id: int, consumer_id: int, topic: str, subscription: str, metadata: Mapping[str, str]) -> bytes:
-    """SUBSCRIBE to a subscription that is not kept, from the first entry of the topic on."""
+def reader(
+    request_id: int,
+    consumer_id: int,
+    topic: str,
+    subscription: str,
+    metadata: Mapping[str, str],
+    *,
+    after: tuple[int, int] = (-1, -1),
+    read_compacted: bool = False,
+) -> bytes:
+    """SUBSCRIBE to a subscription that is not kept, from the entry behind position `after` on; default: the first."""
     command = pb.CommandSubscribe(
         topic=topic,
         subscription=subscription,
@@ -84,8 +98,10 @@ def reader(request_id: int, consumer_id: int, topic: str, subscription: str, met
         request_id=request_id,
         durable=False,
         initialPosition=pb.CommandSubscribe.Earliest,
-        start_message_id=pb.MessageIdData(ledgerId=unsigned(-1), entryId=unsigned(-1)),
+        start_message_id=pb.MessageIdData(ledgerId=unsigned(after[0]), entryId=unsigned(after[1])),
     )
+    if read_compacted:
+        command.read_compacted = True
     for key, value in metadata.items():
         command.metadata.add(key=key, value=value)
     return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))
