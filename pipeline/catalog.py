@@ -1,0 +1,240 @@
+"""What topics there are and what is stored of them, from the admin REST API.
+
+Our broker tells the ranges of a thousand logs in one request (`logRanges`). Apache Pulsar does not know it; there every
+topic takes its own requests, made side by side.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.error import HTTPError
+from urllib.parse import quote
+
+from magnetar.client.errors import ClientError
+from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError, NoSuchTopicError
+from magnetar.pipeline.log_range import LedgerSpan, LogRange
+from magnetar.pipeline.offsets import MessagePlace, Position
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from email.message import Message
+
+    from magnetar.client.admin import AdminApi
+    from magnetar.pipeline.options import TopicSelection
+
+_TOPICS_IN_ONE_REQUEST = 1000
+_AT_ONCE = 8
+_NOT_THERE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
+_BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE})
+_INDEX_HEADER = "X-Pulsar-Broker-Entry-METADATA-index"
+_BATCH_HEADER = "X-Pulsar-num-batch-message"
+
+T = TypeVar("T")
+
+
+def topic_path(topic: str) -> str:
+    """The path of a topic in the admin API."""
+    name = TopicName.parse(topic)
+    return f"/admin/v2/{name.domain}/{name.namespace}/{quote(name.local_name, safe='')}"
+
+
+class Catalog:
+    """Answers are not kept: every call asks. Raises CatalogError when the admin API is not there or refuses."""
+
+    def __init__(self, admin: AdminApi) -> None:
+        self._admin = admin
+        self._tells_ranges = True
+        """Whether the broker knows `logRanges`, as far as is known."""
+
+    # --- which topics -----------------------------------------------------------------------------------------------
+
+    def partitions(self, selection: TopicSelection, *, missing_ok: bool = False) -> list[str]:
+        """Full names of all plain topics and partitions that are selected, each once, sorted.
+
+        Raises NoSuchTopicError for a named topic that does not exist, unless `missing_ok`.
+        """
+        if selection.pattern:
+            return self._matching(selection)
+        found: dict[str, None] = {}
+        for name in selection.names:
+            topic = TopicName.parse(name)
+            count = 0 if topic.is_partition else self._partition_count(name, missing_ok=missing_ok)
+            found |= dict.fromkeys([str(topic.partition_name(n)) for n in range(count)] or [name])
+        return sorted(found)
+
+    def _matching(self, selection: TopicSelection) -> list[str]:
+        names = self._ask(f"/admin/v2/namespaces/{selection.namespace}/topics")
+        topics = [TopicName.parse(name) for name in names if name.startswith("persistent://")]
+        return sorted({str(t) for t in topics if not t.is_system and selection.matches(t)})
+
+    def _partition_count(self, topic: str, *, missing_ok: bool) -> int:
+        try:
+            return int(self._ask(f"{topic_path(topic)}/partitions")["partitions"])
+        except NoSuchTopicError:
+            if missing_ok:
+                return 0
+            raise
+
+    # --- what is stored ---------------------------------------------------------------------------------------------
+
+    def ranges(self, topics: Sequence[str], *, ledgers: bool = False) -> dict[str, LogRange | None]:
+        """The stored log of each topic or partition; None of one that does not exist."""
+        if self._tells_ranges:
+            try:
+                return self._ranges_told(topics, ledgers=ledgers)
+            except NoSuchTopicError:
+                self._tells_ranges = False
+        return dict(zip(topics, self._side_by_side(self._range_of_stats, topics), strict=True))
+
+    def range(self, topic: str, *, ledgers: bool = False) -> LogRange | None:
+        """The stored log of one topic or partition; None when it does not exist."""
+        return self.ranges([topic], ledgers=ledgers)[topic]
+
+    def _ranges_told(self, topics: Sequence[str], *, ledgers: bool) -> dict[str, LogRange | None]:
+        by_namespace: dict[str, list[str]] = {}
+        for topic in topics:
+            by_namespace.setdefault(TopicName.parse(topic).namespace, []).append(topic)
+        found: dict[str, LogRange | None] = {}
+        for namespace, names in by_namespace.items():
+            path = f"/admin/v2/namespaces/{namespace}/logRanges?ledgers={str(ledgers).lower()}"
+            for start in range(0, len(names), _TOPICS_IN_ONE_REQUEST):
+                part = names[start : start + _TOPICS_IN_ONE_REQUEST]
+                told = self._ask(path, "POST", json.dumps(part).encode())
+                found |= {name: _told_range(name, told[name]) for name in part}
+        without = [] if ledgers else [name for name, log in found.items() if log is not None and not log.indexed]
+        if without:  # places are positions there: arithmetic on them takes the ledgers
+            found |= self._ranges_told(without, ledgers=True)
+        return found
+
+    def _range_of_stats(self, topic: str) -> LogRange | None:
+        """The same from what Apache Pulsar tells of every topic."""
+        try:
+            stats = self._ask(f"{topic_path(topic)}/internalStats")
+        except NoSuchTopicError:
+            return None
+        last = Position.parse(stats["lastConfirmedEntry"])
+        ledgers = [LedgerSpan(each["ledgerId"], each["entries"], True) for each in stats["ledgers"]]
+        if ledgers and not ledgers[-1].entries:
+            ledgers[-1] = LedgerSpan(ledgers[-1].ledger_id, stats["currentLedgerEntries"], False)
+        log = LogRange(
+            topic, None, None, stats["numberOfEntries"], stats["totalSize"], last, tuple(led for led in ledgers)
+        )
+        if not log.entries:
+            return log
+        lowest = self.index_of(topic, log.position_at(0))
+        highest = self.index_of(topic, log.position_at(log.entries - 1))
+        if lowest is None or highest is None:
+            return log
+        return LogRange(topic, lowest[0], highest[1] + 1, log.entries, log.size_bytes, last, log.ledgers)
+
+    # --- places -----------------------------------------------------------------------------------------------------
+
+    def index_of(self, topic: str, position: Position) -> tuple[int, int] | None:
+        """Index of the first and of the last message of an entry; None when it has no index.
+
+        Raises CatalogError when there is no such entry.
+        """
+        path = f"{topic_path(topic)}/ledger/{position.ledger_id}/entry/{position.entry_id}?raw=true"
+        headers = self._asked(lambda: self._admin.fetch("GET", path), path)[1]
+        return _index_in(headers)
+
+    def position_of_index(self, topic: str, index: int) -> Position | None:
+        """The entry that holds the message of a broker index; None when there is none."""
+        try:
+            found = self._ask(f"{topic_path(topic)}/getMessageIdByIndex?index={index}")
+        except NoSuchTopicError:
+            return None
+        return Position(found["ledgerId"], found["entryId"])
+
+    def place_of_time(self, topic: str, time_ms: int) -> MessagePlace:
+        """The first entry published at that time or later; behind the last one when there is none."""
+        found = self._ask(f"{topic_path(topic)}/messageid/{max(time_ms, 0)}")
+        return MessagePlace(Position(found["ledgerId"], found["entryId"]))
+
+    # --- subscriptions ----------------------------------------------------------------------------------------------
+
+    def create_subscription(self, topic: str, subscription: str) -> None:
+        """A durable subscription at the end of the topic, unless it is there."""
+        path = f"{topic_path(topic)}/subscription/{_subscription(subscription)}"
+        try:
+            self._ask(path, "PUT", b'"latest"')
+        except CatalogError as error:
+            cause = error.__cause__
+            if not isinstance(cause, HTTPError) or cause.code != HTTPStatus.CONFLICT:
+                raise
+
+    def reset_cursor(self, topic: str, subscription: str, position: Position) -> None:
+        """The subscription goes on with this entry."""
+        body = {"ledgerId": position.ledger_id, "entryId": position.entry_id, "partitionIndex": -1, "isExcluded": False}
+        path = f"{topic_path(topic)}/subscription/{_subscription(subscription)}/resetcursor"
+        self._ask(path, "POST", json.dumps(body).encode())
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def schema(self, topic: str) -> dict[str, Any] | None:
+        """The newest schema of a topic as the admin API shows it; None without one."""
+        name = TopicName.parse(topic).base
+        path = f"/admin/v2/schemas/{name.namespace}/{quote(name.local_name, safe='')}/schema"
+        try:
+            found: dict[str, Any] = self._ask(path)
+        except NoSuchTopicError:
+            return None
+        return found
+
+    def _ask(self, path: str, method: str = "GET", body: bytes | None = None) -> Any:
+        """Raises NoSuchTopicError for 404 and 405, CatalogError for everything else that is no success."""
+        return self._asked(lambda: self._admin.call(method, path, body), path)
+
+    def _asked(self, call: Callable[[], T], path: str) -> T:
+        where = self._admin.url
+        try:
+            return call()
+        except HTTPError as error:
+            if error.code in _NOT_THERE:
+                raise NoSuchTopicError(_named(path)) from error
+            reason = error.read()[:300].decode("utf-8", "replace").strip()
+            hint = " (check the token or the rights of its role)" if error.code in {401, 403} else ""
+            kind = CatalogUnavailableError if error.code in _BUSY else CatalogError
+            raise kind(f"{where} answers {error.code} for {_named(path)}{hint}: {reason}") from error
+        except ClientError as error:
+            raise CatalogError(str(error)) from error
+        except OSError as error:
+            raise CatalogUnavailableError(
+                f"the admin API does not answer at {where} (option admin.url): {error}"
+            ) from error
+        except ValueError as error:
+            raise CatalogError(f"{where} answers {_named(path)} with what is no JSON: {error}") from error
+
+    def _side_by_side(self, ask: Callable[[str], T], topics: Iterable[str]) -> list[T]:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(ask, topics))
+
+
+def _told_range(topic: str, told: dict[str, Any] | None) -> LogRange | None:
+    if told is None:
+        return None
+    ledgers = tuple(LedgerSpan(*each) for each in told.get("ledgers", ()))
+    last = Position.parse(told["lastConfirmedEntry"])
+    return LogRange(topic, told["firstIndex"], told["endIndex"], told["entries"], told["bytes"], last, ledgers)
+
+
+def _index_in(headers: Message) -> tuple[int, int] | None:
+    index = headers.get(_INDEX_HEADER)
+    if index is None:
+        return None
+    return int(index) - max(int(headers.get(_BATCH_HEADER, "1")), 1) + 1, int(index)
+
+
+def _named(path: str) -> str:
+    """The topic of a path as users write it, else the path."""
+    parts = path.partition("?")[0].split("/")
+    return f"{parts[3]}://{'/'.join(parts[4:7])}" if len(parts) > 6 and parts[3] == "persistent" else path
+
+
+def _subscription(name: str) -> str:
+    """In paths of topics a subscription is encoded twice, as Java's admin client does."""
+    return quote(quote(name, safe=""), safe="")

@@ -1,0 +1,99 @@
+"""What is stored of a topic partition: where its log begins and ends, and its ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.offsets import Position
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.offsets import Place
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpan:
+    """A ledger in a log; the last one may still grow."""
+
+    ledger_id: int
+    entries: int
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The stored log of a topic partition at one moment.
+
+    first_index, end_index: half-open range of the broker entry index; None when the entries have none.
+    last: the last confirmed entry; its entry id is -1 before the first one.
+    ledgers: empty unless they were asked for.
+    """
+
+    topic: str
+    first_index: int | None
+    end_index: int | None
+    entries: int
+    size_bytes: int
+    last: Position
+    ledgers: tuple[LedgerSpan, ...] = ()
+
+    @property
+    def indexed(self) -> bool:
+        """Whether places in this log are indexes."""
+        return self.first_index is not None and self.end_index is not None
+
+    @property
+    def first(self) -> Place:
+        """The first place that is stored."""
+        if self.indexed:
+            return self.first_index or 0
+        stored = [ledger for ledger in self.ledgers if ledger.entries]
+        return Position(stored[0].ledger_id, 0) if stored else self.end
+
+    @property
+    def end(self) -> Place:
+        """The place behind the last confirmed message."""
+        if self.indexed:
+            return self.end_index or 0
+        return Position(self.last.ledger_id, self.last.entry_id + 1)
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition, -1 when the topic is none."""
+        return TopicName.parse(self.topic).partition
+
+    def between(self, start: Place, end: Place) -> int:
+        """How many messages (entries, where places are positions) are stored between two places."""
+        if isinstance(start, int) and isinstance(end, int):
+            return max(0, end - max(start, self.first_index or 0))
+        return max(0, self.ordinal(end) - self.ordinal(start))
+
+    def ordinal(self, place: Place) -> int:
+        """How many stored entries lie before a position."""
+        assert isinstance(place, Position), "indexes need no ordinals"
+        before = 0
+        for ledger in self.ledgers:
+            if ledger.ledger_id > place.ledger_id:
+                break
+            same = ledger.ledger_id == place.ledger_id
+            before += min(max(place.entry_id, 0), ledger.entries) if same else ledger.entries
+        return before
+
+    def position_at(self, ordinal: int) -> Position:
+        """The stored entry with so many before it; `end` when there are no more."""
+        for ledger in self.ledgers:
+            if ordinal < ledger.entries:
+                return Position(ledger.ledger_id, ordinal)
+            ordinal -= ledger.entries
+        return Position(self.last.ledger_id, self.last.entry_id + 1)
+
+    def bytes_per(self) -> float:
+        """Average stored bytes of one message (of one entry where there is no index); at least 1."""
+        count = self.between(self.first, self.end)
+        return max(1.0, self.size_bytes / count) if count else 1.0
+
+    def entries_per(self) -> float:
+        """Average number of entries that hold one message."""
+        count = self.between(self.first, self.end)
+        return self.entries / count if count else 1.0

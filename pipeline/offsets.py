@@ -1,0 +1,186 @@
+"""Places in the log of a topic partition, and how options and checkpoints write them.
+
+A place is the *next* thing to read, so two places are a half-open range: nothing is skipped by comparing message ids.
+
+* an ``int``: the broker entry index of the next message (every message of a log has one; they have no gaps);
+* a ``Position``: the next entry. Only for logs whose entries carry no index (Apache Pulsar without
+  ``AppendIndexMetadataInterceptor``).
+
+Offsets of a stream are one JSON object, what Spark keeps in its checkpoint::
+
+    {"v": 1, "persistent://public/default/orders-partition-0": 1042, "persistent://public/default/plain": "17:3"}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.errors import InvalidTopicNameError
+from magnetar.protocol.message_id import signed
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERSION = 1
+EARLIEST = "earliest"
+LATEST = "latest"
+_KAFKA_ENDS = {-2: EARLIEST, -1: LATEST}
+
+
+class Position(NamedTuple):
+    """An entry: ledger, and its number in the ledger."""
+
+    ledger_id: int
+    entry_id: int
+
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}"
+
+    @staticmethod
+    def parse(text: str) -> Position:
+        """``ledger:entry``. Raises ValueError."""
+        ledger, colon, entry = text.partition(":")
+        if not colon:
+            raise ValueError(f"{text!r} is no ledger:entry")
+        return Position(int(ledger), int(entry))
+
+
+class MessagePlace(NamedTuple):
+    """A message named by its id; ``batch_index`` -1: the whole entry."""
+
+    position: Position
+    batch_index: int = -1
+
+
+Place = int | Position
+"""The next message, or the next entry, to read."""
+
+
+class TimePlace(NamedTuple):
+    """The first entry published at this time (ms since 1970) or later."""
+
+    time_ms: int
+
+
+Wanted = str | int | MessagePlace | TimePlace
+"""A place as users name it: EARLIEST, LATEST, an index, a message id, a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """The place in every topic partition."""
+
+    by_topic: Mapping[str, Place]
+
+    def as_json(self) -> dict[str, Any]:
+        """What Spark stores; the inverse of `from_json`."""
+        places = {t: place if isinstance(place, int) else str(place) for t, place in sorted(self.by_topic.items())}
+        return {"v": VERSION, **places}
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> Offsets:
+        """Raises ValueError for what this version does not understand."""
+        if stored.get("v") != VERSION:
+            raise ValueError(f"offsets of version {stored.get('v')!r}; this program reads version {VERSION}")
+        places = {t: p if isinstance(p, int) else Position.parse(p) for t, p in stored.items() if t != "v"}
+        return Offsets(places)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedOffsets:
+    """Where to begin or end: a place for the topics that are named, another for all others.
+
+    A name may be that of a partitioned topic: it is for all its partitions then.
+    """
+
+    default: Wanted
+    by_topic: Mapping[str, Wanted]
+
+    def of(self, topic: str) -> Wanted:
+        """The place wanted of a topic or partition, by its full name."""
+        if topic in self.by_topic:
+            return self.by_topic[topic]
+        return self.by_topic.get(str(TopicName.parse(topic).base), self.default)
+
+
+def parse_wanted(option: str, text: str, default: Wanted) -> WantedOffsets:
+    """The value of startingOffsets or endingOffsets; `default` is for topics that JSON does not name.
+
+    ``earliest``, ``latest``, or JSON: topic -> one of
+
+    * an index (integer), ``"earliest"``, ``"latest"``, ``"ledger:entry"`` or ``"ledger:entry:batchIndex"``;
+    * the bytes of a serialized message id, as an array of numbers (pulsar-spark's form);
+    * partition -> index, where -2 is earliest and -1 latest (the form of Spark's Kafka source).
+
+    Raises OptionError.
+    """
+    plain = text.strip()
+    if plain.lower() in {EARLIEST, LATEST}:
+        return WantedOffsets(plain.lower(), {})
+    try:
+        given = json.loads(plain)
+    except ValueError as error:
+        raise OptionError(f"option {option} is earliest, latest or a JSON object, not {text!r}") from error
+    if not isinstance(given, dict):
+        raise OptionError(f"option {option}: a JSON object of topics is expected, not {text!r}")
+    found: dict[str, Wanted] = {}
+    for name, value in given.items():
+        if name == "v":
+            continue  # offsets as a checkpoint has them
+        for topic, place in _by_partition(option, name, value):
+            found[topic] = _wanted(option, place)
+    return WantedOffsets(default, found)
+
+
+def _by_partition(option: str, name: str, value: Any) -> list[tuple[str, Any]]:
+    try:
+        topic = TopicName.parse(name)
+        if not isinstance(value, dict):
+            return [(str(topic), value)]
+        named = {int(n): _KAFKA_ENDS.get(place, place) for n, place in value.items()}
+    except InvalidTopicNameError as error:
+        raise OptionError(f"option {option}: {error}") from error
+    except (ValueError, TypeError) as error:
+        raise OptionError(f"option {option}: {name}: partition -> index is expected, not {value!r}") from error
+    return [(str(topic.partition_name(n)), place) for n, place in named.items()]
+
+
+def _wanted(option: str, value: Any) -> Wanted:
+    if isinstance(value, bool):
+        raise OptionError(f"option {option}: {value!r} is no place in a topic")
+    if isinstance(value, int) and value >= 0:
+        return value
+    try:
+        if isinstance(value, str):
+            return value.lower() if value.lower() in {EARLIEST, LATEST} else _message_of_text(value)
+        if isinstance(value, list):
+            return message_place(bytes(byte & 0xFF for byte in value))
+    except (ValueError, TypeError) as error:
+        raise OptionError(f"option {option}: {value!r} is no message id: {error}") from error
+    raise OptionError(f"option {option}: {value!r} is no place in a topic")
+
+
+def _message_of_text(text: str) -> MessagePlace:
+    position, _, batch = text.partition(":")[2].partition(":")
+    return MessagePlace(Position.parse(f"{text.partition(':')[0]}:{position}"), int(batch) if batch else -1)
+
+
+def message_place(serialized: bytes) -> Wanted:
+    """The place of a message id as the official clients serialize it. Raises ValueError."""
+    try:
+        found = pb.MessageIdData.FromString(serialized)
+    except DecodeError as error:
+        raise ValueError("not a serialized MessageIdData") from error
+    ledger, entry = signed(found.ledgerId), signed(found.entryId)
+    if ledger < 0:
+        return EARLIEST
+    if ledger == (1 << 63) - 1:
+        return LATEST
+    return MessagePlace(Position(ledger, entry), found.batch_index)

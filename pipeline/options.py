@@ -1,0 +1,305 @@
+"""The options of the source: one table, and the values they become.
+
+Spark hands over option names in lower case, so names are compared without case. A name that is not in the table is an
+error with the nearest that is; families of the established connectors (`pulsar.client.*` and so on) that mean nothing
+here are passed over with a warning.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import warnings
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from magnetar.pipeline.connect_options import (
+    CONNECT_OPTIONS,
+    ConnectOptions,
+    Option,
+    OptionError,
+    flag,
+    whole_number,
+)
+from magnetar.pipeline.offsets import EARLIEST, LATEST, TimePlace, WantedOffsets, parse_wanted
+from magnetar.protocol.errors import InvalidTopicNameError
+from magnetar.protocol.topic_name import NamespaceName, TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+READ_MODES: Final = ("auto", "segment", "broker")
+ON_CORRUPT: Final = ("fail", "quarantine")
+VALUE_MODES: Final = ("schema", "bytes")
+
+SOURCE_OPTIONS: Final = (
+    *CONNECT_OPTIONS,
+    Option("topic", "", "one topic; a partitioned one with all its partitions, or a single partition"),
+    Option("topics", "", "several topics, with commas between them"),
+    Option(
+        "topicsPattern",
+        "",
+        "regular expression for whole topic names, `tenant/namespace/REGEX` or `REGEX` in public/default; a running "
+        "stream picks up new topics",
+    ),
+    Option(
+        "startingOffsets",
+        "earliest (batch), latest (stream)",
+        "`earliest`, `latest` or JSON by topic; a stream uses it only when it has no checkpoint yet",
+    ),
+    Option("endingOffsets", "latest", "batch only; like startingOffsets"),
+    Option(
+        "startingTime",
+        "",
+        "begin with what was published at this time or later: ms since 1970, or ISO 8601; instead of startingOffsets",
+    ),
+    Option("endingTime", "", "batch only: end before what was published at this time; instead of endingOffsets"),
+    Option("maxEntriesPerTrigger", "", "stream: about so many entries in one micro-batch"),
+    Option("maxMessagesPerTrigger", "", "stream: at most so many messages in one micro-batch"),
+    Option("maxOffsetsPerTrigger", "", "another name of maxMessagesPerTrigger, that of Spark's Kafka source"),
+    Option("maxBytesPerTrigger", "", "stream: about so many stored bytes in one micro-batch"),
+    Option("minPartitions", "", "split the work into at least so many Spark partitions"),
+    Option("maxRecordsPerPartition", "", "at most so many messages in one Spark partition"),
+    Option(
+        "failOnDataLoss",
+        "true",
+        "fail when messages that were to be read are gone; with false they are counted, reported and passed over",
+    ),
+    Option(
+        "predefinedSubscription",
+        "",
+        "stream: durable subscription whose cursor follows the stream: its backlog is what the stream has not read",
+    ),
+    Option("subscription", "", "another name of predefinedSubscription"),
+    Option(
+        "readMode",
+        "auto",
+        "`broker`: all through the broker; `segment`: ledger files only, fails without them; `auto`: ledger files "
+        "where they can be read, the broker for the rest",
+    ),
+    Option(
+        "storage.url", "", "data directory of the broker, `/path` or `file:///path`, readable on driver and executors"
+    ),
+    Option("columns", "", "only these columns, with commas between them"),
+    Option("metadataOnly", "false", "all columns but the value"),
+    Option("columnStyle", "pulsar", "`kafka`: names and types of Spark's Kafka source"),
+    Option("includeHeaders", "false", "columnStyle kafka: the column `headers` too"),
+    Option("valueMode", "schema", "`schema`: the value by the topic's schema; `bytes`: as it was published"),
+    Option("allowDifferentTopicSchemas", "false", "topics with different schemas in one table: the value as bytes"),
+    Option(
+        "pushdown",
+        "false",
+        "batch: push filters on time, key, index and partition down (register() sets what Spark needs)",
+    ),
+    Option("readCompacted", "false", "batch: of each key the newest message, for compacted topics; through the broker"),
+    Option("includeMarkers", "false", "rows for control entries of the broker too"),
+    Option(
+        "onCorrupt",
+        "fail",
+        "entries that cannot be read: `fail`, or `quarantine`: pass over them and log their positions",
+    ),
+    Option("waitingForNonExistedTopic", "false", "stream: a topic that does not exist yet is waited for"),
+    Option("pollTimeoutMs", "120000", "give up when the broker gives nothing for so long, restarts included"),
+    Option("pulsar.reader.receiverQueueSize", "1000", "messages a task asks for in advance"),
+    Option("batchBytes", "4194304", "size a record batch is bounded by"),
+    Option("splitBytes", "67108864", "work of about so many stored bytes is one Spark partition"),
+)
+"""THE table of options of the source; docs/pipeline/options.md is tested against it."""
+
+_FAMILIES: Final = ("pulsar.client.", "pulsar.admin.", "pulsar.reader.", "pulsar.producer.")
+_OF_SPARK: Final = ("path", "checkpointlocation")
+_KNOWN: Final = {option.name.lower(): option.name for option in SOURCE_OPTIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """Which topics: by name, or all of a namespace whose name matches."""
+
+    names: tuple[str, ...] = ()
+    namespace: str = ""
+    pattern: str = ""
+
+    def matches(self, topic: TopicName) -> bool:
+        """Whether the pattern takes this topic (of a partition its partitioned topic)."""
+        return re.fullmatch(self.pattern, topic.base.local_name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one micro-batch may hold; None: no limit."""
+
+    entries: int | None = None
+    messages: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All options of the source, checked. May be pickled to executors."""
+
+    connect: ConnectOptions
+    selection: TopicSelection
+    starting: WantedOffsets
+    ending: WantedOffsets
+    limits: Limits
+    min_partitions: int | None
+    max_records: int | None
+    fail_on_data_loss: bool
+    subscription: str
+    read_mode: str
+    storage_path: str
+    columns: tuple[str, ...]
+    metadata_only: bool
+    column_style: str
+    include_headers: bool
+    value_mode: str
+    allow_different_schemas: bool
+    pushdown: bool
+    read_compacted: bool
+    include_markers: bool
+    on_corrupt: str
+    wait_for_topic: bool
+    poll_timeout_s: float
+    receiver_queue: int
+    batch_bytes: int
+    split_bytes: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
+        """Raises OptionError, which names the option and what it takes."""
+        given = {name.lower(): str(value) for name, value in options.items()}
+        _check_names(given)
+        mode = _choice(given, "readMode", READ_MODES)
+        path = _storage_path(given.get("storage.url", ""))
+        if mode == "segment" and not path:
+            raise OptionError("option readMode=segment needs storage.url, the data directory of the broker")
+        default_start = LATEST if streaming else EARLIEST
+        return cls(
+            connect=ConnectOptions.parse(given),
+            selection=_selection(given),
+            starting=_bound(given, "startingOffsets", "startingTime", default_start, EARLIEST),
+            ending=_bound(given, "endingOffsets", "endingTime", LATEST, LATEST),
+            limits=_limits(given),
+            min_partitions=_optional(given, "minPartitions"),
+            max_records=_optional(given, "maxRecordsPerPartition"),
+            fail_on_data_loss=flag(given, "failOnDataLoss", True),
+            subscription=_either(given, "predefinedSubscription", "subscription"),
+            read_mode=mode,
+            storage_path=path,
+            columns=tuple(name.strip() for name in given.get("columns", "").split(",") if name.strip()),
+            metadata_only=flag(given, "metadataOnly", False),
+            column_style=_choice(given, "columnStyle", ("pulsar", "kafka")),
+            include_headers=flag(given, "includeHeaders", False),
+            value_mode=_choice(given, "valueMode", VALUE_MODES),
+            allow_different_schemas=flag(given, "allowDifferentTopicSchemas", False),
+            pushdown=flag(given, "pushdown", False),
+            read_compacted=flag(given, "readCompacted", False),
+            include_markers=flag(given, "includeMarkers", False),
+            on_corrupt=_choice(given, "onCorrupt", ON_CORRUPT),
+            wait_for_topic=flag(given, "waitingForNonExistedTopic", False),
+            poll_timeout_s=whole_number(given, "pollTimeoutMs", 120_000) / 1000,
+            receiver_queue=whole_number(given, "pulsar.reader.receiverQueueSize", 1000),
+            batch_bytes=whole_number(given, "batchBytes", 4 << 20, minimum=1024),
+            split_bytes=whole_number(given, "splitBytes", 64 << 20, minimum=1),
+        )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    for name in given:
+        if name in _KNOWN or name in _OF_SPARK:
+            continue
+        if name.startswith(_FAMILIES):
+            warnings.warn(f"option {name} means nothing to this source", stacklevel=3)
+            continue
+        near = difflib.get_close_matches(name, _KNOWN, 1)
+        hint = f"; did you mean {_KNOWN[near[0]]}?" if near else "; docs/pipeline/options.md lists all"
+        raise OptionError(f"unknown option {name}{hint}")
+
+
+def _selection(given: Mapping[str, str]) -> TopicSelection:
+    ways = [name for name in ("topic", "topics", "topicsPattern") if given.get(name.lower(), "").strip()]
+    if len(ways) != 1:
+        found = f"not {' and '.join(ways)} together" if ways else "none is given"
+        raise OptionError(f"one of the options topic, topics and topicsPattern is needed; {found}")
+    text = given[ways[0].lower()].strip()
+    if ways[0] == "topicsPattern":
+        return _pattern(text)
+    parts = [text] if ways[0] == "topic" else [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        names = [TopicName.parse(part) for part in parts]
+    except InvalidTopicNameError as error:
+        raise OptionError(f"option {ways[0]}: {error}") from error
+    for name in names:
+        if not name.persistent:
+            raise OptionError(f"option {ways[0]}: {name} is not persistent, there is no log to read")
+    return TopicSelection(tuple(dict.fromkeys(str(name) for name in names)))
+
+
+def _pattern(text: str) -> TopicSelection:
+    domain, separator, rest = text.partition("://")
+    if separator and domain != "persistent":
+        raise OptionError(f"option topicsPattern: only persistent topics have a log to read, not {domain}://")
+    parts = (rest if separator else text).split("/", 2)
+    if len(parts) == 2:
+        raise OptionError(f"option topicsPattern is tenant/namespace/REGEX or REGEX, not {text!r}")
+    tenant, namespace, pattern = parts if len(parts) == 3 else ("public", "default", parts[0])
+    try:
+        NamespaceName.parse(f"{tenant}/{namespace}")
+        re.compile(pattern)
+    except InvalidTopicNameError as error:
+        raise OptionError(f"option topicsPattern: {error}; only the last part may be a pattern") from error
+    except re.error as error:
+        raise OptionError(f"option topicsPattern: {pattern!r} is no regular expression: {error}") from error
+    return TopicSelection((), f"{tenant}/{namespace}", pattern)
+
+
+def _bound(given: Mapping[str, str], offsets: str, time: str, default: str, unnamed: str) -> WantedOffsets:
+    text, moment = given.get(offsets.lower(), "").strip(), given.get(time.lower(), "").strip()
+    if text and moment:
+        raise OptionError(f"only one of the options {offsets} and {time} may be given")
+    if moment:
+        return WantedOffsets(TimePlace(_time_ms(time, moment)), {})
+    return parse_wanted(offsets, text, unnamed) if text else WantedOffsets(default, {})
+
+
+def _time_ms(option: str, text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise OptionError(f"option {option} is ms since 1970 or ISO 8601, not {text!r}") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _limits(given: Mapping[str, str]) -> Limits:
+    both = [name for name in ("maxMessagesPerTrigger", "maxOffsetsPerTrigger") if given.get(name.lower(), "").strip()]
+    if len(both) == 2:
+        raise OptionError("maxMessagesPerTrigger and maxOffsetsPerTrigger are the same option; give one")
+    messages = _optional(given, both[0]) if both else None
+    return Limits(_optional(given, "maxEntriesPerTrigger"), messages, _optional(given, "maxBytesPerTrigger"))
+
+
+def _optional(given: Mapping[str, str], name: str) -> int | None:
+    return whole_number(given, name, 0) if given.get(name.lower(), "").strip() else None
+
+
+def _either(given: Mapping[str, str], name: str, alias: str) -> str:
+    return given.get(name.lower(), "").strip() or given.get(alias.lower(), "").strip()
+
+
+def _choice(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+    """The value of an option with few values; the first of `values` when it is not given."""
+    text = given.get(name.lower(), "").strip().lower() or values[0]
+    if text not in values:
+        raise OptionError(f"option {name} is {', '.join(values[:-1])} or {values[-1]}, not {text!r}")
+    return text
+
+
+def _storage_path(url: str) -> str:
+    text = url.strip()
+    path = text.removeprefix("file://") if text.startswith("file://") else text.removeprefix("file:")
+    if path and not path.startswith("/"):
+        raise OptionError(f"option storage.url is an absolute path or file:///path, not {url!r}")
+    return path

@@ -1,0 +1,94 @@
+"""Reading one range, whichever way it is to be read."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.read_errors import CatalogError, DataLossError
+from magnetar.pipeline.offsets import Position
+from magnetar.pipeline.planning import ReadRange
+from magnetar.pipeline.reading.broker import read_through_broker
+from magnetar.pipeline.reading.segments import SegmentGoneError, open_directory, read_segment
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from magnetar.pipeline.entry_chunk import EntryChunk
+    from magnetar.pipeline.offsets import Place
+    from magnetar.pipeline.reading.settings import ReadSettings
+
+log = logging.getLogger(__name__)
+
+_LOOK_BACK_ENTRIES = 256
+
+
+class RangeReader:
+    """Reads ranges one after the other. Not for several threads at once.
+
+    lost: half-open ranges that are not stored any more, (topic, first, end, why).
+    damaged: entries that cannot be read, (topic, ledger, entry, why).
+    """
+
+    def __init__(self, settings: ReadSettings) -> None:
+        self.settings = settings
+        self.lost: list[tuple[str, Place, Place, str]] = []
+        self.damaged: list[tuple[str, int, int, str]] = []
+        self._directory = open_directory(settings.storage_path) if settings.storage_path else None
+
+    def chunks(self, piece: ReadRange) -> Iterator[EntryChunk]:
+        """The entries of the range in order; the first and the last may hold messages outside of it.
+
+        Raises: DataLossError with failOnDataLoss, CatalogError and its kin, ReadTimeoutError, CorruptEntryError of a
+        damaged entry unless onCorrupt is quarantine.
+        """
+        if piece.ledger_id is not None:
+            try:
+                yield from self._of_segment(piece)
+            except SegmentGoneError as error:
+                if not self.settings.fall_back:
+                    raise CatalogError(f"{piece.topic}: {error}; with readMode=auto the broker is asked") from error
+                log.info("%s: %s; reading through the broker", piece.topic, error)
+            else:
+                return
+        yield from read_through_broker(piece, self.settings, lambda a, b, why: self._lose(piece.topic, a, b, why))
+
+    def _of_segment(self, piece: ReadRange) -> Iterator[EntryChunk]:
+        if self._directory is None:
+            raise SegmentGoneError(f"{self.settings.storage_path} cannot be read here")
+        yield from read_segment(self._directory, piece, self._on_damaged(piece))
+
+    def _on_damaged(self, piece: ReadRange) -> Callable[[int, str], None]:
+        def note(entry_id: int, why: str) -> None:
+            if self.settings.on_corrupt == "fail":
+                raise CatalogError(f"{piece.topic}: {why}; with onCorrupt=quarantine it is counted and left out")
+            log.warning("%s: %s; left out", piece.topic, why)
+            self.damaged.append((piece.topic, piece.ledger_id or -1, entry_id, why))
+
+        return note
+
+    def _lose(self, topic: str, first: Place, end: Place, why: str) -> None:
+        if self.settings.fail_on_data_loss:
+            raise DataLossError(topic, first, end, why)
+        log.warning("%s", DataLossError(topic, first, end, why))
+        self.lost.append((topic, first, end, why))
+
+    def look_back(self, topic: str, ledger_id: int, entry_id: int) -> Iterator[EntryChunk]:
+        """Chunks of what lies before an entry of a topic partition, newest first: what a decoder asks for when a
+        message began before its range. What is gone is left out.
+        """
+        stored = Catalog(self.settings.connect.admin()).range(topic, ledgers=True)
+        if stored is None:
+            return
+        quiet = RangeReader(replace(self.settings, fail_on_data_loss=False))
+        partition = TopicName.parse(topic).partition
+        for ledger in reversed([each for each in stored.ledgers if each.ledger_id <= ledger_id]):
+            end = entry_id if ledger.ledger_id == ledger_id else ledger.entries
+            while end > 0:
+                start = max(0, end - _LOOK_BACK_ENTRIES)
+                first, stop = Position(ledger.ledger_id, start), Position(ledger.ledger_id, end)
+                yield from reversed(list(quiet.chunks(ReadRange(topic, partition, first, stop))))
+                end = start

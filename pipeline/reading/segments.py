@@ -1,0 +1,116 @@
+"""The segment path: entries straight from ledger files, copied nowhere on the way to the decoder.
+
+A chunk is what one read of the file gave; its bodies lie between the headers of the records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from magnetar.pipeline.entry_chunk import EntryChunk
+from magnetar.pipeline.planning import Covered
+from magnetar.storage.reading.data_directory import DataDirectory
+from magnetar.storage.reading.errors import CorruptEntryError, DamagedFileError, NoSuchLedgerError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from magnetar.pipeline.log_range import LogRange
+    from magnetar.pipeline.planning import ReadRange
+    from magnetar.storage.reading.ledger_segment import LedgerSegment
+
+RECORD_HEADER_BYTES = 32
+_REMEMBERED_LEDGERS = 100_000
+
+
+class SegmentGoneError(Exception):
+    """The ledger's file cannot be read (deleted meanwhile, damaged); the broker may still have the messages."""
+
+
+def read_segment(
+    directory: DataDirectory, piece: ReadRange, on_damaged: Callable[[int, str], None]
+) -> Iterator[EntryChunk]:
+    """The entries that hold the messages ``piece.start .. piece.end - 1``, from the ledger file the piece names.
+
+    The first and the last entry may hold more messages than that. `on_damaged(entry, why)` is called for an entry that
+    cannot be read; when it returns, the entry is left out.
+    Raises SegmentGoneError before the first chunk, when there is nothing to be read in this way.
+    """
+    assert piece.ledger_id is not None
+    assert isinstance(piece.start, int)
+    assert isinstance(piece.end, int)
+    try:
+        ledger = directory.open_ledger(piece.ledger_id)
+    except (NoSuchLedgerError, DamagedFileError) as error:
+        raise SegmentGoneError(str(error)) from error
+    with ledger:
+        at, end = ledger.entry_of_index(piece.start), ledger.entry_of_index(piece.end - 1) + 1
+        if end > ledger.entries:
+            raise SegmentGoneError(f"ledger {piece.ledger_id} ends before index {piece.end}")
+        yield from _entries(ledger, piece.topic, piece.partition, at, end, on_damaged)
+
+
+def _entries(
+    ledger: LedgerSegment, topic: str, partition: int, at: int, end: int, on_damaged: Callable[[int, str], None]
+) -> Iterator[EntryChunk]:
+    while at < end:
+        try:
+            for slab in ledger.slabs(at, end):
+                offsets = np.frombuffer(slab.offsets, np.int64)
+                ids = np.arange(slab.first_entry_id, slab.first_entry_id + slab.count, dtype=np.int64)
+                bodies = offsets[:-1] + RECORD_HEADER_BYTES
+                yield EntryChunk(topic, partition, slab.ledger_id, slab.data, bodies, offsets[1:], ids)
+                at = slab.last_entry_id + 1
+        except CorruptEntryError as error:
+            on_damaged(error.position.entry_id, str(error))
+            at = error.position.entry_id + 1
+
+
+class SegmentMap:
+    """Which indexes the ledger files of a data directory hold: what `stitch` needs. Remembers sealed ledgers.
+
+    A ledger whose file is not there, or that has no index, is not covered.
+    """
+
+    def __init__(self, directory: DataDirectory) -> None:
+        self.directory = directory
+        self._sealed: dict[int, Covered | None] = {}
+
+    def covered(self, log: LogRange, start: int, end: int) -> list[Covered]:
+        """Coverage of the log's ledgers that hold something of ``start .. end - 1``; files are opened from the newest
+        back, no further than `start`.
+        """
+        found: list[Covered] = []
+        for span in reversed(log.ledgers):
+            covered = self._ledger(span.ledger_id, span.entries) if span.entries else None
+            if covered is None or covered.first >= end:
+                continue
+            found.append(covered)
+            if covered.first <= start:
+                break
+        return found[::-1]
+
+    def _ledger(self, ledger_id: int, entries: int) -> Covered | None:
+        if ledger_id in self._sealed:
+            return self._sealed[ledger_id]
+        try:
+            with self.directory.open_ledger(ledger_id) as ledger:
+                if ledger.entries > entries:
+                    return None  # not the log the broker speaks of, or it has grown since: the broker knows
+                bounds = ledger.index_range()
+                covered = Covered(ledger_id, *bounds) if bounds is not None else None
+                if ledger.sealed and len(self._sealed) < _REMEMBERED_LEDGERS:
+                    self._sealed[ledger_id] = covered
+                return covered
+        except (StorageError, OSError):
+            return None
+
+
+def open_directory(path: str) -> DataDirectory | None:
+    """The data directory, None when it cannot be read from here."""
+    try:
+        return DataDirectory(path)
+    except (StorageError, OSError):
+        return None

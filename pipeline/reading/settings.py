@@ -1,0 +1,42 @@
+"""What a task has to know to read ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.connect_options import ConnectOptions
+    from magnetar.pipeline.options import SourceOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """May be pickled to executors.
+
+    storage_path: data directory of the broker; empty: everything through the broker.
+    fall_back: a ledger file that is gone is read through the broker instead; without, it is an error.
+    """
+
+    connect: ConnectOptions
+    storage_path: str = ""
+    fall_back: bool = True
+    fail_on_data_loss: bool = True
+    read_compacted: bool = False
+    on_corrupt: str = "fail"
+    poll_timeout_s: float = 120.0
+    receiver_queue: int = 1000
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> ReadSettings:
+        """The part of the source's options that reading needs."""
+        return cls(
+            connect=options.connect,
+            storage_path="" if options.read_mode == "broker" else options.storage_path,
+            fall_back=options.read_mode != "segment",
+            fail_on_data_loss=options.fail_on_data_loss,
+            read_compacted=options.read_compacted,
+            on_corrupt=options.on_corrupt,
+            poll_timeout_s=options.poll_timeout_s,
+            receiver_queue=options.receiver_queue,
+        )

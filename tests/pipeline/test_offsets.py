@@ -1,0 +1,85 @@
+"""Places in topics, as users write them and as checkpoints keep them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.offsets import (
+    EARLIEST,
+    LATEST,
+    MessagePlace,
+    Offsets,
+    Position,
+    WantedOffsets,
+    message_place,
+    parse_wanted,
+)
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+T = "persistent://public/default/t"
+PLACES = st.integers(0, 1 << 62) | st.builds(Position, st.integers(0, 1 << 40), st.integers(0, 1 << 40))
+
+
+@given(st.dictionaries(st.integers(0, 99).map(lambda n: f"{T}-{n}"), PLACES))
+def test_offsets_survive_their_json(places):
+    assert Offsets.from_json(Offsets(places).as_json()) == Offsets(places)
+
+
+def test_offsets_of_a_newer_version_are_refused():
+    with pytest.raises(ValueError, match="version 2"):
+        Offsets.from_json({"v": 2, T: 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "expected"),
+    [
+        ("earliest", T, EARLIEST),
+        (" Latest ", T, LATEST),
+        ('{"t": 5}', T, 5),
+        ('{"t": "latest"}', T + "-partition-3", LATEST),
+        ('{"t": "7:8"}', T, MessagePlace(Position(7, 8))),
+        ('{"t": "7:8:2"}', T, MessagePlace(Position(7, 8), 2)),
+        ('{"t": {"0": 4, "1": -2, "2": -1}}', T + "-partition-0", 4),
+        ('{"t": {"0": 4, "1": -2, "2": -1}}', T + "-partition-1", EARLIEST),
+        ('{"t": {"0": 4, "1": -2, "2": -1}}', T + "-partition-2", LATEST),
+        ('{"t": 5}', T + "-other", "default"),
+        ('{"v": 1, "persistent://public/default/t": 9}', T, 9),
+    ],
+)
+def test_what_users_write(text, topic, expected):
+    assert parse_wanted("startingOffsets", text, "default").of(topic) == expected
+
+
+def test_message_ids_of_the_official_clients_are_taken_as_numbers():
+    serialized = pb.MessageIdData(ledgerId=300, entryId=4, batch_index=1).SerializeToString()
+    signed_bytes = [byte - 256 if byte > 127 else byte for byte in serialized]
+    found = parse_wanted("startingOffsets", f'{{"t": {signed_bytes}}}', EARLIEST)
+    assert found.of(T) == MessagePlace(Position(300, 4), 1)
+    earliest = pb.MessageIdData(ledgerId=(1 << 64) - 1, entryId=(1 << 64) - 1).SerializeToString()
+    latest = pb.MessageIdData(ledgerId=(1 << 63) - 1, entryId=(1 << 63) - 1).SerializeToString()
+    assert (message_place(earliest), message_place(latest)) == (EARLIEST, LATEST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5",
+        "soon",
+        "[1]",
+        '{"t": -5}',
+        '{"t": true}',
+        '{"t": [300, "x"]}',
+        '{"a/b": 1}',
+        '{"t": {"x": 1}}',
+        '{"t": "a:b"}',
+    ],
+)
+def test_what_is_no_place_is_refused_with_the_option_named(text):
+    with pytest.raises(OptionError, match="startingOffsets"):
+        parse_wanted("startingOffsets", text, EARLIEST)
+
+
+def test_a_partition_named_itself_goes_before_its_topic():
+    wanted = WantedOffsets(EARLIEST, {T: 1, T + "-partition-2": 2})
+    assert [wanted.of(f"{T}-partition-{n}") for n in (1, 2)] == [1, 2]

@@ -1,0 +1,167 @@
+"""Both read paths against a broker process, written to by the official client: the same entries, each once."""
+
+import dataclasses
+
+import pulsar
+import pytest
+
+from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.connect_options import ConnectOptions
+from magnetar.pipeline.read_errors import DataLossError
+from magnetar.pipeline.offsets import Position
+from magnetar.pipeline.planning import ReadRange, stitch
+from magnetar.pipeline.reading.ranges import RangeReader
+from magnetar.pipeline.reading.segments import SegmentMap
+from magnetar.pipeline.reading.settings import ReadSettings
+from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
+from magnetar.pytest_plugin import BrokerProcess
+from magnetar.storage.reading.data_directory import DataDirectory
+
+
+def settings_for(broker, **more):
+    options = {"service.url": broker.url, "admin.url": broker.http_url}
+    return ReadSettings(ConnectOptions.parse(options), **more)
+
+
+def catalog_of(broker):
+    return Catalog(settings_for(broker).connect.admin())
+
+
+def publish(broker, topic, count, first=0, batch=1):
+    client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    producer = client.create_producer(
+        topic,
+        batching_enabled=batch > 1,
+        batching_max_messages=max(batch, 2),
+        batching_max_publish_delay_ms=1000,
+        block_if_queue_full=True,
+    )
+    for k in range(first, first + count):
+        producer.send_async(b"%d" % k, lambda *_: None)
+    producer.flush()
+    client.close()
+
+
+def messages_of(chunks, start, end):
+    """Indexes in the chunks that lie in the range."""
+    found = []
+    for chunk in chunks:
+        for k in range(len(chunk)):
+            last = parse_entry_metadata(chunk.entry(k)).index
+            n = max(parse_metadata(chunk.entry(k)).num_messages_in_batch, 1)
+            found += [i for i in range(last - n + 1, last + 1) if start <= i < end]
+    return found
+
+
+def read(broker, topic, start, end, **more):
+    reader = RangeReader(settings_for(broker, **more))
+    return messages_of(reader.chunks(ReadRange(topic, -1, start, end)), start, end), reader
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 100), (7, 8), (33, 71), (99, 100)])
+@pytest.mark.parametrize("batch", [1, 8])
+def test_a_range_through_the_broker_is_exact(log_broker, fresh_topic, start, end, batch):
+    publish(log_broker, fresh_topic, 100, batch=batch)
+    found, _ = read(log_broker, fresh_topic, start, end)
+    assert found == list(range(start, end))
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_segments_and_broker_join_without_gap_or_overlap(log_broker, fresh_topic, batch):
+    publish(log_broker, fresh_topic, 500, batch=batch)
+    log = catalog_of(log_broker).range(fresh_topic, ledgers=True)
+    assert (log.first, log.end) == (0, 500)
+    covered = SegmentMap(DataDirectory(str(log_broker.data_dir))).covered(log, 0, 500)
+    pieces = stitch(ReadRange(fresh_topic, -1, 3, 500, weight_bytes=1.0), covered)
+    assert covered, "write-behind takes a twentieth of a second"
+    reader = RangeReader(settings_for(log_broker, storage_path=str(log_broker.data_dir)))
+    found = [i for piece in pieces for i in messages_of(reader.chunks(piece), piece.start, piece.end)]
+    assert found == list(range(3, 500))
+
+
+def test_a_broker_that_gives_entry_metadata_is_not_asked_for_indexes(tmp_path, fresh_topic):
+    broker = BrokerProcess(tmp_path / "data", {"exposingBrokerEntryMetadataToClientEnabled": True})
+    try:
+        publish(broker, fresh_topic, 50, batch=5)
+        found, _ = read(broker, fresh_topic, 11, 44)
+        assert found == list(range(11, 44))
+    finally:
+        broker.stop()
+
+
+def test_a_task_goes_on_where_a_killed_broker_comes_back(tmp_path, fresh_topic):
+    broker = BrokerProcess(tmp_path / "data", {})
+    try:
+        publish(broker, fresh_topic, 5000)
+        reader = RangeReader(settings_for(broker, receiver_queue=50))
+        chunks = reader.chunks(ReadRange(fresh_topic, -1, 0, 5000))
+        found = messages_of([next(chunks)], 0, 5000)
+        assert len(found) < 5000
+        broker.kill()
+        broker.start()
+        found += messages_of(chunks, 0, 5000)
+        assert found == list(range(5000))
+    finally:
+        broker.stop()
+
+
+def test_a_deleted_ledger_file_is_read_through_the_broker_or_lost(log_broker, fresh_topic):
+    publish(log_broker, fresh_topic, 100)
+    catalog = catalog_of(log_broker)
+    log = catalog.range(fresh_topic, ledgers=True)
+    first = log.ledgers[0]
+    piece = ReadRange(fresh_topic, -1, 0, first.entries, first.ledger_id)
+    catalog._ask(f"/admin/v2/{fresh_topic.replace('://', '/')}/truncate", "DELETE")
+    storage = {"storage_path": str(log_broker.data_dir)}
+    with pytest.raises(DataLossError, match=f"{first.entries} messages of {fresh_topic} are lost, from 0"):
+        list(RangeReader(settings_for(log_broker, **storage)).chunks(piece))
+    reader = RangeReader(settings_for(log_broker, fail_on_data_loss=False, **storage))
+    assert list(reader.chunks(piece)) == []
+    assert [(lost[1], lost[2]) for lost in reader.lost] == [(0, first.entries)]
+
+
+def test_a_topic_deleted_meanwhile_is_lost(log_broker, fresh_topic):
+    publish(log_broker, fresh_topic, 10)
+    catalog_of(log_broker)._ask(f"/admin/v2/{fresh_topic.replace('://', '/')}", "DELETE")
+    with pytest.raises(DataLossError, match="10 messages"):
+        read(log_broker, fresh_topic, 0, 10)
+    found, reader = read(log_broker, fresh_topic, 0, 10, fail_on_data_loss=False)
+    assert (found, [lost[:3] for lost in reader.lost]) == ([], [(fresh_topic, 0, 10)])
+
+
+def test_looking_back_gives_what_lies_before_newest_first(log_broker, fresh_topic):
+    publish(log_broker, fresh_topic, 50)
+    log = catalog_of(log_broker).range(fresh_topic, ledgers=True)
+    at = log.position_at(45)
+    chunks = list(RangeReader(settings_for(log_broker)).look_back(fresh_topic, *at))
+    before = [Position(c.ledger_id, int(e)) for c in reversed(chunks) for e in c.entry_ids]
+    assert before == [log.position_at(k) for k in range(45)]
+
+
+def test_logs_without_an_index_are_read_by_position(tmp_path, fresh_topic):
+    broker = BrokerProcess(tmp_path / "data", {"brokerEntryMetadataInterceptors": ""})
+    try:
+        publish(broker, fresh_topic, 30)
+        log = catalog_of(broker).range(fresh_topic)
+        assert not log.indexed
+        assert log.between(log.first, log.end) == 30
+        first, end = log.position_at(4), log.position_at(25)
+        chunks = RangeReader(settings_for(broker)).chunks(ReadRange(fresh_topic, -1, first, end))
+        assert [int(e) for chunk in chunks for e in chunk.entry_ids] == list(range(4, 25))
+        chunks = RangeReader(settings_for(broker)).chunks(ReadRange(fresh_topic, -1, log.first, log.end))
+        assert sum(len(chunk) for chunk in chunks) == 30
+    finally:
+        broker.stop()
+
+
+def test_apache_pulsars_way_to_the_ranges_gives_the_same(log_broker, fresh_topic):
+    publish(log_broker, fresh_topic, 100, batch=8)
+    told = catalog_of(log_broker).range(fresh_topic, ledgers=True)
+    other = catalog_of(log_broker)
+    other._tells_ranges = False
+    asked = other.range(fresh_topic, ledgers=True)
+    assert (asked.first, asked.end, asked.entries) == (told.first, told.end, told.entries) == (0, 100, told.entries)
+    assert [(led.ledger_id, led.entries) for led in asked.ledgers] == [
+        (led.ledger_id, led.entries) for led in told.ledgers
+    ]
+    assert dataclasses.replace(asked, size_bytes=0, ledgers=()) == dataclasses.replace(told, size_bytes=0, ledgers=())
