@@ -112,7 +112,8 @@ def pack(
     tasks = max(min_tasks or 0, MOST_SMALL_TASKS)
     if len(pieces) <= tasks:
         return [[each] for each in pieces]
-    return _gather(pieces, min(split_bytes, sum(each.weight_bytes for each in pieces) / tasks), max_messages)
+    weight = min(split_bytes, sum(each.weight_bytes for each in pieces) / tasks)
+    return _gather(pieces, weight, min_tasks or 0, max_messages)
 
 
 def _parts(each: ReadRange, split_bytes: float, max_messages: int | None) -> int:
@@ -136,14 +137,19 @@ def _cut(each: ReadRange, parts: int) -> list[ReadRange]:
     return [replace(each, start=a, end=b, weight_bytes=weight) for a, b in itertools.pairwise(borders) if a < b]
 
 
-def _gather(pieces: Sequence[ReadRange], weight: float, max_messages: int | None) -> list[list[ReadRange]]:
-    """Neighbours together until they weigh `weight`."""
+def _gather(
+    pieces: Sequence[ReadRange], weight: float, min_tasks: int, max_messages: int | None
+) -> list[list[ReadRange]]:
+    """Neighbours together until they weigh `weight`; at least `min_tasks` of them, where there are as many pieces."""
     tasks: list[list[ReadRange]] = []
     filled, messages = math.inf, 0
-    for piece in pieces:
+    for done, piece in enumerate(pieces):
         count = piece.messages or 0
-        full = filled + piece.weight_bytes / 2 > weight or (
-            max_messages is not None and messages + count > max_messages
+        needed = len(tasks) + len(pieces) - done <= min_tasks
+        full = (
+            needed
+            or filled + piece.weight_bytes / 2 > weight
+            or (max_messages is not None and messages + count > max_messages)
         )
         if full:
             tasks.append([])

@@ -18,8 +18,8 @@ import numpy as np
 from magnetar.client.errors import InputError, RefusedError, RetryError
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.entry_chunk import EntryChunk
-from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError, NoSuchTopicError, ReadTimeoutError
 from magnetar.pipeline.offsets import Position
+from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError, NoSuchTopicError, ReadTimeoutError
 from magnetar.pipeline.reading.index_tracker import Indexed, IndexTracker, messages_of
 from magnetar.pipeline.reading.pushed import PushedEntries, PushedEntry
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
-from magnetar.pipeline.read_errors import CatalogError, DataLossError
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.planning import ReadRange
+from magnetar.pipeline.read_errors import CatalogError, DataLossError
 from magnetar.pipeline.reading.broker import read_through_broker
 from magnetar.pipeline.reading.segments import SegmentGoneError, open_directory, read_segment
 from magnetar.protocol.topic_name import TopicName
