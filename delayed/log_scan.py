@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["scan_log"]
 
-CURSOR_NAME = "__delayed_index_rebuild"
 _READ_ENTRIES, _READ_BYTES = 1000, 1 << 20
 _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 
@@ -27,7 +26,7 @@ async def scan_log(log: Log, first: Position, last: Position, firing: Firing, *,
 
     An entry that cannot be read is no longer pending, so dispatch meets it and deals with it. Raises StorageError.
     """
-    cursor: ScanCursor = log.new_non_durable_cursor(CURSOR_NAME, first)
+    cursor: ScanCursor = log.new_read_cursor(first)
     seen = 0
     try:
         while True:

@@ -47,7 +47,7 @@ async def analyze_backlog(topic: Topic, found: Subscription, start: Position | N
     everything from there on, acknowledged or not.
     """
     begin = found.cursor.mark_delete.next() if start is None else start
-    cursor = topic.ledger.new_non_durable_cursor(f"__analyze-{found.name}", begin)
+    cursor = topic.ledger.new_read_cursor(begin)
     entries = messages = markers = 0
     first = last = None
     try:

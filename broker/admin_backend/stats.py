@@ -79,7 +79,7 @@ def bytes_after(topic: Topic, position: Position) -> int:
     """Bytes of the entries behind the position; all of them behind one whose ledger is yet to come."""
     if position.ledger_id > max((slot.ledger_id for slot in topic.ledger.ledgers), default=position.ledger_id):
         position = Position(-1, -1)
-    cursor = topic.ledger.new_non_durable_cursor("__bytes_after", position.next())
+    cursor = topic.ledger.new_read_cursor(position.next())
     try:
         return _backlog_bytes(topic, cursor)
     finally:
@@ -111,7 +111,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
         "currentLedgerEntries": current.entries if current else 0,
         "currentLedgerSize": _entry_bytes(current.size_bytes, current.entries) if current else 0,
         "lastLedgerCreatedTimestamp": iso_time(topic.created_ms),
-        "waitingCursorsCount": sum(_has_consumers(topic, n) and not c.has_more for n, c in ledger.cursors.items()),
+        "waitingCursorsCount": sum(_has_consumers(topic, n) and not c.has_more for n, c in _cursors(topic).items()),
         "pendingAddEntriesCount": ledger.pending_appends,
         "lastConfirmedEntry": f"{last.ledger_id}:{last.entry_id}",
         "state": "Terminated" if ledger.terminated else "LedgerOpened",
@@ -125,7 +125,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
             }
             for slot in slots
         ],
-        "cursors": {_encoded(name): _cursor(topic, name) for name in ledger.cursors},
+        "cursors": {_encoded(name): _cursor(topic, name, cursor) for name, cursor in _cursors(topic).items()},
         "properties": topic.user_properties() | broker_properties(topic),
         "schemaLedgers": [],
         "compactedLedger": topic.compaction.ledger_json(),
@@ -176,9 +176,7 @@ def internal_info(topic: Topic) -> dict[str, object]:
             }
             for slot in ledger.ledgers
         ],
-        "cursors": {
-            _encoded(name): _stored_cursor(topic, c, written) for name, c in ledger.cursors.items() if c.durable
-        },
+        "cursors": {_encoded(name): _stored_cursor(topic, c, written) for name, c in ledger.cursors.items()},
         "properties": topic.user_properties() | broker_properties(topic),
     }
 
@@ -221,8 +219,12 @@ def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bo
     return now != subscription.opened_at or subscription.was_reset
 
 
-def _cursor(topic: Topic, name: str) -> dict[str, object]:
-    cursor = topic.ledger.cursors[name]
+def _cursors(topic: Topic) -> dict[str, ManagedCursor]:
+    """The durable cursors and those of readers, by the names of their subscriptions."""
+    return {**topic.ledger.cursors, **{s.name: s.cursor for s in topic.subscriptions.by_name.values() if not s.durable}}
+
+
+def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]:
     mark_delete, read = _shown(topic, cursor.mark_delete), _shown(topic, cursor.read_position)
     waiting = _has_consumers(topic, name) and not cursor.has_more
     taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())

@@ -47,7 +47,6 @@ log = structlog.get_logger(__name__)
 COMPACTION_CURSOR = "__compaction"
 COMPACTED = "compacted"
 """Property of a compacted ledger: the name of the log."""
-_READ_CURSOR = "__compaction/read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +255,7 @@ class TopicCompaction:
         try:
             compactor = Compactor(
                 None if old is None else old.ledger,
-                lambda: self._log.new_non_durable_cursor(_READ_CURSOR, self._log.next_valid(after) or after.next()),
+                lambda: self._log.new_read_cursor(self._log.next_valid(after) or after.next()),
                 horizon,
                 findings,
                 skip_damaged=self._settings.skip_damaged,

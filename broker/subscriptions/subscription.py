@@ -29,6 +29,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.subscriptions.acknowledge import Acknowledger
 from magnetar.broker.subscriptions.settings import SubscriptionSettings
+from magnetar.broker.subscriptions.sought_places import SoughtPlace
 from magnetar.broker.tasks import TaskSet
 from magnetar.converters.entry import wants_raw
 from magnetar.storage.position import EARLIEST, Position
@@ -76,7 +77,7 @@ class Subscription:
         self.topic_name = topic_name
         self.name = name
         self.cursor = cursor
-        self.durable: bool = cursor.durable
+        self.durable: bool = cursor.durable  # part of its identity: never changed
         self.pinned = pinned
         self.replicated = False
         self.terminated = False
@@ -84,8 +85,8 @@ class Subscription:
         self._settled = asyncio.Event()
         """Set while no SEEK is under way."""
         self._settled.set()
-        self.moved = False
-        """Non-durable and ended by SEEK: its cursor is kept for the next of its name (Apache Pulsar 4.2.4)."""
+        self.sought: SoughtPlace | None = None
+        """Non-durable and ended by SEEK: where the next reader of its name goes on (Apache Pulsar 4.2.4)."""
         self.dispatcher: Dispatcher | None = None
         self.expired = RateMeter()
         self.gone = RateMeter()
@@ -262,8 +263,8 @@ class Subscription:
 
         Consumers are closed first (of a Failover subscription the active one): their clients subscribe again.
         What was to be delivered again, redelivery counts and delayed entries of the old place are forgotten. A
-        non-durable subscription whose consumers all left with it ends, but for the cursor that whoever takes the name
-        next goes on with; `rolls_back`: not now, a consumer is about to join.
+        non-durable subscription whose consumers all left with it ends; the next reader of its name goes on from this
+        place. `rolls_back`: not now, a consumer is about to join.
         """
         self.check_movable()
         if self.fenced:
@@ -294,7 +295,7 @@ class Subscription:
                 dispatcher.paused = False
                 dispatcher.wake()
         if had_consumers and not rolls_back and not (self.durable or self.consumers or self._admitting):
-            self.moved = True
+            self.sought = SoughtPlace(position, self.cursor.read_position, ack_set)
             self._check_empty()
         log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))
 

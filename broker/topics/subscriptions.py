@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,18 @@ from magnetar.broker.errors import (
     ConsumerBusyError,
     NamingError,
     NotAllowedError,
+    ServiceNotReadyError,
     SubscriptionNotFoundError,
 )
 from magnetar.broker.java_order import java_order
 from magnetar.broker.subscriptions.settings import SubscriptionSettings
+from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlaces
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
 from magnetar.broker.topics.rate_limits import SubscribeThrottle, Throttle, Throttles
 from magnetar.broker.topics.rates_in_force import dispatch_limits, kept_dispatch
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.storage.errors import StorageError
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
@@ -61,8 +65,11 @@ class TopicSubscriptions:
         self.by_name: dict[str, Subscription] = {}
         self._unused: dict[str, tuple[tuple[int, int], float]] = {}
         """By name: what the last look at a subscription saw, and since when it has been so."""
-        self._moved: dict[str, Subscription] = {}
-        """Non-durable subscriptions that SEEK ended; whoever takes the name next goes on with the cursor."""
+        self._sought = SoughtPlaces()
+        self._opening: Counter[str] = Counter()
+        """Names whose durable cursor is being created: no reader may take them meanwhile."""
+        self._deleting: set[str] = set()
+        """Names whose durable cursor is being deleted: nothing may take them until it is gone."""
         self._dispatch: Throttle | None = None
         self._subscribe: SubscribeThrottle | None = None
         self._subscribe_rate: SubscribeRate | None = None
@@ -165,9 +172,7 @@ class TopicSubscriptions:
         if subscription is None:
             subscription = await self.create(request)
         elif subscription.durable != request.durable:
-            raise NotAllowedError(
-                f"{'D' if subscription.durable else 'Non-d'}urable subscription with the same name already exists."
-            )
+            raise _collision(durable=subscription.durable)
         if request.replicated and subscription.durable:
             subscription.replicated = True
         await self._roll_back(subscription, request)
@@ -228,36 +233,47 @@ class TopicSubscriptions:
         limit = topic.config.max_subscriptions
         if limit > 0 and len(self.by_name) >= limit:
             raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {topic.name}")
-        moved = self._moved.pop(request.subscription, None)
-        if moved is not None:
-            subscription = self._attach(moved.name, moved.cursor)
-            if isinstance(moved.context.reader, CompactedReader):
-                subscription.context.reader = moved.context.reader
-            return subscription
+        if request.subscription in self._deleting:
+            raise ServiceNotReadyError("Subscription is fenced")
+        sought = self._sought.take(request.subscription)
         if not request.durable:
-            return await self._create_non_durable(request)
-        cursor = await topic.ledger.open_cursor(
-            request.subscription,
-            request.start if request.start is not None else "earliest" if request.from_earliest else "latest",
-            request.properties,
-        )
-        existing = self.by_name.get(request.subscription)
+            return await self._create_non_durable(request, sought)
+        return await self._create_durable(request)
+
+    async def _create_durable(self, request: SubscribeRequest) -> Subscription:
+        topic, name = self._topic, request.subscription
+        self._opening[name] += 1
+        try:
+            cursor = await topic.ledger.open_cursor(
+                name,
+                request.start if request.start is not None else "earliest" if request.from_earliest else "latest",
+                request.properties,
+            )
+        finally:
+            self._opening[name] -= 1
+            if not self._opening[name]:
+                del self._opening[name]
+        existing = self.by_name.get(name)
         if existing is not None:
             return existing  # another consumer's request was first
-        subscription = self._attach(request.subscription, cursor)
-        log.info("subscription.created", topic=str(topic.name), subscription=request.subscription)
+        topic.check_usable()
+        subscription = self._attach(name, cursor)
+        log.info("subscription.created", topic=str(topic.name), subscription=name)
         await self._begin_compacted(subscription, request)
         return subscription
 
-    async def _create_non_durable(self, request: SubscribeRequest) -> Subscription:
-        ledger = self._topic.ledger
-        start = request.start
+    async def _create_non_durable(self, request: SubscribeRequest, sought: SoughtPlace | None) -> Subscription:
+        name, ledger, start = request.subscription, self._topic.ledger, request.start
+        if name in self._opening or name in ledger.cursors:
+            raise _collision(durable=True)
         if start is None or start.ledger_id == LATEST.ledger_id:  # of "latest" only the ledger id counts
             start = EARLIEST if request.from_earliest else LATEST
-        cursor = ledger.new_non_durable_cursor(request.subscription, start)
+        cursor = ledger.new_read_cursor(start if sought is None else sought.read_next)
         cursor.cursor_properties = dict(request.properties)
-        subscription = self._attach(request.subscription, cursor)
+        subscription = self._attach(name, cursor)
         await self._begin_compacted(subscription, request)
+        if sought is not None:
+            await cursor.reset(sought.place(compacted=request.read_compacted), sought.ack_set)
         return subscription
 
     async def _roll_back(self, subscription: Subscription, request: SubscribeRequest) -> None:
@@ -281,22 +297,34 @@ class TopicSubscriptions:
             del self.by_name[subscription.name]
             if self._topic.delay_index is not None:
                 self._topic.delay_index.remove_view(subscription.name)
-            if subscription.moved:
-                self._moved[subscription.name] = subscription
-            else:
-                subscription.cursor.close()
+            if subscription.sought is not None:
+                self._sought.keep(subscription.name, subscription.sought)
+            subscription.cursor.close()
 
     async def delete(self, name: str) -> None:
-        """Delete a subscription that has no consumers any more."""
+        """Delete a subscription that has no consumers any more; durable on return.
+
+        Nothing takes the name before its cursor is gone. When the store fails the subscription is there as before.
+        """
         subscription = self.by_name.pop(name, None)
         if subscription is None:
             raise SubscriptionNotFoundError(f"Subscription {name} not found")
         self._unused.pop(name, None)
-        await subscription.close(disconnect=True)
-        if self._topic.delay_index is not None:
-            self._topic.delay_index.remove_view(name)
-        if subscription.durable:
-            await self._topic.ledger.delete_cursor(name)
+        self._deleting.add(name)
+        try:
+            await subscription.close(disconnect=True)
+            if self._topic.delay_index is not None:
+                self._topic.delay_index.remove_view(name)
+            if subscription.durable:
+                await self._topic.ledger.delete_cursor(name)
+            else:
+                subscription.cursor.close()
+        except StorageError:
+            if self._topic.is_open:
+                self._attach(name, subscription.cursor)
+            raise
+        finally:
+            self._deleting.discard(name)
         log.info("subscription.deleted", topic=str(self._topic.name), subscription=name)
 
     # --- moving ahead --------------------------------------------------------------------------------------------
@@ -365,6 +393,11 @@ class TopicSubscriptions:
             if save and subscription.durable:
                 await subscription.cursor.flush()
         self.by_name.clear()
+
+
+def _collision(*, durable: bool) -> NotAllowedError:
+    """A durable and a non-durable subscription never share a name."""
+    return NotAllowedError(f"{'D' if durable else 'Non-d'}urable subscription with the same name already exists.")
 
 
 def check_name(name: str) -> None:

@@ -119,7 +119,7 @@ class Topic:
         self.delay_index = await open_delay_index(self.ledger, policy, self.context, self.tasks)
         await self.compaction.open()
         await self.subscriptions.open_existing()
-        if any(cursor.durable for cursor in self.ledger.cursors.values()):
+        if self.ledger.cursors:
             await self.ledger.trim(self.context.now_ms())  # what was consumed before is not seen after a load
         self.ledger.add_listener(self.subscriptions.entries_available)
 

@@ -31,6 +31,7 @@ from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 from magnetar.storage.managed.appender import Appender, AppendState
 from magnetar.storage.managed.background import Background
 from magnetar.storage.managed.config import ManagedLedgerConfig
+from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.cursor_set import CursorSet
 from magnetar.storage.managed.entry_reader import EntryReader
 from magnetar.storage.managed.ledger_switch import LedgerSwitch, StorageEnv
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
-    from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.managed.ledger_list import LedgerList
     from magnetar.storage.managed.ledger_map import LedgerSlot
     from magnetar.storage.slab import Span
@@ -84,8 +84,8 @@ class ManagedLedger:
         self._reader = EntryReader(env.ledgers, self._ledgers)
         self._cursors = CursorSet(env, ledger_list, self._reader, lambda: self.config, self._background)
         self.cursors = self._cursors.by_name
-        """Durable cursors, all of which are loaded when the managed ledger is opened, and non-durable ones."""
-        self._trimmer = Trimmer(env, ledger_list, self.cursors, lambda: self.config, self._background)
+        """Durable cursors by name, all loaded when the managed ledger is opened. Read cursors have no name."""
+        self._trimmer = Trimmer(env, ledger_list, self._cursors, lambda: self.config, self._background)
         self._cursors.on_advanced = self._trimmer.schedule
         self._switch = LedgerSwitch(env, ledger_list, self._background, self._trimmer.schedule)
         self._appender = Appender(self.name, self._switch, config, index)
@@ -147,6 +147,11 @@ class ManagedLedger:
     def entries_added(self) -> int:
         """Entries confirmed since it was opened."""
         return self._appender.entries_added
+
+    @property
+    def entries_read(self) -> int:
+        """Entries read through the cursors there are now."""
+        return self._cursors.entries_read()
 
     @property
     def confirmed_index(self) -> int:
@@ -308,10 +313,13 @@ class ManagedLedger:
         """Bring up a stored cursor; the factory does so for each."""
         await self._cursors.load(name)
 
-    def new_non_durable_cursor(self, name: str, start: Position) -> ManagedCursor:
-        """A cursor in memory whose first entry to read is ``start`` (EARLIEST, LATEST or a position)."""
+    def new_read_cursor(self, start: Position) -> ManagedCursor:
+        """An anonymous cursor in memory whose first entry to read is ``start`` (EARLIEST, LATEST or a position).
+
+        It keeps nothing from being trimmed (it moves on when its entries go) and is to be closed after use.
+        """
         self._check_usable()
-        return self._cursors.new_non_durable(name, start)
+        return self._cursors.new_reader(start)
 
     async def delete_cursor(self, name: str) -> None:
         """Durable on return. Raises NoSuchCursorError."""
@@ -331,7 +339,7 @@ class ManagedLedger:
     async def truncate(self) -> None:
         """Acknowledge everything for every cursor and drop all ledgers with entries, retention or not."""
         last = self.last_confirmed
-        for cursor in list(self.cursors.values()):
+        for cursor in (*self.cursors.values(), *self._cursors.readers):
             cursor.ack_cumulative(last)
             await cursor.flush()
         await self.roll()
@@ -367,8 +375,7 @@ class ManagedLedger:
         self._stop()
         try:
             await self._close_part(self._switch.settle())
-            for cursor in list(self.cursors.values()):
-                await self._close_part(cursor.close_durable())
+            await self._cursors.end(lambda cursor: self._close_part(cursor.close_durable()))
             await self._background.wait_idle()
         finally:
             self.on_closed()
@@ -388,8 +395,7 @@ class ManagedLedger:
         self._stop()
         try:
             await self._switch.settle()
-            for cursor in list(self.cursors.values()):
-                await cursor.delete()
+            await self._cursors.end(ManagedCursor.delete)
             await self._background.wait_idle()
             ledger_ids = [slot.ledger_id for slot in self._ledgers.slots]
             if ledger_ids:

@@ -16,11 +16,11 @@ from magnetar.storage.managed.retention import ledgers_to_drop
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.config import ManagedLedgerConfig
-    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.cursors.cursor_set import CursorSet
     from magnetar.storage.managed.ledger_list import LedgerList
     from magnetar.storage.managed.ledger_map import LedgerSlot
     from magnetar.storage.managed.ledger_switch import StorageEnv
@@ -37,7 +37,7 @@ class Trimmer:
         self,
         env: StorageEnv,
         ledger_list: LedgerList,
-        cursors: Mapping[str, ManagedCursor],
+        cursors: CursorSet,
         config: Callable[[], ManagedLedgerConfig],
         background: Background,
     ) -> None:
@@ -57,7 +57,7 @@ class Trimmer:
             config = self._config()
             drop = ledgers_to_drop(
                 self._ledgers.slots,
-                [cursor.mark_delete for cursor in self._cursors.values() if cursor.durable],
+                [cursor.mark_delete for cursor in self._cursors.by_name.values()],
                 config.retention_time_ms,
                 config.retention_size_bytes,
                 now_ms,
@@ -101,8 +101,7 @@ class Trimmer:
             self._ledgers.put_back(dropped)
             raise
         last = Position(dropped[-1].ledger_id, dropped[-1].entries - 1)
-        for cursor in list(self._cursors.values()):
-            cursor.entries_gone(last)
+        self._cursors.entries_gone(last)
         await self._delete(dropped)
         log.info(events.LEDGERS_TRIMMED, managed_ledger=self._list.name, ledgers=len(dropped), up_to=str(last))
 

@@ -124,9 +124,9 @@ class Bench:
         await self.log.trim(self.ground.clock.now_ms() + 10_000)
         self.log.set_config(self.config)
 
-    def reader(self, start=EARLIEST, name="reader"):
+    def reader(self, start=EARLIEST):
         """A non-durable one, as TableView has."""
-        cursor = self.log.new_non_durable_cursor(name, start)
+        cursor = self.log.new_read_cursor(start)
         reader = self.compaction.new_reader(cursor)
         reader.begin(start)
         return reader

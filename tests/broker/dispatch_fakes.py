@@ -234,6 +234,10 @@ class Cursor:
         return Position(self.log.ledger_id, e)
 
     @property
+    def read_position(self) -> Position:
+        return Position(self.log.ledger_id, self.at)
+
+    @property
     def last_confirmed(self) -> Position:
         return Position(self.log.ledger_id, self.log.entries - 1)
 

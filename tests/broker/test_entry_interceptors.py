@@ -87,7 +87,7 @@ def fields_of(body):
 
 
 async def stored(bench):
-    spans = await given(bench.topic.ledger.new_non_durable_cursor("r", EARLIEST).read(100, 1 << 20))
+    spans = await given(bench.topic.ledger.new_read_cursor(EARLIEST).read(100, 1 << 20))
     return [fields_of(span.body(k)) for span in spans for k in range(span.entries)]
 
 
@@ -183,7 +183,7 @@ async def test_it_complains_again_after_a_minute():
 async def test_entries_that_claim_no_message_get_no_metadata():
     bench, _ = await bench_with(Origin())
     await append(bench.topic.ledger, [message(b"a"), message(b"b")], [0, 2])
-    spans = await given(bench.topic.ledger.new_non_durable_cursor("r", EARLIEST).read(100, 1 << 20))
+    spans = await given(bench.topic.ledger.new_read_cursor(EARLIEST).read(100, 1 << 20))
     assert [speed.after_prefix(spans[0].body(k)) > 0 for k in range(2)] == [False, True]
     assert broker_index(spans[0].body(1)) == 1
 

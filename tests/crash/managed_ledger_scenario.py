@@ -202,7 +202,7 @@ async def check(world: World, promise: Promise) -> None:
     await work.open()
     ledger = work.ledger
     await check_orphans(work)
-    found = await read_all(ledger.new_non_durable_cursor("check", EARLIEST))
+    found = await read_all(ledger.new_read_cursor(EARLIEST))
     bodies = [body for _, body, _ in found]
     order = {body: number for number, body in enumerate(promise.tried)}
     places = [order[body] for body in bodies]
@@ -222,7 +222,7 @@ async def check(world: World, promise: Promise) -> None:
         check_cursor(cursor, cursor_promise, set(promise.kept), held, lost)
     next_index = ledger.stats().last_index + 1
     await work.append(3, wait=True)
-    again = await read_all(ledger.new_non_durable_cursor("after", ledger.last_confirmed.previous().previous()))
+    again = await read_all(ledger.new_read_cursor(ledger.last_confirmed.previous().previous()))
     assert [index for _, _, index in again] == [next_index, next_index + 1, next_index + 2]
     await work.close()
 

@@ -90,7 +90,7 @@ async def test_seek_by_time_ends_at_a_place_where_the_stamps_pass_the_time() -> 
             ground.clock.time_s += 1
             if chance.random() < 0.15:
                 ground.clock.jump(chance.choice([-DAY_S, DAY_S]))
-        spans = await given(ledger.new_non_durable_cursor("r", EARLIEST).read(1000, 1 << 20))
+        spans = await given(ledger.new_read_cursor(EARLIEST).read(1000, 1 << 20))
         stamps = [t for s in spans for t in memoryview(s.slab.facts().broker_timestamp).cast("q")[s.start : s.end]]
         for wanted in [*stamps, 0, max(stamps) + 1, ground.clock.now_ms()]:
             before = ledger.entries_between(EARLIEST, (await ledger.position_for_time(wanted)).previous())

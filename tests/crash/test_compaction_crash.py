@@ -110,7 +110,7 @@ class Work:
             await self.log.trim(self.world.clock.now_ms() + 1)
 
     async def values(self):
-        reader = self.compaction.new_reader(self.log.new_non_durable_cursor("check", EARLIEST))
+        reader = self.compaction.new_reader(self.log.new_read_cursor(EARLIEST))
         reader.begin(EARLIEST)
         found = await read_on(reader)
         reader._cursor.close()

@@ -153,7 +153,7 @@ class Log:
             if ledger_id < self.current and (ledger_id, len(self.ledgers[ledger_id]) - 1) <= floor:
                 del self.ledgers[ledger_id]
 
-    def new_non_durable_cursor(self, _name, start):
+    def new_read_cursor(self, start):
         return ScanCursor(self, start)
 
 

@@ -50,7 +50,7 @@ class EarlierEntries(Protocol):
 
 
 class ManagedCursor:
-    """Made by ``ManagedLedger.open_cursor`` and ``new_non_durable_cursor``."""
+    """Made by ``ManagedLedger.open_cursor`` and, without a name, by ``new_read_cursor``."""
 
     def __init__(
         self, name: str, ledgers: LedgerMap, reader: EntryReader, acks: AckState, advanced: Callable[[], None]
@@ -327,9 +327,10 @@ class ManagedCursor:
             await self._saver.close()
 
     async def delete(self) -> None:
-        self.close()
+        """Durable on return. When the store fails the cursor is there as before."""
         if self._saver is not None:
             await self._saver.delete()
+        self.close()
 
     # -- inside ---
 

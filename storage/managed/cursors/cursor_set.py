@@ -1,4 +1,9 @@
-"""The cursors of one managed ledger: made, loaded, found by name, deleted."""
+"""The cursors of one managed ledger: made, loaded, found by name, deleted.
+
+Two kinds, kept apart. A *durable* cursor has a name: its place in the table and its record in the metadata store.
+A *read cursor* has none: scans, readers and checks get a new one each and close it. So no read cursor can stand in for
+a durable one, replace it in the table, or be found by its name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.storage import events
-from magnetar.storage.errors import NoSuchCursorError
+from magnetar.storage.errors import ManagedLedgerClosedError, NoSuchCursorError
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.saver import CursorSaver
@@ -16,7 +21,7 @@ from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.config import ManagedLedgerConfig
@@ -30,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class CursorSet:
-    """``by_name`` has the durable cursors, all of which are loaded, and the non-durable ones."""
+    """``by_name``: the durable cursors, all of which are loaded. ``readers``: read cursors that are not closed."""
 
     def __init__(
         self,
@@ -41,6 +46,7 @@ class CursorSet:
         background: Background,
     ) -> None:
         self.by_name: dict[str, ManagedCursor] = {}
+        self.readers: set[ManagedCursor] = set()
         self.on_advanced: Callable[[], None] = lambda: None
         """A mark-delete position has left a ledger behind."""
         self._env = env
@@ -50,12 +56,15 @@ class CursorSet:
         self._config = config
         self._background = background
         self._lock = asyncio.Lock()
+        self._closed = False
 
     async def open(self, name: str, start: Position, cursor_properties: Mapping[str, str]) -> ManagedCursor:
         """The durable cursor of this name, created (durable on return) when there is none."""
         async with self._lock:
+            if self._closed:
+                raise ManagedLedgerClosedError(self._name)
             known = self.by_name.get(name)
-            if known is not None and known.durable:
+            if known is not None:
                 return known
             cursor, acks = self._new(name, start)
             store = CursorStore(self._env, self._name, name, self._config)
@@ -78,11 +87,21 @@ class CursorSet:
             )
         self._attach(self._cursor(name, acks), acks, store, state.properties)
 
-    def new_non_durable(self, name: str, start: Position) -> ManagedCursor:
-        cursor, _ = self._new(name, start)
-        cursor.on_close = lambda: self._forget(cursor)
-        self.by_name[name] = cursor
+    def new_reader(self, start: Position) -> ManagedCursor:
+        """A read cursor; it is known here until it is closed."""
+        cursor, _ = self._new("", start)
+        cursor.on_close = lambda: self.readers.discard(cursor)
+        self.readers.add(cursor)
         return cursor
+
+    def entries_gone(self, up_to: Position) -> None:
+        """Ledgers were dropped: cursors that stood there move forward."""
+        for cursor in (*self.by_name.values(), *self.readers):
+            cursor.entries_gone(up_to)
+
+    def entries_read(self) -> int:
+        """Entries read through the cursors there are."""
+        return sum(cursor.entries_read for cursor in (*self.by_name.values(), *self.readers))
 
     async def delete(self, name: str) -> None:
         """Durable on return. Raises NoSuchCursorError."""
@@ -93,6 +112,17 @@ class CursorSet:
             await cursor.delete()
             self.by_name.pop(name, None)
         self.on_advanced()
+
+    async def end(self, finish: Callable[[ManagedCursor], Awaitable[None]]) -> None:
+        """Close the read cursors and ``finish`` every durable one. A cursor that is being made is waited for and
+        finished as well; none is made afterwards.
+        """
+        async with self._lock:
+            self._closed = True
+            for reader in list(self.readers):
+                reader.close()
+            for cursor in list(self.by_name.values()):
+                await finish(cursor)
 
     def _new(self, name: str, start: Position) -> tuple[ManagedCursor, AckState]:
         target = self._ledgers.at_or_after(start)
@@ -110,7 +140,3 @@ class CursorSet:
         saver = CursorSaver(store, acks, lambda: cursor.position_properties, self._env.scheduler, self._background)
         cursor.make_durable(saver, store.cursor_properties, properties)
         self.by_name[cursor.name] = cursor
-
-    def _forget(self, cursor: ManagedCursor) -> None:
-        if self.by_name.get(cursor.name) is cursor:
-            del self.by_name[cursor.name]

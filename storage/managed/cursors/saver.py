@@ -84,10 +84,16 @@ class CursorSaver:
             self._unsaved = 0
 
     async def delete(self) -> None:
+        """Durable on return. When the store fails saving goes on as before."""
         self.stop()
-        self._unsaved = 0
         async with self._lock:
-            await self._store.delete()
+            try:
+                await self._store.delete()
+            except StorageError:
+                self._closed = False
+                self._settle()
+                raise
+            self._unsaved = 0
 
     def stop(self) -> None:
         """No more saves by time."""

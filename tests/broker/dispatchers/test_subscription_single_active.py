@@ -517,17 +517,17 @@ async def test_the_topic_hears_when_the_last_reader_leaves():
     reader = await bench.join(EXCLUSIVE)
     bench.leave(reader)
     assert bench.empty == [bench.subscription]
-    assert not bench.subscription.moved
+    assert bench.subscription.sought is None
 
 
-async def test_a_seek_that_closes_the_last_reader_ends_its_subscription_but_not_the_cursor():
-    """Apache Pulsar 4.2.4 lists it no more; whoever takes the name next reads from where the cursor was put."""
+async def test_a_seek_that_closes_the_last_reader_ends_its_subscription_but_not_its_place():
+    """Apache Pulsar 4.2.4 lists it no more; the next reader of the name reads from where the cursor was put."""
     bench = Bench()
     bench.subscription.durable = False
     await bench.join(EXCLUSIVE)
     await bench.subscription.seek(EARLIEST)
     assert bench.empty == [bench.subscription]
-    assert bench.subscription.moved
+    assert bench.subscription.sought is not None
     await bench.subscription.seek(EARLIEST, rolls_back=True)
     assert bench.empty == [bench.subscription]
 

@@ -1,6 +1,17 @@
 """Subscriptions of a topic: what is done to them from outside."""
 
-from tests.broker.topic_for_tests import TopicBench
+import asyncio
+import contextlib
+
+import pytest
+
+from magnetar.broker.admin_backend.scan import analyze_backlog
+from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
+from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
+from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.storage.errors import StorageError
+from magnetar.storage.position import EARLIEST, LATEST
+from tests.broker.topic_for_tests import TopicBench, settled
 
 IN_MEMORY = "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"
 
@@ -17,3 +28,136 @@ async def test_who_skips_everything_awaits_nothing_delayed():
     assert delay.pending_count == 3, "its reads will not meet the other two again"
     await bench.topic.subscriptions.skip(subscription, 2)
     assert delay.pending_count == 0
+
+
+@contextlib.contextmanager
+def held(metadata):
+    """Writes of metadata wait for the event."""
+    release, put, delete = asyncio.Event(), metadata.put, metadata.delete
+
+    async def held_put(*arguments):
+        await release.wait()
+        return await put(*arguments)
+
+    async def held_delete(*arguments):
+        await release.wait()
+        return await delete(*arguments)
+
+    metadata.put, metadata.delete = held_put, held_delete
+    try:
+        yield release
+    finally:
+        metadata.put, metadata.delete = put, delete
+
+
+async def read_and_seek(bench, name, position, ack_set=None):
+    """A reader of that name seeks and leaves."""
+    subscriptions = bench.topic.subscriptions
+    reader = await subscriptions.create(SubscribeRequest(name, durable=False, start=EARLIEST))
+    reader.sought = None
+    await reader.cursor.reset(position, ack_set)
+    reader.sought = SoughtPlace(position, reader.cursor.read_position, ack_set)
+    subscriptions._on_empty(reader)
+    return subscriptions
+
+
+async def test_a_durable_subscription_does_not_inherit_from_a_reader_that_sought():
+    bench = TopicBench(managed_ledger_min_ledger_rollover_time_minutes=0)
+    await bench.open()
+    positions = await bench.publish(b"a", b"b", b"c", b"d")
+    subscriptions = await read_and_seek(bench, "jobs", positions[2])
+    jobs = await subscriptions.create(SubscribeRequest("jobs", from_earliest=True))
+    assert jobs.durable
+    assert jobs.cursor.backlog_entries == 4
+    subscriptions._on_empty(jobs)
+    assert subscriptions.by_name["jobs"] is jobs
+    await bench.roll()
+    bench.pass_time(3600)
+    assert await bench.trim() == [], "its backlog keeps the ledger"
+    topic = await bench.reopen()
+    assert topic.subscriptions.by_name["jobs"].cursor.backlog_entries == 4
+    await bench.close()
+
+
+async def test_the_next_reader_of_the_name_goes_on_where_seek_put_the_last_one():
+    bench = TopicBench()
+    await bench.open()
+    positions = await bench.publish(b"a", b"b", b"c", b"d")
+    subscriptions = await read_and_seek(bench, "jobs", positions[2])
+    assert not bench.topic.ledger._cursors.readers, "no cursor is kept for it"
+    reader = await subscriptions.create(SubscribeRequest("jobs", durable=False, start=EARLIEST))
+    assert reader.cursor.read_position == positions[2]
+    again = await read_and_seek(bench, "other", LATEST)
+    (new,) = await bench.publish(b"e")
+    assert (await again.create(SubscribeRequest("other", durable=False, start=EARLIEST))).cursor.read_position == new
+    await bench.close()
+
+
+async def test_places_of_readers_that_never_come_back_are_bounded():
+    bench = TopicBench()
+    await bench.open()
+    positions = await bench.publish(b"a", b"b")
+    for i in range(MOST_PLACES + 20):
+        subscriptions = await read_and_seek(bench, f"r{i}", positions[1])
+    assert len(subscriptions._sought) == MOST_PLACES
+    oldest = await subscriptions.create(SubscribeRequest("r0", durable=False, start=EARLIEST))
+    assert oldest.cursor.read_position == positions[0]
+    await bench.close()
+
+
+async def test_a_reader_is_refused_while_a_durable_subscription_of_its_name_is_created_or_deleted():
+    bench = TopicBench()
+    await bench.open()
+    subscriptions = bench.topic.subscriptions
+    reader = SubscribeRequest("jobs", durable=False, start=EARLIEST)
+    with held(bench.ground.metadata) as release:
+        creating = asyncio.ensure_future(subscriptions.create(SubscribeRequest("jobs")))
+        await settled()
+        with pytest.raises(NotAllowedError, match="Durable subscription"):
+            await subscriptions.create(reader)
+        release.set()
+        assert (await creating).durable
+    with held(bench.ground.metadata) as release:
+        deleting = asyncio.ensure_future(subscriptions.delete("jobs"))
+        await settled()
+        for request in (reader, SubscribeRequest("jobs")):
+            with pytest.raises(ServiceNotReadyError):
+                await subscriptions.create(request)
+        release.set()
+        await deleting
+    again = await subscriptions.create(SubscribeRequest("jobs"))
+    assert bench.topic.ledger.cursors["jobs"] is again.cursor
+    await bench.close()
+
+
+async def test_a_subscription_that_could_not_be_deleted_is_there_and_saved_as_before():
+    bench = TopicBench()
+    await bench.open()
+    jobs = await bench.subscribe("jobs")
+    positions = await bench.publish(b"a", b"b")
+    bench.ground.metadata.fail_writes = StorageError("no")
+    with pytest.raises(StorageError):
+        await bench.topic.subscriptions.delete("jobs")
+    bench.ground.metadata.fail_writes = None
+    jobs = bench.topic.subscriptions.by_name["jobs"]
+    jobs.cursor.ack(positions[0])
+    await jobs.cursor.flush()
+    topic = await bench.reopen()
+    assert topic.subscriptions.by_name["jobs"].cursor.mark_delete == positions[0]
+    await bench.close()
+
+
+async def test_a_subscription_named_as_a_scan_keeps_its_cursor():
+    bench = TopicBench(managed_ledger_min_ledger_rollover_time_minutes=0)
+    await bench.open()
+    found = await bench.subscribe("x")
+    namesake = await bench.subscribe("__analyze-x")
+    await bench.publish(b"a", b"b")
+    result = await analyze_backlog(bench.topic, found)
+    assert result["entries"] == 2
+    assert bench.topic.ledger.cursors["__analyze-x"] is namesake.cursor
+    found.cursor.ack_cumulative(bench.topic.ledger.last_confirmed)
+    await bench.roll()
+    bench.pass_time(3600)
+    assert await bench.trim() == []
+    await bench.close()

@@ -55,9 +55,9 @@ async def test_additions_are_stored_and_the_index_goes_on_over_a_restart_and_wit
     ground = await ground.restart()
     ledger = await ground.open(KEEP)
     await append(ledger, [b"three"])
-    found = await read_all(ledger.new_non_durable_cursor("r", EARLIEST))
+    found = await read_all(ledger.new_read_cursor(EARLIEST))
     assert [(body, index) for _, body, index in found] == [(b"one", 0), (b"two", 3), (b"three", 4)]
-    spans = await given(ledger.new_non_durable_cursor("again", EARLIEST).read(10, 1 << 20))
+    spans = await given(ledger.new_read_cursor(EARLIEST).read(10, 1 << 20))
     body = spans[0].body(0)
     assert bytes(body[6 : speed.after_prefix(body)]).endswith(extra)
     assert broker_index(body) == 0
@@ -70,7 +70,7 @@ async def test_a_run_over_a_rollover_is_asked_for_piece_by_piece():
     ledger = await Ground().open(replace(KEEP, entry_metadata=source))
     await append(ledger, [b"%d" % k for k in range(23)])
     assert [(start, end) for _, start, end in source.calls] == [(0, 10), (10, 20), (20, 23)]
-    found = entries_of(await given(ledger.new_non_durable_cursor("r", EARLIEST).read(100, 1 << 20)))
+    found = entries_of(await given(ledger.new_read_cursor(EARLIEST).read(100, 1 << 20)))
     assert [index for _, _, index in found] == list(range(len(found)))
 
 

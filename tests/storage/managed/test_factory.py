@@ -105,7 +105,7 @@ async def test_after_a_crash_every_open_ledger_is_recovered_not_only_the_last():
     ledger = await after.open()
     assert [(slot.ledger_id, slot.entries) for slot in ledger.ledgers] == [(0, 10), (1, 3)]
     assert all(slot.closed_at_ms and slot.size_bytes for slot in ledger.ledgers)
-    assert [index for _, _, index in await read_all(ledger.new_non_durable_cursor("c", EARLIEST))] == list(range(13))
+    assert [index for _, _, index in await read_all(ledger.new_read_cursor(EARLIEST))] == list(range(13))
     assert all(info.timestamp for info in (await record(after)).ledgerInfo)
 
 

@@ -39,7 +39,7 @@ def indexes(entries):
 
 
 async def everything(ledger):
-    return await read_all(ledger.new_non_durable_cursor("all", EARLIEST))
+    return await read_all(ledger.new_read_cursor(EARLIEST))
 
 
 # --- appending
@@ -433,7 +433,7 @@ async def test_fencing_is_noticed_when_a_ledger_is_sealed():
 async def test_consumed_ledgers_go_when_the_next_one_is_begun():
     ground, ledger = await opened(DROP)
     slow, fast = await ledger.open_cursor("slow", "earliest"), await ledger.open_cursor("fast", "earliest")
-    reader = ledger.new_non_durable_cursor("reader", EARLIEST)
+    reader = ledger.new_read_cursor(EARLIEST)
     every = await append(ledger, [b"x"] * 25)
     reader.ack(every[3])
     fast.ack_cumulative(every[-1])
@@ -552,7 +552,7 @@ async def test_a_new_cursor_at_a_position():
     every = await append(ledger, [b"x"] * 12)
     assert (await ledger.open_cursor("a", every[4])).backlog_entries == 8
     assert (await ledger.open_cursor("b", "latest")).backlog_entries == 0
-    assert ledger.new_non_durable_cursor("c", LATEST).backlog_entries == 0
+    assert ledger.new_read_cursor(LATEST).backlog_entries == 0
 
 
 async def test_two_who_open_the_same_cursor_get_one():
@@ -664,7 +664,7 @@ async def test_closing_with_a_ledger_ahead_or_an_empty_one_leaves_nothing_behind
 async def test_a_failing_read_of_an_existing_entry_is_told():
     ground, ledger = await opened(cached=False)
     every = await append(ledger, [b"x"] * 3)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     await ground.ledgers.delete(0)
     with pytest.raises(NoSuchLedgerError):
         await cursor.read(1, 1)

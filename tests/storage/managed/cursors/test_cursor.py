@@ -42,18 +42,18 @@ def slow_reads(ground):
 
 async def test_a_cached_read_is_a_list_of_spans_over_the_stored_slabs():
     _, ledger, every = await filled()
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     spans = cursor.read(100, 1 << 20)
     assert isinstance(spans, list)
     assert positions(spans) == every
     assert cursor.read(100, 1 << 20) == []
     assert cursor.entries_read == 25
-    assert spans[0].slab is ledger.new_non_durable_cursor("d", EARLIEST).read(1, 1)[0].slab
+    assert spans[0].slab is ledger.new_read_cursor(EARLIEST).read(1, 1)[0].slab
 
 
 async def test_a_cold_read_is_awaited_and_gives_the_same():
     _, ledger, every = await filled(cached=False)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     waiting = cursor.read(100, 1 << 20)
     assert not isinstance(waiting, list)
     found = positions(await waiting)
@@ -64,7 +64,7 @@ async def test_a_cold_read_is_awaited_and_gives_the_same():
 @pytest.mark.parametrize("cached", [True, False])
 async def test_limits(cached):
     _, ledger, every = await filled(cached=cached)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     assert positions(await given(cursor.read(3, 1 << 20))) == every[:3]
     assert positions(await given(cursor.read(100, 1))) == every[3:4]  # one in any case
     size = cursor._ledgers.slots[0].size_bytes // 10
@@ -77,7 +77,7 @@ async def test_limits(cached):
 
 async def test_upto_in_an_earlier_ledger():
     _, ledger, every = await filled()
-    cursor = ledger.new_non_durable_cursor("c", every[12])
+    cursor = ledger.new_read_cursor(every[12])
     assert cursor.read(100, 1 << 20, upto=every[5]) == []
     assert positions(cursor.read(100, 1 << 20, upto=Position(every[12].ledger_id, 99))) == every[12:20]
 
@@ -85,7 +85,7 @@ async def test_upto_in_an_earlier_ledger():
 @pytest.mark.parametrize("cached", [True, False])
 async def test_acknowledged_and_skipped_entries_are_cut_out(cached):
     _, ledger, every = await filled(cached=cached)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     cursor.ack_many(every[2:5] + every[11:20])
     skipped = {every[7].ledger_id: BitMap([7, 8])}
     found = []
@@ -108,7 +108,7 @@ async def test_skipping_costs_no_more_reads_than_not_skipping():
             return await read(*arguments)
 
         ground.ledgers.read = counted
-        cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+        cursor = ledger.new_read_cursor(EARLIEST)
         while await given(cursor.read(100, 1 << 20, skip=skip)):
             pass
         reads.append(len(calls))
@@ -117,7 +117,7 @@ async def test_skipping_costs_no_more_reads_than_not_skipping():
 
 async def test_reading_goes_on_behind_a_mark_delete_that_has_overtaken_it():
     _, ledger, every = await filled()
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     cursor.read(2, 1 << 20)
     cursor.ack_cumulative(every[9])
     assert positions(cursor.read(1, 1 << 20)) == [every[10]]
@@ -125,7 +125,7 @@ async def test_reading_goes_on_behind_a_mark_delete_that_has_overtaken_it():
 
 async def test_new_entries_are_found_after_the_end_was_read():
     _, ledger, _ = await filled(9)
-    cursor = ledger.new_non_durable_cursor("c", LATEST)
+    cursor = ledger.new_read_cursor(LATEST)
     assert cursor.read(10, 1 << 20) == []
     assert not cursor.has_more
     more = await append(ledger, [b"a", b"b", b"c"])  # crosses into the next ledger
@@ -137,7 +137,7 @@ async def test_new_entries_are_found_after_the_end_was_read():
 @pytest.mark.parametrize("begun", [True, False])
 async def test_rewind_or_reset_discards_a_waiting_read(begun):
     ground, ledger, every = await filled(cached=False)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     gate = slow_reads(ground)
     waiting = asyncio.ensure_future(cursor.read(5, 1 << 20))
     if begun:
@@ -152,7 +152,7 @@ async def test_rewind_or_reset_discards_a_waiting_read(begun):
 
 async def test_entries_acknowledged_while_the_read_waits_are_not_given():
     ground, ledger, every = await filled(cached=False)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     gate = slow_reads(ground)
     waiting = asyncio.ensure_future(cursor.read(4, 1 << 20))
     await asyncio.sleep(0)
@@ -163,7 +163,7 @@ async def test_entries_acknowledged_while_the_read_waits_are_not_given():
 
 async def test_a_ledger_dropped_while_the_read_waits():
     ground, ledger, every = await filled(cached=False)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     read = ground.ledgers.read
 
     async def read_late(ledger_id, first, last, max_bytes):
@@ -179,7 +179,7 @@ async def test_a_ledger_dropped_while_the_read_waits():
 async def test_a_damaged_entry_stops_the_read_there_and_can_be_passed(cached):
     ground, ledger, every = await filled(cached=cached)
     ground.ledgers.corrupt.add(every[6])
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     found = []
     while len(found) < 6:
         found += positions(await given(cursor.read(100, 1 << 20)))
@@ -193,13 +193,13 @@ async def test_a_damaged_entry_stops_the_read_there_and_can_be_passed(cached):
     cursor.move_to(every[8])
     assert positions(await given(cursor.read(1, 1 << 20))) == [every[8]]
     with pytest.raises(CorruptEntryError):
-        await given(ledger.new_non_durable_cursor("d", EARLIEST).read_positions([every[6]]))
+        await given(ledger.new_read_cursor(EARLIEST).read_positions([every[6]]))
 
 
 @pytest.mark.parametrize("cached", [True, False])
 async def test_replay(cached):
     _, ledger, every = await filled(cached=cached)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     cursor.ack(every[4])
     wanted = [every[1], every[2], every[4], every[5], every[13], Position(99, 0), Position(every[0].ledger_id, 50)]
     spans = await given(cursor.read_positions(wanted))
@@ -210,7 +210,7 @@ async def test_replay(cached):
 
 async def test_replay_leaves_out_what_was_acknowledged_while_it_waited():
     ground, ledger, every = await filled(cached=False)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     gate = slow_reads(ground)
     waiting = asyncio.ensure_future(cursor.read_positions(every[:3]))
     await asyncio.sleep(0)
@@ -221,7 +221,7 @@ async def test_replay_leaves_out_what_was_acknowledged_while_it_waited():
 
 async def test_ack_sets():
     _, ledger, every = await filled()
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     assert cursor.ack_set(every[0]) is None
     assert cursor.ack(every[0], [0b110])
     assert cursor.ack_set(every[0]) == [0b110]
@@ -240,7 +240,7 @@ async def test_ack_sets():
 
 async def test_reset_snaps_to_what_exists():
     _, ledger, every = await filled()
-    cursor = ledger.new_non_durable_cursor("c", LATEST)
+    cursor = ledger.new_read_cursor(LATEST)
     for target, first in (
         (EARLIEST, every[0]),
         (every[7], every[7]),
@@ -258,7 +258,7 @@ async def test_reset_snaps_to_what_exists():
 
 async def test_skip_counts_unacknowledged_entries_only():
     _, ledger, every = await filled()
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     cursor.ack_many([every[1], every[3], every[12]])
     assert cursor.individually_deleted_entries == 3
     assert cursor.skip(3) == 3
@@ -270,7 +270,7 @@ async def test_skip_counts_unacknowledged_entries_only():
 
 async def test_closing_a_non_durable_cursor_forgets_it():
     _, ledger, _ = await filled(3)
-    cursor = ledger.new_non_durable_cursor("c", EARLIEST)
+    cursor = ledger.new_read_cursor(EARLIEST)
     assert not cursor.durable
     await cursor.flush()
     cursor.close()

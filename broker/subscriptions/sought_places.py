@@ -1,0 +1,51 @@
+"""Where SEEK put readers that are gone: the next reader of the name goes on from there.
+
+SEEK closes the consumer of a reader and its client subscribes again under the same name, with the position it first
+asked for. Apache Pulsar 4.2.4 keeps the reader's cursor under its name for that moment. Here only the position is kept,
+for the next *non-durable* subscription of the name; a durable one never inherits from a reader.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from magnetar.storage.position import LATEST, Position
+
+__all__ = ["SoughtPlace", "SoughtPlaces"]
+
+MOST_PLACES = 1000
+
+
+class SoughtPlace(NamedTuple):
+    """Where a SEEK put a cursor."""
+
+    requested: Position
+    """As the client asked for it: EARLIEST, LATEST or a position."""
+    read_next: Position
+    """The entry that came next then."""
+    ack_set: list[int] | None
+    """Of a batch the messages that are still to be read."""
+
+    def place(self, *, compacted: bool) -> Position:
+        """What to read next: of a compacted topic perhaps an entry that the log has dropped."""
+        return self.requested if compacted and self.requested.ledger_id != LATEST.ledger_id else self.read_next
+
+
+class SoughtPlaces:
+    """By the names of readers; beyond ``MOST_PLACES`` the oldest is forgotten, its reader begins where it asks."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, SoughtPlace] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def keep(self, name: str, place: SoughtPlace) -> None:
+        self._places.pop(name, None)
+        self._places[name] = place
+        if len(self._places) > MOST_PLACES:
+            del self._places[next(iter(self._places))]
+
+    def take(self, name: str) -> SoughtPlace | None:
+        """The place of that name, which is forgotten with this."""
+        return self._places.pop(name, None)
