@@ -64,7 +64,13 @@ _command_type = command_type  # under which `_speedups` finds it
 _U32 = struct.Struct(">I")
 _HEAD = struct.Struct(">II")
 
+LEAST_MESSAGE_BYTES = 6
+"""What a message of a batch takes at least: its size, and SingleMessageMetadata with payload_size alone."""
+MOST_COMPRESSION = 1 << 15
+"""No codec of Pulsar (zstd has the largest ratio) gives more bytes for one."""
+
 _HAS_CHECKSUM = int(EntryFlag.HAS_CHECKSUM)
+_NAMES_FORMAT = int(EntryFlag.NAMES_FORMAT)
 
 
 class Facts(NamedTuple):
@@ -216,14 +222,27 @@ def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int,
     metadata = metadata_of(body, at)
     if metadata is None:
         return 1, 0, 0, timestamp, 1 if want_hash else 0, flag | int(EntryFlag.UNREADABLE)
+    flag |= metadata_flags(metadata)
+    payload_bytes = len(body) - at - 4 - int(_U32.unpack_from(body, at)[0])
     return (
-        max(metadata.num_messages_in_batch, 1),
+        messages_claimed(metadata, payload_bytes, packed=metadata.compression != 0 or bool(flag & _NAMES_FORMAT)),
         metadata.deliver_at_time,
         signed(metadata.publish_time),
         timestamp,
         murmur3_32(_sticky_key(metadata)) if want_hash else 0,
-        flag | metadata_flags(metadata),
+        flag,
     )
+
+
+def messages_claimed(metadata: pb.MessageMetadata, payload_bytes: int, *, packed: bool) -> int:
+    """Messages of an entry: num_messages_in_batch, but one when its bytes cannot hold so many.
+
+    Permits and unacknowledged messages are counted by this. With the claim of a producer believed, one entry that claims
+    2^31-1 messages would take all permits that a consumer will ever give.
+    """
+    claim = metadata.num_messages_in_batch
+    room = payload_bytes * (MOST_COMPRESSION if packed else 1)
+    return claim if claim > 1 and claim * LEAST_MESSAGE_BYTES <= room else 1
 
 
 def _broker_timestamp(body: bytes | memoryview, prefix_bytes: int) -> int:

@@ -13,7 +13,7 @@ enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
     HAS_HIGHEST = 256, BATCHED = 512, NAMES_FORMAT = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
-enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384 };
+enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768 };
 typedef struct { const uint8_t *p, *end; } span;
 typedef enum { FINE, UNUSUAL } look;
 
@@ -152,7 +152,7 @@ typedef struct {
     int64_t deliver_at, publish_time;
     uint64_t sequence_id;
     span producer_name, partition_key, ordering_key;
-    int key_is_base64;
+    int key_is_base64, compressed;
 } metadata;
 
 /* KeyValue: both fields, once each. Looks for the key of foreign entries. */
@@ -197,7 +197,8 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
         case 4: if (wire != 2 || check_key_value(bytes, &out->flags) != FINE) return UNUSUAL; break;
         case 6: out->partition_key = bytes; if (wire != 2) return UNUSUAL; break;
         case 5: case 7: case 14: case 15: case 16: case 26: case 32: if (wire != 2) return UNUSUAL; break;
-        case 8: case 9: case 12: case 22: case 23: case 24: case 25: case 28: case 30: case 33: case 34: if (wire) return UNUSUAL; break;
+        case 8: out->compressed = v != 0; if (wire) return UNUSUAL; break;
+        case 9: case 12: case 22: case 23: case 24: case 25: case 28: case 30: case 33: case 34: if (wire) return UNUSUAL; break;
         case 11: out->batch_size = (int32_t)v; out->flags |= BATCHED; if (wire) return UNUSUAL; break;
         case 17: out->key_is_base64 = v != 0; if (wire) return UNUSUAL; break;
         case 18: out->ordering_key = bytes; if (wire != 2) return UNUSUAL; break;
@@ -821,6 +822,13 @@ static int64_t broker_timestamp(const uint8_t *p, size_t n) {
     return seen & 1 ? (int64_t)found : -1;
 }
 
+/* Messages of an entry, as _pure.messages_claimed. */
+static int64_t messages_claimed(const metadata *m, size_t payload) {
+    int packed = m->compressed || m->flags & NAMES_FORMAT;
+    int64_t room = (int64_t)payload * (packed ? MOST_COMPRESSION : 1);
+    return m->batch_size > 1 && (int64_t)m->batch_size * LEAST_MESSAGE <= room ? m->batch_size : 1;
+}
+
 typedef struct { buffer sizes, deliver_at, published, stamped, hashes, flags; uint32_t any_flags; int64_t total; } facts;
 
 static int add_unusual(facts *f, const uint8_t *body, size_t n, int want_hash) {
@@ -857,7 +865,7 @@ static int add_fact(facts *f, const uint8_t *body, size_t n, int want_hash) {
         return add_unusual(f, body, n, want_hash);
     flags |= m.flags;
     f->any_flags |= flags;
-    int32_t messages = m.batch_size > 0 ? m.batch_size : 1;
+    int64_t messages = messages_claimed(&m, left - 4 - size);
     f->total += messages;
     return push_i64(&f->sizes, messages) || push_i64(&f->deliver_at, m.deliver_at) || push_i64(&f->published, m.publish_time) ||
            push_i64(&f->stamped, stamped) || push_i64(&f->hashes, want_hash ? key_hash(&m) : 0) || push_u32(&f->flags, flags);

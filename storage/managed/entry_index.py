@@ -12,13 +12,21 @@ from magnetar.storage import events
 from magnetar.storage.errors import CorruptEntryError
 
 if TYPE_CHECKING:
-    from magnetar.storage.interfaces import LedgerStore
+    from collections.abc import Sequence
 
-__all__ = ["broker_index", "index_of_last_entry"]
+    from magnetar.storage.interfaces import LedgerStore
+    from magnetar.storage.managed.ledger_map import LedgerSlot
+
+__all__ = ["LEDGER_INDEX", "broker_index", "index_after", "with_index"]
 
 log = structlog.get_logger(__name__)
 
+LEDGER_INDEX = "magnetar/index"
+"""Property of a ledger in the stored list: broker index of its last message."""
+
 _MAGIC_AND_SIZE_BYTES = 6
+_MOST_AT_ONCE = 1024
+_READ_BYTES = 1 << 20
 
 
 def broker_index(body: memoryview) -> int:
@@ -30,17 +38,47 @@ def broker_index(body: memoryview) -> int:
     return metadata.index if metadata.HasField("index") else -1
 
 
-async def index_of_last_entry(ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> int:
-    """Broker index to go on from after this entry; -1 when there is no entry or it has no index.
+def with_index(slot: LedgerSlot, index: int) -> None:
+    """Note with a ledger that is closed which index its last message has: the next opening reads no entry for it."""
+    slot.properties = {**slot.properties, LEDGER_INDEX: str(index)}
 
-    When the last entry is damaged, the one before it is asked, and so on; each damaged entry counts as one message.
+
+async def index_after(ledgers: LedgerStore, slots: Sequence[LedgerSlot], floor: int) -> int:
+    """Broker index to go on from after the last entry of these ledgers; at least ``floor``.
+
+    An entry without messages has no index, so the newest entry need not tell it: entries are looked at from the newest
+    back, ledger by ledger, up to the first that has one or to a ledger that was closed with its index noted. Each
+    damaged entry behind that counts as one message.
     """
-    for entry_id in range(last_entry_id, -1, -1):
+    damaged = 0
+    for slot in reversed(slots):
+        noted = slot.properties.get(LEDGER_INDEX)
+        if noted is not None:
+            return max(floor, int(noted) + damaged)
+        end, count = slot.entries - 1, 1
+        while end >= 0:
+            first = max(0, end - count + 1)
+            for index in reversed(await _indexes(ledgers, slot.ledger_id, first, end)):
+                if index is None:
+                    damaged += 1
+                elif index >= 0:
+                    return max(floor, index + damaged)
+            end, count = first - 1, min(count * 4, _MOST_AT_ONCE)
+    return floor + damaged
+
+
+async def _indexes(ledgers: LedgerStore, ledger_id: int, first: int, last: int) -> list[int | None]:
+    """The index of each entry; -1: it has none, None: it is damaged."""
+    found: list[int | None] = []
+    while first + len(found) <= last:
+        entry_id = first + len(found)
         try:
-            slabs = await ledgers.read(ledger_id, entry_id, entry_id, 1)
+            slabs = await ledgers.read(ledger_id, entry_id, last, _READ_BYTES)
         except CorruptEntryError:
             log.warning(events.ENTRY_DAMAGED, ledger_id=ledger_id, entry_id=entry_id)
+            found.append(None)
             continue
-        index = broker_index(slabs[0].body(entry_id - slabs[0].first_entry_id))
-        return index + last_entry_id - entry_id if index >= 0 else -1
-    return -1
+        for slab in slabs:
+            span = slab.span(first + len(found), last)
+            found += [broker_index(span.body(k)) for k in range(span.entries)]
+    return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.storage import events
-from magnetar.storage.managed.entry_index import index_of_last_entry
+from magnetar.storage.managed.entry_index import index_after, with_index
 from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
 from magnetar.storage.managed.ledger_map import LedgerMap
 
@@ -38,8 +38,9 @@ async def recover_ledgers(env: StorageEnv, ledger_list: LedgerList) -> int:
     ledger_list.ledgers = LedgerMap(slot for slot in slots if slot.entries)
     index = int(ledger_list.properties.get(INDEX_PROPERTY, -1))
     last = ledger_list.ledgers.last_confirmed
-    if ledger_list.ledgers.slots:
-        index = max(index, await index_of_last_entry(env.ledgers, last.ledger_id, last.entry_id))
+    index = await index_after(env.ledgers, ledger_list.ledgers.slots, index)
+    if recovered and ledger_list.ledgers.slots:
+        with_index(ledger_list.ledgers.slots[-1], index)
     ledger_list.index_floor = lambda: index
     if recovered:
         log.info(events.LEDGERS_RECOVERED, managed_ledger=ledger_list.name, ledgers=len(recovered), last=str(last))

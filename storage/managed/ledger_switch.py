@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,9 +11,10 @@ import structlog
 from magnetar.storage import events
 from magnetar.storage.errors import ManagedLedgerFencedError, NoSuchLedgerError, StorageError
 from magnetar.storage.managed.appender import AppendState
-from magnetar.storage.managed.entry_index import index_of_last_entry
+from magnetar.storage.managed.entry_index import index_after, with_index
 from magnetar.storage.managed.ledger_map import LedgerSlot
 from magnetar.storage.managed.roll_policy import is_full
+from magnetar.storage.managed.unlisted_ledgers import UnlistedLedgers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,7 @@ class LedgerSwitch:
         self._background = background
         self._on_closed = on_closed
         self._ahead: LedgerWriter | None = None
+        self._unlisted = UnlistedLedgers(env.ledgers, ledger_list.save)
         self._preparing = False
         self._retry_ahead_s = 0.0
         self._failed: LedgerSlot | None = None
@@ -88,6 +90,7 @@ class LedgerSwitch:
     def drained(self, old: OpenLedger) -> None:
         """The full ledger is confirmed to its last entry; the next one may be written."""
         self._cancel_timer()
+        with_index(old.slot, self._appender.confirmed_index)
         self._background.start(self._seal(old), "seal ledger")
         self._wake_rolled()
         self._appender.pump()
@@ -123,12 +126,15 @@ class LedgerSwitch:
             dropped.append(self._ahead.ledger_id)
             self._ahead = self.ledger_list.ahead = None
         if current is not None:
+            with_index(current.slot, self._appender.confirmed_index)
             await self._close_slot(current)
             dropped += self._drop_empty(current.slot)
         if (current is not None or dropped) and not self.ledger_list.fenced:
             await self.ledger_list.save()
             for ledger_id in dropped:
                 await self.env.ledgers.delete(ledger_id)
+        if not self.ledger_list.fenced:
+            await self._unlisted.try_delete()
 
     async def wait_rolled(self) -> None:
         """Until a full current ledger is confirmed, sealed and stored as such."""
@@ -194,9 +200,10 @@ class LedgerSwitch:
                 "component": "managed-ledger",
                 "pulsar/managed-ledger": appender.name,
             }
-            writer = await self.env.ledgers.create(properties)
+            writer = await self._unlisted.create(properties)
             self.ledger_list.ahead = writer.ledger_id
-            await self.ledger_list.save()
+            await self._save_list()
+            self._unlisted.listed(writer.ledger_id)
         except StorageError as error:
             self.ledger_list.ahead = None
             self._preparing = False
@@ -208,6 +215,13 @@ class LedgerSwitch:
             self.prepare()
         for ledger_id in dropped:
             await self.env.ledgers.delete(ledger_id)
+
+    async def _save_list(self) -> None:
+        try:
+            await self.ledger_list.save()
+        except StorageError:
+            self._unlisted.record_in_doubt()
+            raise
 
     def _creation_failed(self, error: StorageError) -> None:
         appender = self._appender
@@ -232,8 +246,10 @@ class LedgerSwitch:
             self.ledger_list.ledgers.remove([slot.ledger_id])
             self._failed = None
             return []
-        index = await index_of_last_entry(self.env.ledgers, slot.ledger_id, info.last_entry_id)
+        found = [*self.ledger_list.ledgers.slots[:-1], replace(slot, entries=info.last_entry_id + 1)]
+        index = await index_after(self.env.ledgers, found, self._appender.confirmed_index)
         self._appender.recovered(slot, info, index)
+        with_index(slot, self._appender.confirmed_index)
         slot.closed_at_ms = self.env.clock.now_ms()
         self._failed = None
         return self._drop_empty(slot)

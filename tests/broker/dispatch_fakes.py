@@ -165,7 +165,8 @@ class Outbox:
 
 
 def entry(payload: bytes = b"x", *, key: str | None = None, batch: int = 0, **metadata) -> bytes:
-    """Headers and payload of one entry."""
+    """Headers and payload of one entry; that of a batch is as long as so many messages are at least."""
+    payload = payload.rjust(6 * batch, b".")
     m = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
     if key is not None:
         m.partition_key = key

@@ -112,12 +112,24 @@ def test_messages_parse_as_protobuf(speed):
 
 
 @twin
-@pytest.mark.parametrize(("count", "messages"), [(3, 3), (0, 1), (-7, 1)])
-def test_a_batch_counts_at_least_one_message(speed, count, messages):
+@pytest.mark.parametrize(
+    ("count", "payload_bytes", "compression", "messages"),
+    [
+        (3, 18, 0, 3),
+        (3, 17, 0, 1),
+        (0, 18, 0, 1),
+        (-7, 18, 0, 1),
+        (2**31 - 1, 5 << 20, 0, 1),
+        (5461, 1, pb.ZSTD, 5461),
+        (5462, 1, pb.ZSTD, 1),
+        (1, 0, 0, 1),
+    ],
+)
+def test_an_entry_counts_the_messages_that_its_bytes_may_hold(speed, count, payload_bytes, compression, messages):
     meta = pb.MessageMetadata(
-        producer_name="p", sequence_id=1, publish_time=2, num_messages_in_batch=count
+        producer_name="p", sequence_id=1, publish_time=2, num_messages_in_batch=count, compression=compression
     ).SerializeToString()
-    body = len(meta).to_bytes(4, "big") + meta
+    body = len(meta).to_bytes(4, "big") + meta + bytes(payload_bytes)
     slab, offsets = speed.stamp(body, q(0, len(body)), q(1), 0, 1, 1, 0, -1, -1, -2)
     facts = speed.entry_facts(slab, offsets, 0, 1, False)
     assert (facts.batch_sizes, facts.total_messages, facts.publish_time) == (q(messages), messages, q(2))

@@ -43,6 +43,7 @@ from magnetar.storage.managed.cursors.state import (
 from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo
 from magnetar.storage.managed.slab_append import append_slab
+from magnetar.storage.managed.unlisted_ledgers import UnlistedLedgers
 from magnetar.storage.position import Position
 from magnetar.storage.slab import Slab
 
@@ -81,6 +82,7 @@ class CursorStore:
         self._version = -1
         self._ledger_id = _NO_LEDGER
         self._writer: LedgerWriter | None = None
+        self._unlisted = UnlistedLedgers(env.ledgers, lambda: self._put_record(self._version))
         self._base = 0
         self._full_bytes = 0
         self._increment_bytes = 0
@@ -140,6 +142,7 @@ class CursorStore:
 
     async def close(self, acks: AckState, properties: dict[str, int], *, dirty: bool) -> None:
         """Store the state a last time: a small one in the record, which makes the next opening cheap."""
+        await self._unlisted.try_delete()
         if self._ledger_id == _NO_LEDGER and not dirty:
             return
         state = encode_state(acks.snapshot(properties))
@@ -170,6 +173,8 @@ class CursorStore:
         """The record first, then the ledger."""
         with contextlib.suppress(NoNodeError):
             await self._env.metadata.delete(self._path)
+        self._unlisted.listed(_NO_LEDGER)  # no record is left that could name one
+        await self._unlisted.try_delete()
         await self._drop_ledger(self._ledger_id, self._writer)
         self._ledger_id, self._writer = _NO_LEDGER, None
 
@@ -192,7 +197,7 @@ class CursorStore:
         return encode_entries(data, first_entry_id, self.config.cursor_chunk_bytes)
 
     async def _write_to_new_ledger(self, acks: AckState, properties: dict[str, int]) -> None:
-        writer = await self._env.ledgers.create(
+        writer = await self._unlisted.create(
             {
                 "application": "pulsar",
                 "component": "managed-ledger",
@@ -201,14 +206,20 @@ class CursorStore:
             }
         )
         mark_delete = acks.mark_delete
-        await self._append(writer, self._full_entries(acks, properties, 0))
+        try:
+            await self._append(writer, self._full_entries(acks, properties, 0))
+        except StorageError:
+            await self._unlisted.try_delete()
+            raise
         old_id, old, old_inline = self._ledger_id, self._writer, self._inline
         self._ledger_id, self._inline, self._mark_delete = writer.ledger_id, b"", mark_delete
         try:
             await self._put_record(self._version)
         except StorageError:
             self._ledger_id, self._inline = old_id, old_inline
+            self._unlisted.record_in_doubt()
             raise
+        self._unlisted.listed(writer.ledger_id)
         self._writer = writer
         await self._drop_ledger(old_id, old)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import inspect
 
 import pytest
 
@@ -137,7 +139,50 @@ async def test_nothing_readable_at_all():
     await append(ledger, [b"x"] * 2)
     after = ground.after_crash()
     after.ledgers.corrupt |= {Position(0, 0), Position(0, 1)}
-    assert (await after.open()).stats().last_index == -1
+    assert (await after.open()).stats().last_index == 1, "each counts as one message, so no index comes twice"
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("counts", [[1, 1, 0], [1, 1, 0, 0, -1], [1, 1] + [0] * 30, [0, 0], [2, 0, 0]])
+async def test_the_index_goes_on_behind_entries_without_messages(counts, cached):
+    """An entry without messages has no index, as in Apache Pulsar: the entries before it tell how to go on."""
+    ground = Ground()
+    ground.ledgers.cached = cached
+    ledger = await ground.open()
+    expected = sum(count for count in counts if count > 0) - 1
+    await append(ledger, [b"x"] * len(counts), counts)
+    for restart in (ground.after_crash, ground.restart):
+        again = restart()
+        again = await again if inspect.isawaitable(again) else again
+        opened = await again.open()
+        assert opened.stats().last_index == expected
+        await append(opened, [b"y"])
+        indexes = [index for _, _, index in await read_all(opened.new_read_cursor(EARLIEST)) if index >= 0]
+        assert indexes[-1] == expected + 1
+        assert len(set(indexes)) == len(indexes)
+
+
+async def test_the_index_of_a_closed_ledger_is_noted_and_costs_no_read():
+    ground = Ground()
+    ledger = await ground.open()
+    await append(ledger, [b"x"] * 25, [1, 0] * 12 + [0])
+    again = await ground.restart()
+    reads = again.ledgers.reads
+    assert (await again.open()).stats().last_index == 11
+    assert again.ledgers.reads == reads
+
+
+async def test_the_index_is_known_when_every_message_was_trimmed():
+    ground = Ground()
+    config = dataclasses.replace(KEEP, retention_time_ms=0, retention_size_bytes=0)
+    ledger = await ground.open(config)
+    cursor = await ledger.open_cursor("s", "earliest")
+    await append(ledger, [b"x"] * 10)
+    cursor.ack_cumulative(ledger.last_confirmed)
+    await append(ledger, [b"y"], [0])
+    await ledger.trim(ground.clock.now_ms() + 1000)
+    assert [slot.ledger_id for slot in ledger.ledgers] == [1]
+    assert (await ground.after_crash().open(config)).stats().last_index == 9
 
 
 @pytest.mark.parametrize("is_open", [True, False])

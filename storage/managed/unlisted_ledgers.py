@@ -1,0 +1,67 @@
+"""Ledgers that an attempt created and no stored record names yet: gone before the next attempt creates one.
+
+A record names a new ledger only when that holds what it is made for, so an attempt that fails in between (a full disk)
+leaves a ledger without a name. It is tried again, perhaps every second: without this each attempt would leave one more
+until the sweep after the next start. Here at most one is left, however often an attempt fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from magnetar.storage.interfaces import LedgerStore, LedgerWriter
+
+__all__ = ["UnlistedLedgers"]
+
+
+class UnlistedLedgers:
+    """Of one owner, which makes one attempt at a time.
+
+    ``store_record`` writes the owner's record as it was before the attempt: after a write of it failed, it is not known
+    which ledger it names, and a ledger it may name is not deleted.
+    """
+
+    def __init__(self, ledgers: LedgerStore, store_record: Callable[[], Awaitable[None]]) -> None:
+        self._ledgers = ledgers
+        self._store_record = store_record
+        self._ids: set[int] = set()
+        self._in_doubt = False
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    async def create(self, properties: Mapping[str, str]) -> LedgerWriter:
+        """A new ledger, unlisted until ``listed``. Raises StorageError, also when one of an earlier attempt stays."""
+        await self.delete()
+        writer = await self._ledgers.create(properties)
+        self._ids.add(writer.ledger_id)
+        return writer
+
+    def listed(self, ledger_id: int) -> None:
+        """The stored record names the ledger."""
+        self._ids.discard(ledger_id)
+        self._in_doubt = False
+
+    def record_in_doubt(self) -> None:
+        """The record that names a new ledger could not be written, or perhaps it was."""
+        self._in_doubt = True
+
+    async def delete(self) -> None:
+        """Delete what earlier attempts left. Raises StorageError."""
+        if self._in_doubt and self._ids:
+            await self._store_record()
+        self._in_doubt = False
+        for ledger_id in sorted(self._ids):
+            await self._ledgers.delete(ledger_id)
+            self._ids.discard(ledger_id)
+
+    async def try_delete(self) -> None:
+        """The same, as far as the store is able to: the next attempt comes back to it."""
+        with contextlib.suppress(StorageError):
+            await self.delete()
