@@ -237,8 +237,8 @@ def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int,
 def messages_claimed(metadata: pb.MessageMetadata, payload_bytes: int, *, packed: bool) -> int:
     """Messages of an entry: num_messages_in_batch, but one when its bytes cannot hold so many.
 
-    Permits and unacknowledged messages are counted by this. With the claim of a producer believed, one entry that claims
-    2^31-1 messages would take all permits that a consumer will ever give.
+    Permits and unacknowledged messages are counted by this. If the claim were believed, one entry that claims 2^31-1
+    messages would take all permits that a consumer will ever give.
     """
     claim = metadata.num_messages_in_batch
     room = payload_bytes * (MOST_COMPRESSION if packed else 1)

@@ -15,6 +15,8 @@ import structlog
 
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
 from magnetar.protocol.metadata import parse_metadata
+from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchLedgerError
+from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.managed.managed_ledger import ManagedLedger
-    from magnetar.storage.position import Position
+    from magnetar.storage.slab import Span
 
 log = structlog.get_logger(__name__)
 _REPLAY_ENTRIES = 1000
@@ -92,9 +94,7 @@ class TopicDeduplication:
         cursor.rewind()
         replayed = 0
         while cursor.has_more:
-            result = cursor.read(_REPLAY_ENTRIES, _REPLAY_BYTES)
-            spans = await result if inspect.isawaitable(result) else result
-            for span in spans:
+            for span in await self._replayable(cursor):
                 for i in range(span.start, span.end):
                     metadata = parse_metadata(span.slab.body(i))
                     if metadata is not None and _is_judged(metadata):
@@ -108,6 +108,24 @@ class TopicDeduplication:
             log.info("deduplication.recovered", ledger=self._ledger.name, entries=replayed)
         if replayed >= self._settings.entries_interval:
             await self.snapshot()
+
+    async def _replayable(self, cursor: ManagedCursor) -> list[Span]:
+        """The next entries; [] behind one that cannot be read.
+
+        The sequence id of that one is forgotten unless a later entry of its producer tells: should the producer send it
+        again, the message is stored anew, which is what a reader of the damaged entry is missing.
+        """
+        try:
+            result = cursor.read(_REPLAY_ENTRIES, _REPLAY_BYTES)
+            return await result if inspect.isawaitable(result) else result
+        except CorruptEntryError as error:
+            position, following = error.position, error.position.next()
+        except (NoSuchLedgerError, NoSuchEntryError):
+            position = cursor.read_position
+            following = Position(position.ledger_id + 1, 0)
+        log.error("deduplication.entry_unreadable", ledger=self._ledger.name, position=str(position))
+        cursor.move_to(following)
+        return []
 
     def judge(self, name: str, run: EntryRun) -> Iterable[tuple[int, int, Verdict]]:
         return self.table.judge(name, run)

@@ -8,6 +8,7 @@ functions.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 from collections import deque
 from typing import TYPE_CHECKING
@@ -402,10 +403,14 @@ class Topic:
         self.index_as_kept = self.ledger.confirmed_index
 
     async def recall_last_publish(self) -> None:
-        """After the topic was loaded its last publish is known from the last entry, by that message's own time."""
-        if self.last_publish_ms == 0 and (span := await self.ledger.read_last_entry()) is not None:
-            facts = span.slab.facts()
-            self.last_publish_ms = memoryview(facts.publish_time).cast("q")[span.start]
+        """After the topic was loaded its last publish is known from the last entry, by that message's own time; while
+        that entry cannot be read it stays unknown.
+        """
+        if self.last_publish_ms == 0:
+            with contextlib.suppress(StorageError):
+                if (span := await self.ledger.read_last_entry()) is not None:
+                    facts = span.slab.facts()
+                    self.last_publish_ms = memoryview(facts.publish_time).cast("q")[span.start]
 
     async def position_before_first(self) -> Position:
         """What an empty topic answers for its last message: the current ledger, entry -1."""

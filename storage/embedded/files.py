@@ -91,9 +91,11 @@ class FileSystem(Protocol):
         ...
 
     def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
-        """Take the exclusive lock file; returns its release. Raises StoreLockedError naming the owner's pid.
+        """Lock the folder of the lock file, and the file; returns their release. Raises StoreLockedError naming the
+        owner's pid.
 
-        ``claim``: write our pid into it; without it nothing is changed (but a missing file is created).
+        The lock of the folder holds when the file is removed meanwhile. ``claim``: write our pid into the file; without
+        it nothing is changed (but a missing file is created).
         """
         ...
 
@@ -195,26 +197,52 @@ class RealFiles:
         return found.f_bavail * found.f_frsize
 
     def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        folder_fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(fd, 32, 0).split()
-            os.close(fd)
-            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+            _flock(folder_fd, path, needed=False)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            try:
+                _flock(fd, path, needed=True)
+                if claim:
+                    os.ftruncate(fd, 0)
+                    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+            except BaseException:
+                os.close(fd)
                 raise
-            pid = int(owner[0]) if owner and owner[0].isdigit() else None
-            raise StoreLockedError(os.path.dirname(path), pid) from error
-        if claim:
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            os.close(folder_fd)
+            raise
 
         def release() -> None:
             # The name stays: removing it would let two processes hold locks on two files of one name.
-            with contextlib.suppress(OSError):
-                os.close(fd)
+            for held in (fd, folder_fd):
+                with contextlib.suppress(OSError):
+                    os.close(held)
 
         return release
+
+
+def _flock(fd: int, lock_path: str, *, needed: bool) -> None:
+    """Raises StoreLockedError when another process has it; ``needed``: OSError when it cannot be locked at all (some
+    network file systems lock no folders).
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
+            raise StoreLockedError(os.path.dirname(lock_path), _owner_of(lock_path)) from error
+        if needed:
+            raise
+
+
+def _owner_of(lock_path: str) -> int | None:
+    """The pid that the lock file names, when it is there and names one."""
+    try:
+        with open(lock_path, "rb") as file:  # noqa: PTH123 - plain paths everywhere in this module
+            words = file.read(32).split()
+    except OSError:
+        return None
+    return int(words[0]) if words and words[0].isdigit() else None
 
 
 def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:

@@ -7,6 +7,8 @@ from pyroaring import BitMap
 
 from magnetar.broker.dispatchers.ports import FilterResult, Order, Transformed
 from magnetar.broker.errors import ConsumerBusyError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.batches import encode_entry
 from magnetar.storage.position import Position
 from tests.broker.dispatch_fakes import SHARED, Bench, entry, got
 
@@ -506,3 +508,13 @@ async def test_nothing_is_read_while_the_delay_view_says_so():
     bench.subscription.delayed_due()
     bench.clock.run()
     assert got(c) == [0, 1]
+
+
+async def test_an_entry_that_claims_more_messages_than_it_can_hold_costs_one_permit():
+    bench = Bench()
+    consumer = await bench.join(SHARED, permits=10)
+    lying = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=2**31 - 1)
+    bench.publish(entry(b"1"), encode_entry(lying, b"x"), entry(b"2"), entry(b"3"))
+    await bench.settle()
+    assert got(consumer) == [0, 1, 2, 3]
+    assert consumer.permits.available == 6

@@ -3,14 +3,17 @@
 import itertools
 from array import array
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable, Verdict
 from magnetar.protocol.runs import EntryFlag, EntryRun
 from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import settle
 
+NO_MINIMUM_AGE = {"managed_ledger_min_ledger_rollover_time_minutes": 0}
 PART = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK  # of a message of which more is to come
 
 
@@ -118,3 +121,39 @@ async def test_snapshots_by_entries_keep_a_pause():
         taken.append(cursor.mark_delete == ids[-1])
         bench.pass_time(0.03)
     assert taken == [True, False, False, False, True, False]
+
+
+@pytest.mark.parametrize("lost", ["entry", "ledger"])
+async def test_a_topic_with_unreadable_entries_is_loaded_and_goes_on(lost):
+    bench = TopicBench(broker_deduplication_enabled=True, managed_ledger_max_entries_per_ledger=3, **NO_MINIMUM_AGE)
+    await bench.open()
+    await bench.subscribe("keeps")
+    positions = await bench.publish(b"a", b"b", b"c", b"d", b"e")
+    bench.ground = bench.ground.after_crash()
+    store = bench.ground.ledgers
+    if lost == "entry":
+        store.corrupt |= {positions[1], positions[4]}
+    else:
+        del store._ledgers[positions[0].ledger_id]
+    with capture_logs() as logs:
+        bench = TopicBench(
+            bench.ground, broker_deduplication_enabled=True, managed_ledger_max_entries_per_ledger=3, **NO_MINIMUM_AGE
+        )
+        topic = await bench.open()
+    reported = [entry["position"] for entry in logs if entry["event"] == "deduplication.entry_unreadable"]
+    assert reported == ([str(positions[1]), str(positions[4])] if lost == "entry" else [str(positions[0])])
+    assert topic.deduplication.enabled
+    await topic.recall_last_publish()
+    await bench.publish(b"f")
+    await bench.close()
+
+
+async def test_the_last_publish_of_a_lost_ledger_is_unknown():
+    bench = TopicBench()
+    await bench.open()
+    (position,) = await bench.publish(b"a")
+    topic = await bench.reopen()
+    del bench.ground.ledgers._ledgers[position.ledger_id]
+    await topic.recall_last_publish()
+    assert topic.last_publish_ms == 0
+    await bench.close()

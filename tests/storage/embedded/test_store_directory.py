@@ -9,6 +9,7 @@ from crc32c import crc32c
 
 from magnetar.storage.embedded.engine import open_embedded
 from magnetar.storage.embedded.store_directory import encode_version, parse_version
+from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import (
     DamagedFileError,
     StoreLockedError,
@@ -130,6 +131,20 @@ async def test_second_process_is_refused_by_name_of_the_first(tmp_path):
         await open_embedded(str(tmp_path))
     assert caught.value.pid == os.getpid()
     assert str(os.getpid()) in str(caught.value)
+    await storage.close()
+    await (await open_embedded(str(tmp_path))).close()
+
+
+@pytest.mark.parametrize("meanwhile", ["unlink", "replace"])
+async def test_second_process_is_refused_when_the_lock_file_was_removed(tmp_path, meanwhile):
+    storage = await open_embedded(str(tmp_path))
+    (tmp_path / "LOCK").unlink()
+    if meanwhile == "replace":
+        (tmp_path / "LOCK").write_text("1\n")
+    with pytest.raises(StoreLockedError):
+        await open_embedded(str(tmp_path))
+    with pytest.raises(StoreLockedError):
+        verify_store(str(tmp_path))
     await storage.close()
     await (await open_embedded(str(tmp_path))).close()
 
