@@ -187,7 +187,7 @@ def test_the_entry_of_an_index_is_what_a_walk_finds(steps, sealed, big):
     for messages, has_index in steps:
         index += messages
         known = index - 1 if has_index else None
-        bodies.append(entry(known, messages, b"." * (9000 if big else 1)))
+        bodies.append(entry(known, messages, b"." * (9000 if big else 6 * messages)))
         last.append(known)
     segment = segment_of(bodies, seal=sealed)
     for wanted in range(99, index + 2):
