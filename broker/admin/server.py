@@ -172,7 +172,8 @@ async def start_admin(api: "BrokerApi") -> AdminServer:
         if settings.web_service_port is not None:
             server.port = await server.listen(app, settings, settings.web_service_port, None)
         if settings.web_service_port_tls is not None:
-            server.port_tls = await server.listen(app, settings, settings.web_service_port_tls, tls_context(settings))
+            context = tls_context(settings, web=True)
+            server.port_tls = await server.listen(app, settings, settings.web_service_port_tls, context)
     except OSError:
         await server.close()
         raise

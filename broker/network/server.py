@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.listen_error import told_by_setting
 from magnetar.broker.network.connection import Connection
+from magnetar.broker.network.proxied import ProxiedConnection
 from magnetar.broker.network.tls import CertificateWatch, tls_context
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class BinaryServer:
         host = self._broker.settings.bind_address
         with told_by_setting(key, host, port):
             server = await loop.create_server(
-                lambda: Connection(self._broker, tls=context is not None),
+                lambda: self._accepted(tls=context is not None),
                 host,
                 port,
                 ssl=context,
@@ -54,6 +55,12 @@ class BinaryServer:
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound
+
+    def _accepted(self, *, tls: bool) -> asyncio.BaseProtocol:
+        connection = Connection(self._broker, tls=tls)
+        if self._broker.settings.ha_proxy_protocol_enabled:
+            return ProxiedConnection(connection)
+        return connection
 
     def stop_accepting(self) -> None:
         if self._certificates is not None:

@@ -1,8 +1,8 @@
 """The TLS side of the listeners, from the tls* settings.
 
-One context serves the binary port and the web port. Certificate files that change are read again without a restart:
-new connections get the new certificate, open ones keep theirs; a file that cannot be used is said and the old one
-stays.
+The binary port and the web port have a context each, of the same files. Certificate files that change are read again
+without a restart: new connections get the new certificate, open ones keep theirs; a file that cannot be used is said
+and the old one stays.
 """
 
 import ssl
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
+
+from magnetar.broker.network.ciphers import choose_ciphers
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -19,18 +21,28 @@ log = structlog.get_logger(__name__)
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-def tls_context(settings: "Settings") -> ssl.SSLContext:
+def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
     """A server context; a client certificate is asked for when a trust store is given, and must then be a trusted
-    one.
+    one. That of the web port has protocols and ciphers of its own (webServiceTls*) where they are set.
 
     With tlsAllowInsecureConnection no certificate is asked for, so none can be wrong and none is an identity.
-    Raises: OSError (ssl.SSLError is one) when a file cannot be read or used, with the file's name in its text.
+    Raises: OSError (ssl.SSLError is one) when a file cannot be read or used, with the file's name in its text;
+    ValueError for ciphers that cannot be kept to, and for client certificates that are required but not checked.
     """
+    if settings.tls_require_trusted_client_cert_on_connect and (
+        not settings.tls_trust_certs_file_path or settings.tls_allow_insecure_connection
+    ):
+        raise ValueError(
+            "tlsRequireTrustedClientCertOnConnect needs tlsTrustCertsFilePath, and no insecure connections"
+        )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    versions = [_VERSIONS[name] for name in settings.tls_protocols] or list(_VERSIONS.values())
+    protocols = (settings.web_service_tls_protocols if web else ()) or settings.tls_protocols
+    versions = [_VERSIONS[name] for name in protocols] or list(_VERSIONS.values())
     context.minimum_version, context.maximum_version = min(versions), max(versions)
-    if settings.tls_ciphers:
-        context.set_ciphers(":".join(settings.tls_ciphers))
+    if web and settings.web_service_tls_ciphers:
+        choose_ciphers(context, settings.web_service_tls_ciphers, "webServiceTlsCiphers")
+    elif settings.tls_ciphers:
+        choose_ciphers(context, settings.tls_ciphers, "tlsCiphers")
     _read_files(context, settings)
     if settings.tls_trust_certs_file_path and not settings.tls_allow_insecure_connection:
         required = settings.tls_require_trusted_client_cert_on_connect

@@ -66,6 +66,13 @@ class NetworkSettings(Table):
         "Listener given to clients that name none; empty: the first one of advertisedListeners.",
     )
 
+    ha_proxy_protocol_enabled: bool = setting(
+        "haProxyProtocolEnabled",
+        False,
+        "Binary connections may begin with a PROXY header (version 1 or 2), over TLS behind the handshake; it names "
+        "the client in statistics and logs. Only where a proxy alone reaches the port: the header is believed.",
+    )
+
     max_message_size: int = setting(
         "maxMessageSize",
         5 * 1024 * 1024,
@@ -161,7 +168,19 @@ class NetworkSettings(Table):
         "tlsProtocols", (), "TLS versions to speak; empty: TLSv1.2 and TLSv1.3.", choices=("TLSv1.2", "TLSv1.3")
     )
     tls_ciphers: tuple[str, ...] = setting(
-        "tlsCiphers", (), "Cipher suites for TLSv1.2 in OpenSSL's names; empty: the library's choice."
+        "tlsCiphers",
+        (),
+        "Cipher suites of TLSv1.2, in IANA's or OpenSSL's names; empty: the library's choice. Those of TLSv1.3 are "
+        "always all spoken.",
+    )
+    web_service_tls_protocols: tuple[str, ...] = setting(
+        "webServiceTlsProtocols",
+        (),
+        "The same as tlsProtocols for the web port; empty: as those.",
+        choices=("TLSv1.2", "TLSv1.3"),
+    )
+    web_service_tls_ciphers: tuple[str, ...] = setting(
+        "webServiceTlsCiphers", (), "The same as tlsCiphers for the web port; empty: as those."
     )
     tls_cert_refresh_check_duration_sec: int = setting(
         "tlsCertRefreshCheckDurationSec",

@@ -45,8 +45,30 @@ def test_versions_and_ciphers(settings):
     name = "ECDHE-ECDSA-AES256-GCM-SHA384"
     chosen = tls_context(dataclasses.replace(settings, tls_ciphers=(name,)))
     assert name in {each["name"] for each in chosen.get_ciphers()}
-    with pytest.raises(ssl.SSLError):
-        tls_context(dataclasses.replace(settings, tls_ciphers=("NONSENSE",)))
+    with pytest.raises(ValueError, match="tlsCiphers: NONSENSE"):
+        tls_context(dataclasses.replace(settings, tls_ciphers=(name, "NONSENSE")))
+
+
+def test_the_web_port_has_versions_and_ciphers_of_its_own(settings):
+    own = dataclasses.replace(
+        settings,
+        web_service_tls_protocols=("TLSv1.2",),
+        web_service_tls_ciphers=("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",),
+        tls_protocols=("TLSv1.3",),
+    )
+    web, binary = tls_context(own, web=True), tls_context(own)
+    assert (web.maximum_version, binary.minimum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+    assert [each["name"] for each in web.get_ciphers() if each["protocol"] == "TLSv1.2"] == [
+        "ECDHE-RSA-AES128-GCM-SHA256"
+    ]
+    same = dataclasses.replace(settings, tls_protocols=("TLSv1.3",))
+    assert tls_context(same, web=True).minimum_version is ssl.TLSVersion.TLSv1_3
+
+
+@pytest.mark.parametrize("more", [{"tls_trust_certs_file_path": ""}, {"tls_allow_insecure_connection": True}])
+def test_required_client_certificates_that_are_not_checked_are_an_error(settings, more):
+    with pytest.raises(ValueError, match="tlsTrustCertsFilePath"):
+        tls_context(dataclasses.replace(settings, tls_require_trusted_client_cert_on_connect=True, **more))
 
 
 @pytest.mark.parametrize("attribute", ["tls_certificate_file_path", "tls_key_file_path", "tls_trust_certs_file_path"])

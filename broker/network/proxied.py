@@ -1,0 +1,75 @@
+"""A connection that may come through a proxy (haProxyProtocolEnabled): its header is taken off before the connection
+sees a byte.
+
+The peer counts against the limits of connections from the start, by the address of its socket, and the connection's
+own deadline of the handshake runs: who sends half a header is closed like who sends half a CONNECT. Whoever reaches
+the listener may claim any address, so it is switched on only where a proxy is all that reaches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from magnetar.protocol.proxy_header import MalformedProxyHeaderError, parse_proxy_header
+
+if TYPE_CHECKING:
+    from magnetar.broker.network.connection import Connection
+
+log = structlog.get_logger(__name__)
+
+
+class ProxiedConnection(asyncio.Protocol):
+    """Reads the header, if there is one, then gives the transport to the connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._transport: asyncio.Transport | None = None
+        self._data = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._connection.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        connection, transport = self._connection, self._transport
+        if connection.closed or transport is None:
+            return
+        self._data += data  # bounded: parsing ends at the largest header
+        try:
+            header = parse_proxy_header(self._data)
+        except MalformedProxyHeaderError as e:
+            log.info("connection.refused", conn=connection.connection_id, address=connection.address, reason=str(e))
+            connection.abort()
+            return
+        if header is None:
+            return
+        if header.address:
+            connection.address = f"{header.address}:{header.port}"  # as Apache Pulsar shows it, without a slash
+        transport.set_protocol(connection)
+        _feed(connection, memoryview(self._data)[header.size :])
+        self._data = b""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+
+def _feed(connection: Connection, rest: memoryview) -> None:
+    """What came behind the header, as if it had just been read."""
+    while rest and not connection.closed:
+        room = connection.get_buffer(len(rest))
+        size = min(len(room), len(rest))
+        room[:size] = rest[:size]
+        connection.buffer_updated(size)
+        rest = rest[size:]
