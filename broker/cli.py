@@ -137,6 +137,10 @@ def _standalone(config: Path | None, data_dir: str | None, overrides: list[str])
     except (OSError, UnicodeDecodeError) as e:
         _complain("error", f"cannot read {config}: {e.strerror if isinstance(e, OSError) else e}")
         return EXIT_CONFIGURATION
+    from magnetar.broker.private_files import warnings_of_readable_files  # noqa: PLC0415 - not for `version`
+
+    for text in warnings_of_readable_files(settings):
+        _complain("warning", text)
     return _run(settings)
 
 
@@ -150,8 +154,10 @@ def _run(settings: "Settings") -> int:
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from magnetar.broker.broker import run  # noqa: PLC0415 - the broker itself
     from magnetar.broker.logs import configure_logs  # noqa: PLC0415 - the same
+    from magnetar.broker.private_files import OWNER_ONLY_UMASK  # noqa: PLC0415 - the same
 
     configure_logs()
+    os.umask(OWNER_ONLY_UMASK)
     from magnetar.storage.errors import StorageError, StoreLockedError  # noqa: PLC0415 - comes with it
 
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.broker.advertised import AdvertisedAddresses
+from magnetar.broker.private_files import is_readable_by_others
 from magnetar.broker.settings import SETTINGS, Setting, Settings, Value
 
 ENVIRONMENT_PREFIX: Final = "PULSAR_PREFIX_"
@@ -53,6 +54,8 @@ def load_settings(
     Raises: SettingsError with every problem found; OSError if the file cannot be read.
     """
     given = [] if file is None else read_file(file)
+    if file is not None:
+        _warn_of_readable(file, given, warn)
     given += _from_environment(environment)
     problems: list[str] = []
     given += _from_command_line(overrides, problems)
@@ -160,6 +163,14 @@ def _warn_of_shown_secrets(given: list[Given], warn: Callable[[str], None]) -> N
                 f"command line: the value of {item.key} is visible to every user of this machine; give "
                 f"{item.key}=file:///path or env:NAME, or set {ENVIRONMENT_PREFIX}{item.key} in the environment"
             )
+
+
+def _warn_of_readable(file: Path, given: list[Given], warn: Callable[[str], None]) -> None:
+    """A file that holds a secret itself is for the broker's user alone."""
+    keys = [item.key for item in given if item.text and not item.text.startswith(("file:", "env:"))]
+    held = [key for key in keys if _is_secret(key)]
+    if held and is_readable_by_others(file):
+        warn(f"file {file} holds {held[0]} and every user of this machine can read it; run: chmod o-rwx {file}")
 
 
 def _is_secret(key: str) -> bool:

@@ -12,6 +12,10 @@ __all__ = [
     "CURSOR_STATE_DAMAGED",
     "CURSOR_STATE_LOST",
     "DAMAGE_FOUND",
+    "DISK_NEARLY_FULL",
+    "DISK_NOT_MEASURED",
+    "DISK_OVER_THRESHOLD",
+    "DISK_UNDER_THRESHOLD",
     "ENTRY_DAMAGED",
     "ENTRY_LOST",
     "FILE_SET_ASIDE",
@@ -35,6 +39,10 @@ DAMAGE_FOUND = "damage.found"
 ENTRY_LOST = "entry.lost"
 FRAMES_MISSING = "frames.missed"
 FILE_SET_ASIDE = "file.set_aside"
+DISK_NEARLY_FULL = "disk.nearly_full"
+DISK_NOT_MEASURED = "disk.not_measured"
+DISK_OVER_THRESHOLD = "disk.over_threshold"
+DISK_UNDER_THRESHOLD = "disk.under_threshold"
 
 # managed ledgers and cursors
 APPEND_FAILED = "append.failed"

@@ -30,7 +30,15 @@ MAX_FUNCTION_LINES = 60
 BROKER_FLOORS = (
     *("errors", "tasks", "slices", "log_repeats", "logs", "java_order", "listen_error"),
     *("advertised", "entry_interceptors"),
-    *("setting_areas", "settings", "setting_suggestions", "settings_loader", "settings_docs", "dynamic_settings"),
+    *(
+        "setting_areas",
+        "settings",
+        "setting_suggestions",
+        "private_files",
+        "settings_loader",
+        "settings_docs",
+        "dynamic_settings",
+    ),
     *("policies", "schemas", "meters", "compaction"),
     *("consumers", "dispatchers", "subscriptions", "topics", "converting"),
     *("auth", "handlers", "network", "metrics", "admin", "admin_backend"),

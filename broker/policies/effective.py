@@ -267,7 +267,8 @@ def backlog_quota(settings: Settings, namespace: Policies, topic: TopicPolicies,
     found = topic.backlog_quota_map.get(kind) or namespace.backlog_quota_map.get(kind)
     if found is not None:
         return found
-    size, age = settings.backlog_quota_default_limit_bytes, settings.backlog_quota_default_limit_second
+    gib, age = settings.backlog_quota_default_limit_gb, settings.backlog_quota_default_limit_second
+    size = int(gib * (1 << 30)) if gib > 0 else settings.backlog_quota_default_limit_bytes
     by_size = kind == "destination_storage"
     limit = size if by_size else -1
     # The loader accepts only the three policies of the declared type.

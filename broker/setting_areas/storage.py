@@ -134,6 +134,9 @@ class StorageSettings(Table):
     backlog_quota_default_limit_bytes: int = setting(
         "backlogQuotaDefaultLimitBytes", -1, "Largest backlog of a topic; -1 is unlimited.", unit="bytes", minimum=-1
     )
+    backlog_quota_default_limit_gb: float = setting(
+        "backlogQuotaDefaultLimitGB", -1.0, "The same in GiB, stronger when it is above 0.", unit="GiB", minimum=-1
+    )
     backlog_quota_default_limit_second: int = setting(
         "backlogQuotaDefaultLimitSecond",
         -1,
@@ -166,4 +169,23 @@ class StorageSettings(Table):
         "A topic is compacted when this much was published since the last time; 0 never.",
         unit="bytes",
         minimum=0,
+    )
+    disk_usage_threshold: float = setting(
+        "diskUsageThreshold",
+        1.0,
+        "Publishes fail while more than this part of the data directory's file system is used; 1: only when it is "
+        "full. Apache Pulsar's standalone.conf has 0.99.",
+        unit="part",
+        minimum=0.01,
+        maximum=1,
+        source="Magnetar",
+    )
+    disk_usage_warn_threshold: float = setting(
+        "diskUsageWarnThreshold",
+        1.0,
+        "A warning is logged above this part; publishes that diskUsageThreshold stopped go on at or below it.",
+        unit="part",
+        minimum=0.01,
+        maximum=1,
+        source="Magnetar",
     )

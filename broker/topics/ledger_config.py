@@ -54,4 +54,6 @@ def engine_settings(settings: Settings) -> EngineSettings:
     return EngineSettings(
         cache_bytes=settings.managed_ledger_cache_size_mb << 20,
         max_record_bytes=settings.max_message_size + RECORD_PADDING_BYTES,
+        disk_usage_threshold=settings.disk_usage_threshold,
+        disk_usage_warn_threshold=min(settings.disk_usage_warn_threshold, settings.disk_usage_threshold),
     )

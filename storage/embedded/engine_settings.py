@@ -39,6 +39,11 @@ class EngineSettings:
     """Ledger files held open at a time."""
     max_record_bytes: int = 16 * _MIB
     """Largest record taken."""
+    disk_usage_threshold: float = 1.0
+    """Appends fail while more than this part of the file system is used; 1: only when it is full."""
+    disk_usage_warn_threshold: float = 1.0
+    """They are taken again when no more than this is used; above it a warning is logged."""
+    disk_usage_check_s: float = 10.0
     full_probe_s: float = 0.1
     """First wait before trying again after the disk was full; doubles up to 5 s."""
 
@@ -58,6 +63,10 @@ class EngineSettings:
             "max_open_files": 4,
             "max_record_bytes": 1 << 10,
         }
+        if not 0 < self.disk_usage_warn_threshold <= self.disk_usage_threshold <= 1:
+            raise ValueError(
+                "disk_usage_warn_threshold must be above 0 and at most disk_usage_threshold, both at most 1"
+            )
         for name, least in minimum.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, the least is {least}")

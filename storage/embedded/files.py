@@ -29,6 +29,8 @@ __all__ = ["Buffer", "File", "FileSystem", "RealFiles"]
 Buffer = bytes | bytearray | memoryview
 
 _IOV_MAX = 1024
+_FILE_MODE = 0o600  # messages, and who may read them: for the broker's user alone
+_DIRECTORY_MODE = 0o700
 _SYNC_FILE_RANGE_WRITE = 2
 _ZEROS = bytes(1 << 16)
 
@@ -88,6 +90,10 @@ class FileSystem(Protocol):
 
     def free_bytes(self, path: str) -> int:
         """Space left for this user on the file system of ``path``."""
+        ...
+
+    def used_part(self, path: str) -> float:
+        """How much of the file system of ``path`` is used, of what this user could use: 0 to 1."""
         ...
 
     def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
@@ -165,7 +171,7 @@ class RealFiles:
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return _RealFile(os.open(path, flags, 0o640))
+        return _RealFile(os.open(path, flags, _FILE_MODE))
 
     def open_read_only(self, path: str) -> File:
         return _RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -177,7 +183,7 @@ class RealFiles:
         return sorted(os.listdir(path))
 
     def make_dir(self, path: str) -> None:
-        os.makedirs(path, mode=0o750, exist_ok=True)
+        os.makedirs(path, mode=_DIRECTORY_MODE, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
@@ -196,11 +202,16 @@ class RealFiles:
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
 
+    def used_part(self, path: str) -> float:
+        found = os.statvfs(path)
+        used = found.f_blocks - found.f_bfree
+        return used / (used + found.f_bavail) if used + found.f_bavail > 0 else 0.0
+
     def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
         folder_fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _flock(folder_fd, path, needed=False)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
             try:
                 _flock(fd, path, needed=True)
                 if claim:

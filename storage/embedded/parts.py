@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.append_path import AppendPath
 from magnetar.storage.embedded.checkpoints import Checkpointer
+from magnetar.storage.embedded.disk_usage import DiskUsageWatch
 from magnetar.storage.embedded.entry_cache import EntryCache
 from magnetar.storage.embedded.health import Health
 from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
@@ -54,11 +55,15 @@ class EngineParts:
     ledgers: EmbeddedLedgerStore
     probe: SpaceProbe
     ledger_files: LedgerFiles
+    disk_usage: DiskUsageWatch | None
+    """None where appends are taken as long as there is any room."""
 
     async def close(self) -> None:
         """Appends first, then what they left to be written, then the files."""
         await self.ledgers.close()
         self.probe.close()
+        if self.disk_usage is not None:
+            await self.disk_usage.close()
         await self.appends.close()
         await self.checkpointer.close(self.journal.generation if self.health.problem is None else None)
         await self.read_pool.close()
@@ -104,8 +109,13 @@ def build_parts(base: Foundation) -> EngineParts:
         max_record_bytes=settings.max_record_bytes,
     )
     probe = SpaceProbe(health, environment.scheduler, appends, checkpointer, settings.full_probe_s)
+    disk_usage = None
+    if settings.disk_usage_warn_threshold < 1:
+        disk_usage = DiskUsageWatch(
+            health, environment.files, base.layout.root, environment.scheduler, environment.threads, settings
+        )
     return EngineParts(
-        health, cache, journal, checkpointer, appends, read_pool, reads, ledgers, probe, base.ledger_files
+        health, cache, journal, checkpointer, appends, read_pool, reads, ledgers, probe, base.ledger_files, disk_usage
     )
 
 

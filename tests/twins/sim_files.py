@@ -235,6 +235,10 @@ class SimDisk:
         used = sum(len(found.data) for found in self._names.values())
         return 1 << 40 if self.capacity_bytes is None else max(0, self.capacity_bytes - used)
 
+    def used_part(self, path: str) -> float:
+        free = self.free_bytes(path)
+        return 0.0 if self.capacity_bytes is None else 1 - free / self.capacity_bytes
+
     def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
         self.check_alive()
         if path in self._locked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 
 from magnetar.protocol.checksum import crc32c
@@ -12,6 +13,7 @@ from magnetar.storage.metadata_paths import names_below
 __all__ = ["FORMAT_VERSION", "SqliteNodes", "row_crc"]
 
 FORMAT_VERSION = 1
+_FILE_MODE = 0o600
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS store (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -33,6 +35,11 @@ class SqliteNodes:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        # SQLite creates files that every user may read; those beside it (-wal, -shm) get the mode of this one.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        with contextlib.suppress(PermissionError):  # another user's
+            os.fchmod(descriptor, _FILE_MODE)  # an earlier version's was open to all
+        os.close(descriptor)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
