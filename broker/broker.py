@@ -26,6 +26,7 @@ from magnetar.broker.auth.table import check_complete
 from magnetar.broker.consumers.unacked_total import UnackedTotal
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.handlers.table import HANDLERS
+from magnetar.broker.loop_watch import LoopWatch
 from magnetar.broker.meters.distributions import CacheMeter
 from magnetar.broker.network.connections import Connections, LookupCounters
 from magnetar.broker.network.publish_gate import PublishBudget
@@ -100,6 +101,7 @@ class Broker:
         self.admin_topics: AdminTopics
         self.publishing: AdminPublishing
         self.converting: Converting | None = None
+        self.loop_watch = LoopWatch()
         self.http_port: int | None = None
         self.exit_code = EXIT_OK
         self.cache_meter = CacheMeter()
@@ -380,10 +382,14 @@ async def run(settings: Settings) -> int:
     broker = Broker(settings)
     await broker.start(lambda: _take_signals(broker))
     _spare_the_collector()
+    broker.loop_watch.start()
     urls = broker.advertised()
     assert urls is not None
     sys.stdout.write(
         f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"
     )
     sys.stdout.flush()
-    return await broker.wait_stopped()
+    try:
+        return await broker.wait_stopped()
+    finally:
+        broker.loop_watch.stop()

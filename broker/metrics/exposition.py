@@ -59,6 +59,10 @@ class BrokerMetrics:
     cache_misses_rate: float = 0.0
     cache_misses_throughput: float = 0.0
     cache_evictions: int = 0
+    slow_callbacks: int = 0
+    slow_callback_ms: float = 0.0
+    longest_callback_ms: float = 0.0
+    long_turns: int = 0
     publish_latency_quantiles_ms: dict[float, float] = field(default_factory=dict)
     publish_latency_count: int = 0
     publish_latency_sum_ms: float = 0.0
@@ -90,6 +94,10 @@ _BROKER_FIGURES: Final = {
     "pulsar_ml_cache_misses_rate": "cache_misses_rate",
     "pulsar_ml_cache_misses_throughput": "cache_misses_throughput",
     "pulsar_ml_cache_evictions": "cache_evictions",
+    "magnetar_loop_slow_callbacks_total": "slow_callbacks",
+    "magnetar_loop_slow_callback_ms_total": "slow_callback_ms",
+    "magnetar_loop_longest_callback_ms": "longest_callback_ms",
+    "magnetar_loop_long_turns_total": "long_turns",
 }
 
 

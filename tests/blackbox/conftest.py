@@ -13,6 +13,8 @@ import pytest
 from tests.blackbox.clients import quiet_client
 
 READY = re.compile(r"magnetar ready (\S+) (\S+)")
+SLOW_CALLBACK = re.compile(r"loop\.slow_callback\W.*?\bcpu_ms\W+([0-9.]+).*")
+SLOWEST_CALLBACK_MS = 200  # of its own processor time: what else the machine does is no fault of the broker
 
 
 class BrokerProcess:
@@ -44,6 +46,11 @@ class BrokerProcess:
 
     def log_text(self):
         return (self.data_dir.parent / f"{self.data_dir.name}.log").read_text()
+
+    def check_loop(self):
+        """Fail when a callback has held the loop for longer than any may, with its place as the broker logged it."""
+        slow = [found for found in SLOW_CALLBACK.finditer(self.log_text()) if float(found[1]) > SLOWEST_CALLBACK_MS]
+        assert not slow, "the loop was held: " + "; ".join(found[0] for found in slow)
 
     def kill(self):
         """kill -9: what the operating system has not been told to keep is gone for this process."""
@@ -122,6 +129,8 @@ def new_broker(tmp_path):
             broker.process.kill()
             broker.process.wait()
         broker._close()
+    for broker in started:
+        broker.check_loop()
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +139,7 @@ def broker(tmp_path_factory):
     process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data").start()
     yield process
     assert process.stop() == 0, process.log_text()[-4000:]
+    process.check_loop()
 
 
 @pytest.fixture

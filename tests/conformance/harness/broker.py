@@ -12,6 +12,8 @@ PROJECT = HERE.parents[1]
 READY = re.compile(r"ready (pulsar://\S+) (http://\S+)")
 START_SECONDS = 60
 STOP_SECONDS = 20
+SLOW_CALLBACK = re.compile(r"loop\.slow_callback\W.*?\bcpu_ms\W+([0-9.]+).*")
+SLOWEST_CALLBACK_MS = 200
 
 
 def profile_of(stem):
@@ -35,6 +37,9 @@ def running_broker(profile, directory):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_SECONDS)
             process.kill()
+    log = (directory / "stderr").read_text(errors="replace")
+    slow = [found[0] for found in SLOW_CALLBACK.finditer(log) if float(found[1]) > SLOWEST_CALLBACK_MS]
+    assert not slow, f"the loop was held: {slow}"
 
 
 def _wait_ready(process, errors):

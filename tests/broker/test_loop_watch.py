@@ -1,0 +1,109 @@
+"""The watch over the loop: what it counts, and where it says it was."""
+
+import asyncio
+import sys
+import time
+
+import pytest
+import uvloop
+
+from magnetar.broker import loop_watch
+from magnetar.broker.loop_watch import LoopWatch, Stall, outermost, place_of
+
+
+@pytest.fixture
+async def watch():
+    found = LoopWatch()
+    found.start()
+    await asyncio.sleep(3 * loop_watch.BEAT_S)
+    yield found
+    found.stop()
+    found.stop()
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - the watch tells nobody
+            await asyncio.sleep(0.01)
+
+
+def busy(seconds):
+    """Work that takes so much time of this thread, whatever else the machine does."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+async def test_a_slow_callback_is_counted_and_its_place_told(watch, capsys):
+    asyncio.get_running_loop().call_soon(busy, 0.3)
+    await until(lambda: watch.figures.slow_callbacks)
+    assert watch.figures.longest_callback_ms > 200
+    assert "busy" in capsys.readouterr().out
+
+
+async def test_short_callbacks_are_not(watch):
+    for _ in range(20):
+        busy(0.001)
+        await asyncio.sleep(0.005)
+    assert watch.figures.slow_callbacks == 0
+
+
+async def test_many_short_callbacks_in_one_turn_are_no_slow_callback(watch):
+    for _ in range(150):
+        asyncio.get_running_loop().call_soon(busy, 0.002)
+    await until(lambda: watch.figures.long_turns)
+    assert watch.figures.slow_callbacks == 0
+
+
+async def test_a_call_that_keeps_the_interpreter_is_a_slow_callback(watch):
+    began = time.thread_time()
+    while time.thread_time() - began < 0.2:
+        sum(range(10_000_000))
+    await until(lambda: watch.figures.slow_callbacks + watch.figures.long_turns)
+    assert watch.figures.slow_callbacks
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_the_callback_is_found_in_the_stacks_of_both_loops(new_loop):
+    seen = {}
+
+    def look():
+        seen["frame"] = outermost(inner(), base[0])
+
+    def inner():
+        return sys._getframe()
+
+    def beat():
+        base.append(sys._getframe().f_back)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.call_later(0, beat)
+        await asyncio.sleep(0.01)
+        loop.call_soon(look)
+        await asyncio.sleep(0.01)
+
+    base = []
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+    assert seen["frame"].f_code.co_name == "look"
+
+
+def test_the_longest_stay_in_one_call_counts():
+    def loop(see):
+        return callback(see)
+
+    def callback(see):
+        return see(sys._getframe())
+
+    stacks = []
+    base = sys._getframe()
+    loop(stacks.append)
+    loop(stacks.append)
+    one, two = stacks
+    stall = Stall(base)
+    for at, stack in ((0.0, one), (0.01, one), (0.02, two), (0.03, two), (0.07, two), (0.08, base), (0.09, None)):
+        stall.saw(stack, at)
+    assert stall.longest_s == pytest.approx(0.05)
+    assert "callback" in stall.place
+    assert place_of(base).startswith("tests/broker/test_loop_watch.py:")
