@@ -40,13 +40,14 @@ from magnetar.broker.admin import (
     topic_policy_specials,
     topics,
 )
+from magnetar.broker.admin.browser_rules import BrowserRules
 from magnetar.broker.admin.call import Call, target_of
 from magnetar.broker.admin.http_rules import accepts_json, allowed, media_type, page, plain_path
 from magnetar.broker.admin.request_rate import RequestRate
 from magnetar.broker.admin.responses import NoSuchPathError, RestError, error_response, failure
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
-from magnetar.broker.auth.table import Action
+from magnetar.broker.auth.table import PROBE, Action
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import BrokerApi
     from magnetar.broker.admin.routes import AdminRoute
     from magnetar.broker.auth.table import Need
+    from magnetar.broker.settings import Settings
 
 log = structlog.get_logger(__name__)
 
@@ -124,7 +126,7 @@ def build_app(api: "BrokerApi") -> "ASGIApp":
     app = Starlette(routes=routes, exception_handlers={404: _nothing_there, 405: _other_methods})
     app.router.redirect_slashes = False
     limited = RequestRate.of(api.settings, time.monotonic)
-    return _RawPaths(app, api.settings.http_max_request_size, limited)
+    return _RawPaths(_Guarded(app, api.settings), api.settings.http_max_request_size, limited)
 
 
 async def _nothing_there(request: Request, _error: Exception) -> Response:
@@ -176,6 +178,25 @@ class _RawPaths:
                 return
             if self._max_body_bytes >= 0:
                 receive = _limited(receive, self._max_body_bytes)
+        await self._app(scope, receive, send)
+
+
+class _Guarded:
+    """Refuses what a foreign web page sent."""
+
+    def __init__(self, app: "ASGIApp", settings: "Settings") -> None:
+        self._app = app
+        self._rules = BrowserRules.of(settings)
+        self._probes = frozenset(row.path for row in all_routes() if row.need is PROBE)
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] == "http":
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            reason = self._rules.refusal(scope["method"], headers, probe=scope["path"] in self._probes)
+            if reason is not None:
+                log.info("request.refused", path=scope["path"], reason=reason)
+                await failure(403, reason)(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
 

@@ -140,6 +140,14 @@ class NetworkSettings(Table):
         unit="connections",
         minimum=1,
     )
+    http_allowed_hosts: tuple[str, ...] = setting(
+        "httpAllowedHosts",
+        (),
+        "Further names by which clients and pages of yours reach the web port. Requests under a foreign name (Host), "
+        "and changes asked for by foreign pages (Origin), are answered 403. Addresses, names without a dot, reserved "
+        "domains (.local, .internal) and the advertised names need no entry; * turns the check off.",
+        source=_OWN,
+    )
     http_max_request_size: int = setting(
         "httpMaxRequestSize",
         16 * 1024 * 1024,
