@@ -6,13 +6,12 @@ r"""Topic and namespace names: parsed once, compared and printed as Pulsar does.
 
 A local name may hold anything but a slash; tenant and namespace only ``[-=:.\w]``. ``-partition-<n>`` at the end of
 a local name makes it partition n of the topic before it. The four-part names of Pulsar 1 are refused
-(Apache Pulsar 4.2).
+(Apache Pulsar 4.2). A name may have MAX_NAME_CHARS characters.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
@@ -21,10 +20,13 @@ from magnetar.protocol.errors import InvalidTopicNameError
 PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"
 PUBLIC_DEFAULT = "public/default"
+MAX_NAME_CHARS = 1024
+"""Longest topic or namespace name. Apache Pulsar has no limit of its own; stores, metrics and clients do."""
 _DOMAINS = frozenset({PERSISTENT, NON_PERSISTENT})
 _ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
 _PARTITION = re.compile(r"(.*)-partition-(0|[1-9]\d{0,9})\Z", re.DOTALL)
 _LAST_PARTITION = 2**31 - 1
+_PARTITION_CHARS = len("-partition-") + 10
 _SYSTEM_TOPICS = frozenset(
     {
         "__change_events",
@@ -52,12 +54,19 @@ class NamespaceName(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> NamespaceName:
         """Raises InvalidTopicNameError."""
+        check_length(text)
         parts = text.rstrip("/").split("/")
         if len(parts) != 2:
             raise InvalidTopicNameError(f"Invalid namespace format: {text}")
         for part in parts:
             check_entity(part)
         return cls(*parts)
+
+
+def check_length(text: str) -> None:
+    """Refuse a name that is too long, before anything is made of it. What makes it a partition does not count."""
+    if len(text) > MAX_NAME_CHARS + (_PARTITION_CHARS if "-partition-" in text[-_PARTITION_CHARS:] else 0):
+        raise InvalidTopicNameError(f"Invalid name: {len(text)} characters, at most {MAX_NAME_CHARS} are allowed")
 
 
 def check_entity(text: str) -> None:
@@ -86,7 +95,12 @@ class TopicName:
     @staticmethod
     def parse(text: str) -> TopicName:
         """Raises InvalidTopicNameError."""
-        return _parse(text)
+        found = _parsed.get(text)
+        if found is None:
+            check_length(text)
+            found = _parse(text)
+            _remember(text, found)
+        return found
 
     @property
     def persistent(self) -> bool:
@@ -152,7 +166,23 @@ class TopicName:
         return hash(self._full)
 
 
-@lru_cache(maxsize=65536)
+_KNOWN_CHARS = 2 * 1024 * 1024
+_parsed: dict[str, TopicName] = {}
+_parsed_chars = 0
+"""Names parsed of late, and how many characters they have together: names are a peer's choice, so their bytes count,
+not their number.
+"""
+
+
+def _remember(text: str, name: TopicName) -> None:
+    global _parsed_chars  # noqa: PLW0603 - one cache of the process
+    if _parsed_chars + len(text) > _KNOWN_CHARS:
+        _parsed.clear()
+        _parsed_chars = 0
+    _parsed[text] = name
+    _parsed_chars += len(text)
+
+
 def _parse(text: str) -> TopicName:
     domain, separator, rest = text.partition("://")
     domain = domain.lower() if separator else domain

@@ -1,7 +1,8 @@
 import pytest
 
+from magnetar.protocol import topic_name
 from magnetar.protocol.errors import InvalidTopicNameError
-from magnetar.protocol.topic_name import NamespaceName, TopicName
+from magnetar.protocol.topic_name import MAX_NAME_CHARS, NamespaceName, TopicName
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,24 @@ def test_partitions(local, partition, base):
 def test_names_that_are_no_namespace(text):
     with pytest.raises(InvalidTopicNameError):
         NamespaceName.parse(text)
+
+
+@pytest.mark.parametrize("parse", [TopicName.parse, NamespaceName.parse])
+def test_a_name_that_is_too_long_is_refused_by_its_length(parse):
+    with pytest.raises(InvalidTopicNameError) as refused:
+        parse("a/b/" + "x" * 5_000_000)
+    assert len(str(refused.value)) < 200
+
+
+def test_the_longest_name_has_partitions():
+    name = TopicName.parse("x" * MAX_NAME_CHARS)
+    assert TopicName.parse(f"{name.local_name}-partition-2147483647").base == name
+    with pytest.raises(InvalidTopicNameError):
+        TopicName.parse("x" * (MAX_NAME_CHARS + 1))
+
+
+def test_names_that_are_remembered_are_bounded_in_bytes():
+    for number in range(10_000):
+        TopicName.parse(f"{number:01000d}")
+    assert sum(map(len, topic_name._parsed)) == topic_name._parsed_chars <= topic_name._KNOWN_CHARS
+    assert TopicName.parse(f"{1:01000d}").local_name == f"{1:01000d}"
