@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox conformance spark oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long soak bench docs help clean
+.PHONY: setup run test lint format types unit blackbox attack conformance spark oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long soak bench docs help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -36,7 +36,7 @@ setup: $(VENV)/.test-stamp  ## virtual environment with everything
 run: $(BIN)/magnetar  ## a broker in the foreground on 6650 and 8080
 	@exec $(BIN)/magnetar standalone --data-dir $(DATA) --set brokerServicePort=$(PORT) --set webServicePort=$(HTTP) $(ARGS)
 
-test: lint types unit conformance blackbox spark  ## everything that must pass
+test: lint types unit conformance blackbox attack spark  ## everything that must pass
 
 lint: setup
 	$(BIN)/ruff check .
@@ -50,7 +50,7 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup  ## unit, property, model, crash (sample) and fuzz (sample) tests
-	$(BIN)/python -m pytest -n 2 -q tests --ignore=tests/blackbox --ignore=tests/conformance --ignore=tests/pipeline/spark
+	$(BIN)/python -m pytest -n 2 -q tests --ignore=tests/blackbox --ignore=tests/attack --ignore=tests/conformance --ignore=tests/pipeline/spark
 	MAGNETAR_PURE=1 $(BIN)/python -m pytest -n 2 -q tests/protocol tests/broker
 
 conformance: setup  ## recorded answers of Apache Pulsar, over the compiled and the pure helper
@@ -78,6 +78,9 @@ blackbox: setup  ## the official client against our process
 
 spark: setup  ## the pipeline in a real Spark session, against a broker process; needs Java 17
 	$(BIN)/python -m pytest -q tests/pipeline/spark
+
+attack: setup  ## the attacks of docs/security.md against our process
+	$(BIN)/python -m pytest -n 2 --dist worksteal --timeout 300 -q tests/attack
 
 fuzz: setup  ## long fuzzing of everything that reads foreign bytes
 	MAGNETAR_FUZZ_SECONDS=600 $(BIN)/python -m pytest -q tests/fuzz --timeout 1200

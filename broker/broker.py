@@ -27,6 +27,7 @@ from magnetar.broker.consumers.unacked_total import UnackedTotal
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.loop_watch import LoopWatch
+from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.meters.distributions import CacheMeter
 from magnetar.broker.network.connections import Connections, LookupCounters
 from magnetar.broker.network.publish_gate import PublishBudget
@@ -82,6 +83,7 @@ class Broker:
         self.max_frame_bytes = settings.max_message_size + FRAME_PADDING_BYTES
         self.tasks = TaskSet()
         self.connections = Connections(settings.broker_max_connections, settings.broker_max_connections_per_ip)
+        self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, self.max_frame_bytes))
         self.publish_budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20)
         self.shared_buffer = SharedReadBuffer()
         self.addresses = AdvertisedAddresses(settings)

@@ -9,6 +9,7 @@ from typing import TextIO, cast
 
 import structlog
 
+from magnetar.broker.log_bounds import bounded, bounded_traceback
 from magnetar.broker.log_repeats import Repeats
 
 
@@ -21,11 +22,12 @@ def configure_logs(level: int = logging.INFO) -> None:
     processors: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        bounded,
         Repeats(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        bounded_traceback,
     ]
-    if not terminal:
-        processors.append(structlog.processors.format_exc_info)
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.stats import SubscriptionStats
     from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.errors import BrokerError
+    from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.metrics.exposition import BrokerMetrics
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry, StoredSchema
@@ -382,6 +383,11 @@ class BrokerApi(Protocol):
     def dynamic_settings(self) -> "DynamicSettings": ...
     @property
     def schemas(self) -> "SchemaRegistry": ...
+    @property
+    def memory(self) -> "MemoryAccount":
+        """What peers make the broker hold; requests count."""
+        ...
+
     @property
     def authenticator(self) -> "Authenticator": ...
     @property

@@ -43,6 +43,7 @@ from magnetar.broker.admin import (
 from magnetar.broker.admin.browser_rules import BrowserRules
 from magnetar.broker.admin.call import Call, target_of
 from magnetar.broker.admin.http_rules import accepts_json, allowed, media_type, page, plain_path
+from magnetar.broker.admin.request_body import counted
 from magnetar.broker.admin.request_rate import RequestRate
 from magnetar.broker.admin.responses import NoSuchPathError, RestError, error_response, failure
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
@@ -50,7 +51,7 @@ from magnetar.broker.auth.authorizer import Identity
 from magnetar.broker.auth.table import PROBE, Action
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from magnetar.broker.admin.api import BrokerApi
     from magnetar.broker.admin.routes import AdminRoute
@@ -125,8 +126,7 @@ def build_app(api: "BrokerApi") -> "ASGIApp":
     ]
     app = Starlette(routes=routes, exception_handlers={404: _nothing_there, 405: _other_methods})
     app.router.redirect_slashes = False
-    limited = RequestRate.of(api.settings, time.monotonic)
-    return _RawPaths(_Guarded(app, api.settings), api.settings.http_max_request_size, limited)
+    return _RawPaths(_Guarded(app, api.settings), api, RequestRate.of(api.settings, time.monotonic))
 
 
 async def _nothing_there(request: Request, _error: Exception) -> Response:
@@ -159,26 +159,30 @@ def _path_of_route(request: Request) -> str:
 class _RawPaths:
     """Routes are matched on the path as it was sent, so that an encoded slash stays part of a name."""
 
-    def __init__(self, app: "ASGIApp", max_body_bytes: int, rate: RequestRate | None) -> None:
+    def __init__(self, app: "ASGIApp", api: "BrokerApi", rate: RequestRate | None) -> None:
         self._app = app
-        self._max_body_bytes = max_body_bytes
+        self._api = api
         self._rate = rate
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] == "http":
-            if self._rate is not None and not self._rate.admits():
-                await page(429, scope["method"])(scope, receive, send)
-                return
-            raw = scope.get("raw_path")
-            path = raw.partition(b"?")[0].decode("latin-1") if raw else scope["path"]
-            try:
-                scope = {**scope, "path": plain_path(path)}
-            except RestError as e:
-                await page(e.status, scope["method"])(scope, receive, send)
-                return
-            if self._max_body_bytes >= 0:
-                receive = _limited(receive, self._max_body_bytes)
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._rate is not None and not self._rate.admits():
+            await page(429, scope["method"])(scope, receive, send)
+            return
+        raw = scope.get("raw_path")
+        path = raw.partition(b"?")[0].decode("latin-1") if raw else scope["path"]
+        try:
+            scope = {**scope, "path": plain_path(path)}
+        except RestError as e:
+            await page(e.status, scope["method"])(scope, receive, send)
+            return
+        share = self._api.memory.share((scope.get("client") or ("",))[0])
+        try:
+            await self._app(scope, counted(receive, self._api.settings.http_max_request_size, share), send)
+        finally:
+            share.close()
 
 
 class _Guarded:
@@ -200,21 +204,6 @@ class _Guarded:
         await self._app(scope, receive, send)
 
 
-def _limited(receive: "Receive", most: int) -> "Receive":
-    """The same body, refused as soon as more than `most` bytes of it have come."""
-    seen = 0
-
-    async def counted() -> "Message":
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > most:
-            raise RestError(413, "the body is too large")
-        return message
-
-    return counted
-
-
 def _uses_bundles(module: ModuleType, row: "AdminRoute") -> bool:
     """Whether Apache Pulsar looks for the bundles of the namespace to answer this: it counts as used then."""
     if "{namespace}" not in row.path:
@@ -230,11 +219,11 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
                 return page(406, request.method)
             if kind not in ("", "application/json") and row.path.startswith(_JSON_ALONE_TAKEN):
                 return page(415, request.method)
-            identity = _identify(request, api, row.need)
+            identity = await _identify(request, api, row.need)
             target = target_of(request.path_params)
             if not api.authorizer.allows(identity, row.need, target):  # the same whether the tenant exists or not
                 return failure(row.need.denied_status, f"Unauthorized to {row.need.action.value}")
-            call = Call(request, api, identity)
+            call = Call(request, api, identity, row.most_body)
             if uses and api.namespaces.exists(call.namespace):
                 api.namespaces.in_use.add(call.namespace)
             return await row.handler(call)
@@ -250,7 +239,7 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
     return endpoint
 
 
-def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
+async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
     """Who asks; raises 401. Probes alone need no credentials: whatever else an unproven client could ask for or store
     would count as soon as authorization is enabled.
     """
@@ -258,7 +247,7 @@ def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
         return Identity(None)
     certificate = request.scope.get("extensions", {}).get("magnetar.certificate")
     try:
-        found = api.authenticator.authenticate_http(request.headers.get("authorization"), certificate)
+        found = await api.authenticator.authenticate_http(request.headers.get("authorization"), certificate)
     except AuthenticationFailedError as e:
         if need.action is Action.PROBE:
             return Identity(None)

@@ -8,6 +8,7 @@ import msgspec
 
 from magnetar.broker.admin.http_rules import is_json, media_type
 from magnetar.broker.admin.json_body import decode_body
+from magnetar.broker.admin.request_body import MOST_BODY_BYTES, read_body
 from magnetar.broker.admin.responses import NoSuchPathError, RestError, not_found, precondition
 from magnetar.broker.auth.authorizer import Target
 from magnetar.protocol.errors import InvalidTopicNameError
@@ -32,10 +33,14 @@ NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 class Call:
     """A request whose caller is known and allowed to make it."""
 
-    def __init__(self, request: "Request", api: "BrokerApi", identity: "Identity") -> None:
+    def __init__(
+        self, request: "Request", api: "BrokerApi", identity: "Identity", most_body: int | None = MOST_BODY_BYTES
+    ) -> None:
         self.request = request
         self.api = api
         self.identity = identity
+        self._most_body = most_body
+        self._raw_body: bytes | None = None
 
     @property
     def topics(self) -> "TopicsApi":
@@ -124,7 +129,9 @@ class Call:
         return (await self.raw_body()).strip() in (b"", b"null")
 
     async def raw_body(self) -> bytes:
-        raw = await self.request.body()
+        if self._raw_body is None:
+            self._raw_body = await read_body(self.request, self._most_body)
+        raw = self._raw_body
         content_type = self._content_type
         # Routes of topics alone take text/plain and other kinds of JSON.
         if "domain" in self.request.path_params:

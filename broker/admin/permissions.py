@@ -17,6 +17,7 @@ from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
+_MOST_GRANTS = 1000
 
 
 Change = Callable[[AuthPolicies], AuthPolicies]
@@ -145,11 +146,15 @@ async def revoke_on_topics(call: Call) -> Response:
 
 async def _grants(call: Call) -> list[tuple[TopicName, TopicGrant]]:
     """The body; raises 401 unless the caller administers the tenants of all topics, 412 for a bad name, 400 unless
-    they are topics of one namespace, 404 unless they are there.
+    they are topics of one namespace, 404 unless they are there. Of a caller without any tenant it is not even read.
     """
+    if not call.api.authorizer.administers_something(call.identity):
+        raise RestError(401, "Unauthorized to administer the topic")
     grants = await call.body(list[TopicGrant])
     if grants is None or not all(each.topic for each in grants):
         raise RestError(500, "topics are required")
+    if len(grants) > _MOST_GRANTS:
+        raise RestError(413, f"{len(grants)} grants, at most {_MOST_GRANTS} are taken at a time")
     named = [(_parsed(each.topic), each) for each in grants]
     for name, _ in named:
         if not call.api.authorizer.allows(call.identity, TOPIC_ADMIN, Target.of_topic(name)):

@@ -87,7 +87,7 @@ class Codec(NamedTuple):
     key: Callable[[str], bytes] | None = None
 
 
-@routes.post(TOPIC, TOPIC_PRODUCE)
+@routes.post(TOPIC, TOPIC_PRODUCE, most_body=None)
 async def produce(call: Call) -> Response:
     body = await _body(call)
     name = _topic(call)
@@ -98,7 +98,7 @@ async def produce(call: Call) -> Response:
     return await _published(call, body, parts)
 
 
-@routes.post(TOPIC + "/partitions/{partition}", TOPIC_PRODUCE)
+@routes.post(TOPIC + "/partitions/{partition}", TOPIC_PRODUCE, most_body=None)
 async def produce_to_partition(call: Call) -> Response:
     """A partition that does not exist is an error of each message; -1 is a plain topic itself."""
     partition = call.number("partition", bits=32)

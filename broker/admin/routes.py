@@ -6,6 +6,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.request_body import MOST_BODY_BYTES
 from magnetar.broker.auth.table import Need
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -22,6 +23,8 @@ class AdminRoute(NamedTuple):
     path: str
     handler: Handler
     need: Need
+    most_body: int | None = MOST_BODY_BYTES
+    """Largest body in bytes; None where only httpMaxRequestSize counts."""
 
 
 class RouteTable:
@@ -30,12 +33,16 @@ class RouteTable:
     def __init__(self) -> None:
         self.rows: list[AdminRoute] = []
 
-    def add(self, method: str, path: str, need: Need, handler: Handler) -> None:
-        self.rows.append(AdminRoute(method, path, handler, need))
+    def add(
+        self, method: str, path: str, need: Need, handler: Handler, most_body: int | None = MOST_BODY_BYTES
+    ) -> None:
+        self.rows.append(AdminRoute(method, path, handler, need, most_body))
 
-    def _declare(self, method: str, path: str, need: Need) -> Callable[[Handler], Handler]:
+    def _declare(
+        self, method: str, path: str, need: Need, most_body: int | None = MOST_BODY_BYTES
+    ) -> Callable[[Handler], Handler]:
         def keep(handler: Handler) -> Handler:
-            self.add(method, path, need, handler)
+            self.add(method, path, need, handler, most_body)
             return handler
 
         return keep
@@ -46,8 +53,8 @@ class RouteTable:
     def put(self, path: str, need: Need) -> Callable[[Handler], Handler]:
         return self._declare("PUT", path, need)
 
-    def post(self, path: str, need: Need) -> Callable[[Handler], Handler]:
-        return self._declare("POST", path, need)
+    def post(self, path: str, need: Need, *, most_body: int | None = MOST_BODY_BYTES) -> Callable[[Handler], Handler]:
+        return self._declare("POST", path, need, most_body)
 
     def delete(self, path: str, need: Need) -> Callable[[Handler], Handler]:
         return self._declare("DELETE", path, need)

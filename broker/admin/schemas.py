@@ -1,6 +1,7 @@
 """Schemas of topics: /admin/v2/schemas/{tenant}/{namespace}/{topic}."""
 
 from http import HTTPStatus
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
@@ -17,6 +18,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
+MOST_SCHEMA_BODY_BYTES: Final = 2 * 1024 * 1024
 SCHEMAS = ADMIN + "/schemas/{tenant}/{namespace}/{topic}"
 
 
@@ -58,7 +60,7 @@ async def get_metadata(call: Call) -> Response:
     return json_response({"info": index[-1], "index": index})
 
 
-@routes.post(SCHEMAS + "/schema", TOPIC_PRODUCE)
+@routes.post(SCHEMAS + "/schema", TOPIC_PRODUCE, most_body=MOST_SCHEMA_BODY_BYTES)
 async def add(call: Call) -> Response:
     """The same schema again keeps its version; 409 for one the strategy forbids, 422 for one that does not parse."""
     name, body = _name(call), await _body(call)
@@ -81,7 +83,7 @@ async def delete(call: Call) -> Response:
     return json_response({"version": -1 if force else 0 if version is None else version})
 
 
-@routes.post(SCHEMAS + "/version", TOPIC_USE)
+@routes.post(SCHEMAS + "/version", TOPIC_USE, most_body=MOST_SCHEMA_BODY_BYTES)
 async def version_of(call: Call) -> Response:
     """-1 when the topic has no such schema."""
     name, body = _name(call), await _body(call)
@@ -89,7 +91,7 @@ async def version_of(call: Call) -> Response:
     return json_response({"version": -1 if found is None else found.version})
 
 
-@routes.post(SCHEMAS + "/compatibility", TOPIC_ADMIN)
+@routes.post(SCHEMAS + "/compatibility", TOPIC_ADMIN, most_body=MOST_SCHEMA_BODY_BYTES)
 async def compatibility(call: Call) -> Response:
     name, body = _name(call), await _body(call)
     strategy = _strategy(call, name)

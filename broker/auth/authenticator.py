@@ -43,26 +43,30 @@ class Authenticator:
         """Whether there is a provider of that method."""
         return method in self._providers
 
-    def authenticate(
+    async def authenticate(
         self, method: str, credentials: bytes, certificate: PeerCertificate | None = None
     ) -> Authenticated:
         """The role of a client of the binary protocol; raises AuthenticationFailedError."""
         provider = self._providers.get(method)
         if provider is None:
             return self._anonymous(AuthenticationFailedError(f"no provider for method {method!r}", "NO_PROVIDER"))
-        return self._counted(provider, credentials, certificate)
+        return await self._counted(provider, credentials, certificate)
 
-    def _counted(self, provider: Provider, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:
+    async def _counted(
+        self, provider: Provider, credentials: bytes, certificate: PeerCertificate | None
+    ) -> Authenticated:
         name = type(provider).__name__
         try:
-            found = provider.authenticate(credentials, certificate)
+            found = await provider.authenticate(credentials, certificate)
         except AuthenticationFailedError as e:
             self.failures[name, e.kind] += 1
             raise
         self.successes[name, provider.method] += 1
         return found
 
-    def authenticate_http(self, authorization: str | None, certificate: PeerCertificate | None = None) -> Authenticated:
+    async def authenticate_http(
+        self, authorization: str | None, certificate: PeerCertificate | None = None
+    ) -> Authenticated:
         """The role of an HTTP request; bad credentials count as none.
 
         authorization: the header of that name: `Bearer <token>` or `Basic <base64 of user:password>`.
@@ -73,7 +77,7 @@ class Authenticator:
             if provider is None:
                 continue
             try:
-                return self._counted(provider, credentials, certificate)
+                return await self._counted(provider, credentials, certificate)
             except AuthenticationFailedError as e:
                 failed = e
         return self._anonymous(failed)
@@ -120,7 +124,7 @@ class TlsProvider:
 
     method = "tls"
 
-    def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:  # noqa: ARG002 - the certificate says it all
+    async def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:  # noqa: ARG002 - the certificate says it all
         for names in (certificate or {}).get("subject", ()):
             for kind, value in names:
                 if kind == "commonName" and value:

@@ -68,6 +68,17 @@ class Authorizer:
     def is_super_user(self, role: str | None) -> bool:
         return not self.enabled or role in self._settings.super_user_roles
 
+    def administers_something(self, identity: Identity) -> bool:
+        """Whether some tenant is the identity's: asked before a body is read that says which."""
+        if not self.enabled:
+            return True
+        roles = [identity.role] if identity.original is None else [identity.role, identity.original]
+        return all(role is not None and (self.is_super_user(role) or self._has_tenant(role)) for role in roles)
+
+    def _has_tenant(self, role: str) -> bool:
+        tenants = (self._namespaces.tenants.get(name) for name in self._namespaces.tenants.names())
+        return any(tenant is not None and role in (tenant.admin_roles or ()) for tenant in tenants)
+
     def valid_identity(self, identity: Identity, *, itself: bool = False) -> bool:
         """The rule of proxies: a proxy must name a client that is no proxy, a client nobody (or, with `itself`, itself
         at most).

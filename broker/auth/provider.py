@@ -10,7 +10,7 @@ PeerCertificate = Mapping[str, Any]  # as ssl.SSLObject.getpeercert() gives it; 
 class AuthenticationFailedError(Exception):
     """The credentials prove nothing. The text is for the log; clients are not told which part was wrong.
 
-    kind: a word for the metrics: INVALID, EXPIRED or NO_PROVIDER.
+    kind: a word for the metrics: INVALID, EXPIRED, NO_PROVIDER or BUSY.
     """
 
     def __init__(self, text: str, kind: str = "INVALID") -> None:
@@ -33,6 +33,6 @@ class Provider(Protocol):
     @property
     def method(self) -> str: ...
 
-    def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:
-        """The role; raises AuthenticationFailedError. Pure computation, never waits."""
+    async def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:
+        """The role; raises AuthenticationFailedError. What takes longer than a millisecond is done in a thread."""
         ...

@@ -74,17 +74,17 @@ class AuthSession:
         self.identity = Identity(anonymous)
         return False
 
-    def begin(self, command: pb.CommandConnect) -> None:
+    async def begin(self, command: pb.CommandConnect) -> None:
         """Prove the role CONNECT claims; raises AuthenticationError or AuthorizationError, both end the connection."""
-        self._proof = self._prove(self._method, command.auth_data)
-        self.identity = Identity(self._proof.role, self._original(command))
+        self._proof = await self._prove(self._method, command.auth_data)
+        self.identity = Identity(self._proof.role, await self._original(command))
         if not self._authorizer.valid_identity(self.identity):
             raise InvalidRolesError("Invalid roles.")
         self._arm()
 
-    def _prove(self, method: str, data: bytes) -> Authenticated:
+    async def _prove(self, method: str, data: bytes) -> Authenticated:
         try:
-            return self._authenticator.authenticate(method, data, self._conn.peer_certificate())
+            return await self._authenticator.authenticate(method, data, self._conn.peer_certificate())
         except AuthenticationFailedError as e:
             log.info(
                 "authentication.failed",
@@ -95,13 +95,13 @@ class AuthSession:
             )
             raise AuthenticationError("Failed to authenticate") from e
 
-    def _original(self, command: pb.CommandConnect) -> str | None:
+    async def _original(self, command: pb.CommandConnect) -> str | None:
         """The role a proxy speaks for: proven again when authenticateOriginalAuthData asks for it, else believed."""
         if not command.HasField("original_principal") and not command.HasField("original_auth_data"):
             return None
         if self._conn.broker.settings.authenticate_original_auth_data and command.HasField("original_auth_data"):
             method = command.original_auth_method or self._method
-            return self._prove(method, command.original_auth_data.encode()).role
+            return (await self._prove(method, command.original_auth_data.encode())).role
         return command.original_principal or None
 
     # --- refreshing ----------------------------------------------------------------------------------------------
@@ -129,13 +129,13 @@ class AuthSession:
                 replies.auth_challenge(self._conn.broker.server_version, version, self._method, REFRESH_DATA)
             )
 
-    def answer(self, command: pb.CommandAuthResponse) -> None:
+    async def answer(self, command: pb.CommandAuthResponse) -> None:
         """The answer to a challenge; one nobody asked for is checked the same way, by the method of CONNECT whatever it
         names. Another role closes the connection; who never proved anything cannot answer.
         """
         if self._proof is None:
             raise AuthenticationError("Failed to authenticate")
-        proof = self._prove(self._method, command.response.auth_data)
+        proof = await self._prove(self._method, command.response.auth_data)
         if proof.role != self._proof.role:
             raise ConnectionFatalError("AUTH_RESPONSE of another role")
         self._proof = proof

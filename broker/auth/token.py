@@ -80,7 +80,7 @@ class TokenProvider:
             now_ms=now_ms,
         )
 
-    def authenticate(self, credentials: bytes, certificate: PeerCertificate | None = None) -> Authenticated:  # noqa: ARG002 - the token says it all
+    async def authenticate(self, credentials: bytes, certificate: PeerCertificate | None = None) -> Authenticated:  # noqa: ARG002 - the token says it all
         """Raises AuthenticationFailedError unless the token is signed, in force and names a role."""
         if not credentials:
             raise AuthenticationFailedError("no token")

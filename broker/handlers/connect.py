@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _ENTRY_METADATA_SINCE = 18
+_MOST_VERSION_CHARS = 1024
 
 
 def on_connect(conn: Connection, command: pb.CommandConnect) -> Coroutine[Any, Any, None] | None:
@@ -31,8 +32,9 @@ def on_connect(conn: Connection, command: pb.CommandConnect) -> Coroutine[Any, A
     broker = conn.broker
     conn.auth = AuthSession(conn, broker.authenticator, broker.authorizer, broker.now_ms)
     conn.peer_version = command.protocol_version
-    conn.client_version = command.client_version
+    conn.client_version = command.client_version[:_MOST_VERSION_CHARS]
     conn.features.CopyFrom(command.feature_flags)
+    conn.features.DiscardUnknownFields()  # kept as long as the connection
     if conn.auth.needs_proof(command):
         return _prove(conn, conn.auth, command)
     _connected(conn)
@@ -40,8 +42,10 @@ def on_connect(conn: Connection, command: pb.CommandConnect) -> Coroutine[Any, A
 
 
 async def _prove(conn: Connection, auth: AuthSession, command: pb.CommandConnect) -> None:
+    if conn.closed:
+        return
+    await auth.begin(command)
     if not conn.closed:
-        auth.begin(command)
         _connected(conn)
 
 
@@ -52,7 +56,7 @@ def _connected(conn: Connection) -> None:
         and conn.peer_version >= _ENTRY_METADATA_SINCE
         and conn.features.supports_broker_entry_metadata
     )
-    conn.connected = True
+    conn.admit()
     conn.write(
         replies.connected(
             server_version=conn.broker.server_version,
@@ -64,7 +68,7 @@ def _connected(conn: Connection) -> None:
     log.debug("connection.established", conn=conn.connection_id, address=conn.address, client=conn.client_version)
 
 
-def on_auth_response(conn: Connection, command: pb.CommandAuthResponse) -> None:
+def on_auth_response(conn: Connection, command: pb.CommandAuthResponse) -> Coroutine[Any, Any, None] | None:
     """The client's answer to a challenge (also one nobody asked for is checked)."""
     response = command.response
     if not (response.HasField("auth_data") and response.HasField("auth_method_name")):
@@ -72,8 +76,8 @@ def on_auth_response(conn: Connection, command: pb.CommandAuthResponse) -> None:
     if conn.auth is None or not conn.auth.enabled:
         conn.write(replies.error(-1, pb.AuthenticationError, "Failed to authenticate"))
         conn.close()
-        return
-    conn.auth.answer(command)
+        return None
+    return conn.auth.answer(command)
 
 
 def on_ping(conn: Connection, _command: pb.CommandPing) -> None:

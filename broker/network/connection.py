@@ -20,15 +20,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
-from magnetar.broker.errors import BrokerError, ConnectionFatalError
+from magnetar.broker.errors import BrokerError, ConnectionFatalError, TooManyRequestsError
 from magnetar.broker.handlers.table import HANDLERS
+from magnetar.broker.network.keep_alive import KeepAlive
+from magnetar.broker.network.output import WEIGHED_BYTES, Output
 from magnetar.broker.network.publish_gate import PublishGate
 from magnetar.broker.network.read_buffer import ReadBuffer
 from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.runs import EntryRun
-from magnetar.protocol.texts import has_sound_texts, with_sound_texts
+from magnetar.protocol.texts import repair_texts
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -37,19 +39,30 @@ if TYPE_CHECKING:
     from magnetar.broker.auth.sessions import AuthSession
     from magnetar.broker.broker import Broker
     from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.memory_account import MemoryShare
     from magnetar.broker.topics.list_watcher import TopicListWatcher
     from magnetar.broker.topics.producer import Producer
     from magnetar.protocol.topic_name import TopicName
 
 log = structlog.get_logger(__name__)
 
-WRITE_HIGH_BYTES = 1 << 20
 # requests of one connection in progress; a peer with more has to wait until half of them are answered
 REQUESTS_HIGH = 1000
+MAX_COMMAND_BYTES = 1 << 20
+"""Largest command, the entry of a SEND not counted: a schema, a thousand acknowledgements."""
+CLOSE_WITHIN_S = 10
+"""How long a connection that is being closed may take to read what was written."""
+CONNECTION_BYTES = 8 * 1024
+CLIENT_BYTES = 4 * 1024
+"""What a connection, and each producer, consumer or watcher, is taken to hold of itself."""
+_LARGE_COMMAND_BYTES = 1024
+_PARSED_FACTOR = 4  # bytes of memory for a byte of a command that is being handled
+_FRAME_UNIT = 12  # parts of frames are counted in pages, so that a stream of small rests costs no call
 PROTOCOL_VERSION = 21
 _BEFORE_HANDSHAKE = frozenset(
     {pb.BaseCommand.CONNECT, pb.BaseCommand.AUTH_RESPONSE, pb.BaseCommand.PING, pb.BaseCommand.PONG}
 )
+_OPENING = frozenset({pb.BaseCommand.PRODUCER, pb.BaseCommand.SUBSCRIBE, pb.BaseCommand.WATCH_TOPIC_LIST})
 _connection_ids = itertools.count(1)
 
 
@@ -83,38 +96,36 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = ReadBuffer(broker.shared_buffer, broker.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._read_holds: set[str] = set()
-        self._writable = True
-        self._on_writable: list[Callable[[], None]] = []
-        self._keep_alive: asyncio.TimerHandle | None = None
-        self._heard = True
-        self._ping_open = False
-        self._alive_waiters: list[asyncio.Future[bool]] = []
+        self._frame_pages = 0
+        self._output: Output
+        self._share: MemoryShare
+        self._keep_alive: KeepAlive
 
     # --- the socket's life ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_HIGH_BYTES // 4)
+        self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = f"/{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
-        refusal = self.broker.connections.admit(self, peer[0] if isinstance(peer, tuple) else "")
+        host = peer[0] if isinstance(peer, tuple) else ""
+        self._share = self.broker.memory.share(host, lambda: self.release_reading("memory"))
+        self._share.set("connection", CONNECTION_BYTES)
+        self._output = Output(transport, self._share)
+        self._keep_alive = KeepAlive(self, self._buffer, self._output, self.loop)
+        refusal = self.broker.connections.admit(self, host)
         if refusal is not None:
             self.write(replies.error(-1, pb.NotAllowedError, refusal))
             self.close()
             return
-        self._arm_keep_alive()
+        self._keep_alive.start(lambda: self.broker.settings.keep_alive_interval_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
         self.closed = True
-        if self._keep_alive is not None:
-            self._keep_alive.cancel()
+        self._keep_alive.stop()
         self.broker.connections.forget(self)
         if self.auth is not None:
             self.auth.close()
         self.gate.close()
-        for waiter in self._alive_waiters:
-            if not waiter.done():
-                waiter.set_result(False)
         watchers, self.watchers = self.watchers, {}
         for watcher in watchers.values():
             watcher.stop()
@@ -125,14 +136,17 @@ class Connection(asyncio.BufferedProtocol):
                 entry.cancel()
             else:
                 entry.connection_lost()
-        self._call_writable()  # whoever waits for room learns that nothing is to be written any more
+        self._output.call_waiting()  # whoever waits for room learns that nothing is to be written any more
+        self._share.close()
         if len(self.tasks):  # none is cancelled: what a request changes in the metadata store it changes whole
             self.broker.tasks.spawn(self.tasks.settle(), "connection.settle")
 
     def close(self) -> None:
-        """Close after what was written has been sent; safe to call twice."""
+        """Close after what was written has been sent, or when that takes too long; safe to call twice."""
         if self._transport is not None and not self._transport.is_closing():
             self.closed = True
+            if self.tls or self._output.waiting_bytes:
+                self.loop.call_later(CLOSE_WITHIN_S, self._transport.abort)
             self._transport.close()
 
     def abort(self) -> None:
@@ -141,33 +155,66 @@ class Connection(asyncio.BufferedProtocol):
             self.closed = True
             self._transport.abort()
 
+    def refuse(self, reason: str) -> None:
+        """Close a connection whose peer broke the rules."""
+        log.info("connection.refused", conn=self.connection_id, address=self.address, reason=reason)
+        self.close()
+
+    def lost(self, reason: str) -> None:
+        """Close at once a connection whose peer is gone or stuck."""
+        log.info("connection.lost", conn=self.connection_id, address=self.address, reason=reason)
+        self.abort()
+
     # --- bytes in ------------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio calls it so
         return self._buffer.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard = True
+        self._keep_alive.heard = True
         items, error = self._buffer.received(nbytes)
         try:
-            for item in items:
-                if self.closed:
-                    return
-                if len(item) == 2:
-                    self._on_command(item[0], item[1])
-                else:
-                    self._on_run(EntryRun.from_cut(item))
+            self._on_items(items)
+            if error is not None and self.connected and not self.closed:
+                items, error = self._buffer.again()  # the handshake may be over since
+                self._on_items(items)
         except ConnectionFatalError as e:
-            log.info("connection.refused", conn=self.connection_id, address=self.address, reason=str(e))
-            self.close()
+            self.refuse(str(e))
             return
         except Exception:
             log.exception("connection.failed", conn=self.connection_id, address=self.address)
             self.close()
             return
         if error is not None:
-            log.info("connection.refused", conn=self.connection_id, address=self.address, reason=error)
-            self.close()
+            self.refuse(error)
+            return
+        pages = self._buffer.held_bytes >> _FRAME_UNIT
+        if pages != self._frame_pages:
+            self._frame_pages = pages
+            self._share.set("frame", pages << _FRAME_UNIT)
+            self._wait_for_memory()
+
+    def _on_items(self, items: list[Any]) -> None:
+        for item in items:
+            if self.closed:
+                return
+            if len(item) == 2:
+                self._on_command(item[0], item[1])
+            else:
+                self._on_run(EntryRun.from_cut(item))
+
+    def _wait_for_memory(self) -> None:
+        """Read no more while this connection, its address or the broker is over its share. One that has not proved its
+        role is closed instead: it has nothing to wait for.
+        """
+        if not self._share.is_over or self.closed:
+            return
+        if not self.connected:
+            self._share.refused()
+            self.refuse("no memory for peers that are not authenticated")
+            return
+        self._share.wait()
+        self.hold_reading("memory")
 
     def eof_received(self) -> bool:
         return False
@@ -190,6 +237,8 @@ class Connection(asyncio.BufferedProtocol):
         row = HANDLERS.get(command_type)
         if row is None:
             raise ConnectionFatalError(f"command {command_type} is not for a broker")
+        if len(data) > MAX_COMMAND_BYTES:
+            raise ConnectionFatalError(f"command {command_type} of {len(data)} bytes")
         try:
             base = pb.BaseCommand.FromString(data)
         except Exception as e:
@@ -199,20 +248,37 @@ class Connection(asyncio.BufferedProtocol):
         ):  # the runtime parses without a look at required fields
             raise ConnectionFatalError(f"command {command_type} lacks a required field")
         command = getattr(base, row.field)
-        if command_type != pb.BaseCommand.ACK and not has_sound_texts(command):  # ACK's only texts are read by nobody
-            data = with_sound_texts(data, cast("Any", pb.BaseCommand.DESCRIPTOR))
-            command = getattr(pb.BaseCommand.FromString(data), row.field)
+        if command_type != pb.BaseCommand.ACK:  # whose only texts are read by nobody
+            repair_texts(command)
         try:
+            if command_type in _OPENING:
+                self._count_clients()
             result = row.handler(self, command)
         except Exception as e:  # noqa: BLE001 - a door: whatever a handler raises becomes a reply
             self.reply_error(row.fail, command, e)
             return
         if result is not None and inspect.iscoroutine(result):
-            self.tasks.spawn(self._run(result, row.fail, command), row.field).add_done_callback(self._request_ended)
+            task = self.tasks.spawn(self._run(result, row.fail, command), row.field)
+            if len(data) < _LARGE_COMMAND_BYTES:
+                task.add_done_callback(self._request_ended)
+            else:
+                size = _PARSED_FACTOR * len(data)
+                self._share.add("requests", size)
+                task.add_done_callback(lambda task: self._request_ended(task, size))
+                self._wait_for_memory()
             if len(self.tasks) >= REQUESTS_HIGH:
                 self.hold_reading("requests")
 
-    def _request_ended(self, _task: object) -> None:
+    def _count_clients(self) -> None:
+        """Make room in the account for one more producer, consumer or watcher. Raises TooManyRequestsError."""
+        self._share.set("clients", CLIENT_BYTES * (len(self.producers) + len(self.consumers) + len(self.watchers)))
+        if not self._share.fits(CLIENT_BYTES):
+            self._share.refused()
+            raise TooManyRequestsError("No memory for another producer, consumer or watcher; see maxClientMemoryInMB")
+
+    def _request_ended(self, _task: object, size: int = 0) -> None:
+        if size:
+            self._share.add("requests", -size)
         if "requests" in self._read_holds and len(self.tasks) <= REQUESTS_HIGH // 2:
             self.release_reading("requests")
 
@@ -227,8 +293,7 @@ class Connection(asyncio.BufferedProtocol):
     def reply_error(self, fail: Callable[..., bytes] | None, command: Any, error: Exception) -> None:
         """Answer a failed request: the one place where an exception becomes a reply."""
         if isinstance(error, ConnectionFatalError):
-            log.info("connection.refused", conn=self.connection_id, address=self.address, reason=str(error))
-            self.close()
+            self.refuse(str(error))
             return
         if isinstance(error, BrokerError):
             code, text, closes = error.server_error, str(error), error.closes_connection
@@ -248,29 +313,27 @@ class Connection(asyncio.BufferedProtocol):
     def write(self, data: bytes) -> None:
         """Send bytes; coalesced by the loop with all else written in this turn."""
         transport = self._transport
-        if transport is not None and not transport.is_closing():
+        if transport is None or transport.is_closing():
+            return
+        if len(data) < WEIGHED_BYTES and self._output.writable:
             transport.write(data)
+        elif not self._output.write(data):
+            self.lost("does not read its answers")
 
     def is_writable(self) -> bool:
-        return self._writable
+        return self._output.writable
 
     def when_writable(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, as soon as the peer has read enough (or is gone)."""
-        self._on_writable.append(callback)
+        self._output.when_writable(callback)
 
     def pause_writing(self) -> None:
-        self._writable = False
+        self._output.paused()
         self.hold_reading("output")  # a peer that does not read its answers may not ask for more of them
 
     def resume_writing(self) -> None:
-        self._writable = True
         self.release_reading("output")
-        self._call_writable()
-
-    def _call_writable(self) -> None:
-        callbacks, self._on_writable = self._on_writable, []
-        for callback in callbacks:
-            callback()
+        self._output.resumed()
 
     def close_notice(self, frame: bytes, since_version: int) -> None:
         """Write a CLOSE_*, or close the connection of a peer too old to know it (protocol version 5)."""
@@ -289,58 +352,40 @@ class Connection(asyncio.BufferedProtocol):
     def release_reading(self, reason: str) -> None:
         self._read_holds.discard(reason)
         if not self._read_holds and self._transport is not None and not self._transport.is_closing():
-            self._heard = True  # what waited in the socket counts as life
+            self._keep_alive.heard = True  # what waited in the socket counts as life
             self._transport.resume_reading()
+
+    @property
+    def is_reading(self) -> bool:
+        return not self._read_holds
+
+    @property
+    def waits_for_memory(self) -> bool:
+        return "memory" in self._read_holds
 
     # --- keep-alive ----------------------------------------------------------------------------------------------
 
-    def _arm_keep_alive(self) -> None:
-        interval = self.broker.settings.keep_alive_interval_seconds
-        if interval > 0:
-            self._keep_alive = self.loop.call_later(interval, self._on_keep_alive)
+    def admit(self) -> None:
+        """The handshake is done: every command counts, and frames may be as large as messages."""
+        self.connected = True
+        self._buffer.admit(self.broker.max_frame_bytes)
 
-    def _on_keep_alive(self) -> None:
-        if self.closed:
-            return
-        if not self.connected:
-            log.info("connection.refused", conn=self.connection_id, address=self.address, reason="no handshake in time")
-            self.close()
-            return
-        if self._ping_open and not self._heard and not self._read_holds:
-            log.info("connection.lost", conn=self.connection_id, address=self.address, reason="no answer to PING")
-            self.abort()
-            return
-        self._ping_open, self._heard = True, False
-        self.write(replies.ping())
+    def refresh(self) -> None:
+        """Forget what is outdated, once per keep-alive interval."""
+        if self.waits_for_memory and not self._share.is_over:
+            self.release_reading("memory")
         horizon = self.loop.time() - self.broker.settings.keep_alive_interval_seconds
         self.recently_closed_producers = {k: t for k, t in self.recently_closed_producers.items() if t >= horizon}
-        self._arm_keep_alive()
+        self._share.set("clients", CLIENT_BYTES * (len(self.producers) + len(self.consumers) + len(self.watchers)))
 
     def on_pong(self) -> None:
-        self._ping_open = False
-        waiters, self._alive_waiters = self._alive_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(True)
+        self._keep_alive.on_pong()
 
     async def check_alive(self) -> bool:
         """PING the peer; False (and the connection closed) when nothing answers in
         connectionLivenessCheckTimeoutMillis.
         """
-        timeout_ms = self.broker.settings.connection_liveness_check_timeout_millis
-        if self.closed:
-            return False
-        if timeout_ms <= 0:
-            return True
-        waiter: asyncio.Future[bool] = self.loop.create_future()
-        self._alive_waiters.append(waiter)
-        self.write(replies.ping())
-        try:
-            return await asyncio.wait_for(waiter, timeout_ms / 1000)
-        except TimeoutError:
-            log.info("connection.lost", conn=self.connection_id, address=self.address, reason="not alive")
-            self.abort()
-            return False
+        return await self._keep_alive.check(self.broker.settings.connection_liveness_check_timeout_millis)
 
     # --- roles ---------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,9 @@ So all connections share one large buffer (a big socket read is one large cut, a
 connections cost no buffers), and a connection keeps only its incomplete last frame, put in front of the next read. A
 frame that is large for the shared buffer grows in a buffer of its own, only as fast as its bytes arrive: a peer that
 announces 5 MiB and sends nothing costs nothing.
+
+Until `admit` raises the limit, no frame may be larger than HANDSHAKE_FRAME_BYTES: a peer that has not proved its role
+holds at most twice so much.
 """
 
 from __future__ import annotations
@@ -17,10 +20,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 SHARED_BYTES = 1 << 20
+HANDSHAKE_FRAME_BYTES = 64 * 1024
+"""Largest frame before the handshake is done; a CONNECT with a token has a few KiB."""
 _PRIVATE_FROM = SHARED_BYTES // 4
 _STREAM_BYTES = 64 * 1024
 _TRICKLE_BYTES = 4096
 """A frame that comes in small pieces is not copied again with each of them beyond this size."""
+
+
+def _room_for(begun: bytearray | memoryview) -> int:
+    """The most a buffer may grow to: its frame, of which at least the size has arrived, and a read behind it."""
+    return 4 + int.from_bytes(begun[:4], "big") + _STREAM_BYTES
 
 
 class SharedReadBuffer:
@@ -36,19 +46,38 @@ class ReadBuffer:
     connection.
     """
 
-    __slots__ = ("_in_private", "_left", "_max_frame", "_private", "_shared")
+    __slots__ = ("_in_private", "_left", "_max_frame", "_private", "_refused", "_shared", "large_frames")
 
     def __init__(self, shared: SharedReadBuffer, max_frame_bytes: int) -> None:
         self._shared = shared
-        self._max_frame = max_frame_bytes
+        self._max_frame = min(max_frame_bytes, HANDSHAKE_FRAME_BYTES)
         self._left = b""  # an incomplete frame, small
         self._private: bytearray | None = None  # an incomplete frame, large
         self._in_private = 0
+        self._refused: tuple[int, int, int] | None = None
+        self.large_frames = 0
+        """Incomplete frames that got a buffer of their own, since the start of the connection."""
 
     @property
     def held_bytes(self) -> int:
         """Memory this connection holds for an incomplete frame."""
-        return len(self._left) + (len(self._private) if self._private is not None else 0)
+        return len(self._left) if self._private is None else len(self._private)
+
+    @property
+    def filled_bytes(self) -> int:
+        """Bytes of an incomplete large frame that have arrived; 0 without one."""
+        return self._in_private
+
+    def admit(self, max_frame_bytes: int) -> None:
+        """Take frames of up to `max_frame_bytes` from now on; `again` for those behind the one being handled."""
+        self._max_frame = max_frame_bytes
+
+    def again(self) -> tuple[list[Any], str | None]:
+        """Cut what the last `received` refused once more, under the limit as it is now. Only before the next `room`."""
+        if self._refused is None:
+            return [], None
+        start, end, count = self._refused
+        return self._cut(self._shared.bytes, start, end, count)
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty."""
@@ -58,7 +87,8 @@ class ReadBuffer:
                 self._shared.bytes[:left] = self._left
             return self._shared.view[left:]
         if self._in_private == len(self._private):
-            self._private = self._private + bytearray(len(self._private))
+            size = min(2 * self._in_private, _room_for(self._private))
+            self._private = self._private + bytearray(size - self._in_private)
         return memoryview(self._private)[self._in_private :]
 
     def received(self, count: int) -> tuple[list[Any], str | None]:
@@ -73,9 +103,15 @@ class ReadBuffer:
             self._in_private = end = self._in_private + count
             if end >= 4 and end < 4 + int.from_bytes(source[:4], "big") <= self._max_frame:
                 return [], None
-        consumed, items, error = speed.cut(source, 0, end, self._max_frame)
+        return self._cut(source, 0, end, count)
+
+    def _cut(self, source: bytearray, start: int, end: int, count: int) -> tuple[list[Any], str | None]:
+        consumed, items, error = speed.cut(source, start, end, self._max_frame)
+        self._refused = None
         if error is None:
             self._keep(source, consumed, end, count)
+        elif source is self._shared.bytes:
+            self._refused = consumed, end, count
         return items, error
 
     def _keep(self, source: bytearray, consumed: int, end: int, count: int) -> None:
@@ -86,8 +122,9 @@ class ReadBuffer:
         if not left:
             return
         if left >= _PRIVATE_FROM or (left > _TRICKLE_BYTES and count < _STREAM_BYTES):
-            self._private = bytearray(2 * left)
+            self._private = bytearray(min(2 * left, _room_for(memoryview(source)[consumed:end])))
             self._private[:left] = memoryview(source)[consumed:end]
             self._in_private = left
+            self.large_frames += 1
         else:
             self._left = bytes(memoryview(source)[consumed:end])

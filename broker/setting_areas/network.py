@@ -120,6 +120,16 @@ class NetworkSettings(Table):
         minimum=1,
         source=_OWN,
     )
+    max_client_memory_in_mb: int = setting(
+        "maxClientMemoryInMB",
+        512,
+        "Most memory that all clients together make the broker hold for unfinished frames and requests, unread "
+        "answers, producers and consumers. An address gets half of it, a connection an eighth; beyond its share a "
+        "connection waits.",
+        unit="MiB",
+        minimum=16,
+        source=_OWN,
+    )
     max_concurrent_topic_load_request: int = setting(
         "maxConcurrentTopicLoadRequest", 5000, "Topics being loaded at a time; more wait.", unit="topics", minimum=1
     )

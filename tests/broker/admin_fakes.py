@@ -22,6 +22,7 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
     TopicTerminatedError,
 )
+from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.metrics.exposition import BrokerMetrics
 from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.schemas.compatibility import Strategy
@@ -245,6 +246,7 @@ class FakeBroker:
         self.schemas = SchemaRegistry(metadata, lambda: 1_700_000_000_000)
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, namespaces)
+        self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, 5 << 20))
         self.admin_topics = FakeTopics(namespaces)
         self.publishing = FakePublishing(self.schemas)
         self.urls = BrokerUrls("localhost:8080", "pulsar://localhost:6650", "", "http://localhost:8080", "")

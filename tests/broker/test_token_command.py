@@ -1,5 +1,6 @@
 """`magnetar tokens`: what it makes, the broker takes."""
 
+import asyncio
 import base64
 import dataclasses
 
@@ -18,7 +19,7 @@ def authenticate(token, key=KEY, now_s=NOW_S):
     settings = dataclasses.replace(
         Settings(), authentication_enabled=True, authentication_providers=("token",), token_secret_key=key
     )
-    return Authenticator(settings, lambda: now_s * 1000).authenticate("token", token.encode())
+    return asyncio.run(Authenticator(settings, lambda: now_s * 1000).authenticate("token", token.encode()))
 
 
 def test_a_new_key_and_a_token_of_it(tmp_path, capsys):

@@ -2,12 +2,19 @@ import random
 
 import pytest
 
-from magnetar.broker.network.read_buffer import ReadBuffer, SharedReadBuffer
+from magnetar.broker.network.read_buffer import HANDSHAKE_FRAME_BYTES, ReadBuffer, SharedReadBuffer
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.runs import EntryRun
 
 LIMIT = 6 << 20
+
+
+def admitted(shared, limit):
+    """The buffer of a connection whose handshake is done."""
+    buffer = ReadBuffer(shared, limit)
+    buffer.admit(limit)
+    return buffer
 
 
 def feed(buffer, data, sizes):
@@ -44,7 +51,7 @@ def test_frames_come_out_however_they_are_cut(sizes):
     if sizes == [1]:
         data = frames[0] + frames[1] + frames[3]
     steps = [chance.choice(sizes) for _ in range(len(data) // min(sizes) + 1)]
-    items = feed(ReadBuffer(SharedReadBuffer(), LIMIT), data, steps)
+    items = feed(admitted(SharedReadBuffer(), LIMIT), data, steps)
     bodies = [bytes(EntryRun.from_cut(i).data) for i in items if len(i) != 2]
     commands = [i for i in items if len(i) == 2]
     expected = [f for f in frames if f in data]
@@ -56,7 +63,7 @@ def test_frames_come_out_however_they_are_cut(sizes):
 
 def test_connections_share_one_buffer_and_keep_only_what_is_incomplete():
     shared = SharedReadBuffer()
-    one, other = ReadBuffer(shared, LIMIT), ReadBuffer(shared, LIMIT)
+    one, other = admitted(shared, LIMIT), admitted(shared, LIMIT)
     frame = replies.ping()
     assert feed(one, frame[:5], [5]) == []
     assert one.held_bytes == 5
@@ -67,14 +74,14 @@ def test_connections_share_one_buffer_and_keep_only_what_is_incomplete():
 
 
 def test_an_announced_size_costs_nothing_before_its_bytes_come():
-    buffer = ReadBuffer(SharedReadBuffer(), LIMIT)
+    buffer = admitted(SharedReadBuffer(), LIMIT)
     head = (5 << 20).to_bytes(4, "big") + (10).to_bytes(4, "big")
     assert feed(buffer, head, [8]) == []
     assert buffer.held_bytes == 8
 
 
 def test_memory_of_a_large_frame_grows_with_what_has_arrived():
-    buffer = ReadBuffer(SharedReadBuffer(), LIMIT)
+    buffer = admitted(SharedReadBuffer(), LIMIT)
     data = send(bytes(4 << 20))
     feed(buffer, data[: 1 << 20], [1 << 16] * 16)
     assert buffer.held_bytes <= 3 << 20
@@ -89,3 +96,48 @@ def test_a_frame_over_the_limit_is_refused_on_its_header():
     room[:4] = (997).to_bytes(4, "big")
     items, error = buffer.received(4)
     assert (items, error is not None) == ([], True)
+
+
+def test_before_the_handshake_a_frame_is_small():
+    buffer = ReadBuffer(SharedReadBuffer(), LIMIT)
+    room = buffer.room()
+    room[:4] = (HANDSHAKE_FRAME_BYTES - 3).to_bytes(4, "big")
+    items, error = buffer.received(4)
+    assert (items, error is not None) == ([], True)
+    trickled = ReadBuffer(SharedReadBuffer(), LIMIT)
+    head = (HANDSHAKE_FRAME_BYTES - 4).to_bytes(4, "big") + (10).to_bytes(4, "big")
+    feed(trickled, head + bytes(HANDSHAKE_FRAME_BYTES - 9), [1000] * 70)
+    assert trickled.held_bytes <= 2 * HANDSHAKE_FRAME_BYTES
+
+
+@pytest.mark.parametrize("behind", [b"", replies.ping()])
+def test_a_large_frame_behind_the_handshake_in_one_read(behind):
+    buffer = ReadBuffer(SharedReadBuffer(), LIMIT)
+    data = replies.ping() + send(bytes(300_000)) + behind
+    room = buffer.room()
+    room[: len(data)] = data
+    items, error = buffer.received(len(data))
+    assert (len(items), error is not None) == (1, True)
+    buffer.admit(LIMIT)
+    items, error = buffer.again()
+    assert (len(items), error) == (1 + bool(behind), None)
+    assert buffer.held_bytes == 0 and buffer.again() == ([], None)
+
+
+def test_what_is_wrong_whoever_sends_it_stays_wrong():
+    buffer = ReadBuffer(SharedReadBuffer(), LIMIT)
+    room = buffer.room()
+    room[:4] = (LIMIT * 2).to_bytes(4, "big")
+    assert buffer.received(4)[1] is not None
+    buffer.admit(LIMIT)
+    assert buffer.again()[1] is not None
+
+
+def test_the_buffer_of_a_large_frame_is_little_larger_than_the_frame():
+    buffer, most = admitted(SharedReadBuffer(), LIMIT), 0
+    data = send(bytes(5 << 20))
+    for at in range(0, len(data) - 1, 1 << 16):
+        feed(buffer, data[at : min(at + (1 << 16), len(data) - 1)], [1 << 16])
+        most = max(most, buffer.held_bytes)
+    assert buffer.large_frames == 1 and buffer.filled_bytes == len(data) - 1
+    assert most <= len(data) + (1 << 16)

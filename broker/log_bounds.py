@@ -1,0 +1,66 @@
+"""Bounds every field of a log line, whoever chose its value: a peer's 4 MB name is a hundred characters of the log.
+
+Characters that a terminal obeys and ends of lines are written as escapes, so that no value can look like another line.
+"""
+
+import re
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+MOST_CHARS: Final = 512
+MOST_TRACEBACK_CHARS: Final = 16 * 1024
+_OBEYED: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def bounded(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor. Numbers, truth values and None pass as they are, everything else as a text; exceptions
+    to format stay for `bounded_traceback`.
+    """
+    for name, value in event.items():
+        if value is not None and not isinstance(value, bool | int | float) and name != "exc_info":
+            event[name] = _OBEYED.sub(_escaped, shortened(value))
+    return event
+
+
+def bounded_traceback(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor behind the one that makes a text of an exception."""
+    if "exception" in event:
+        event["exception"] = middle_out(str(event["exception"]), MOST_TRACEBACK_CHARS)
+    return event
+
+
+def shortened(value: object) -> str:
+    """A value as a text of at most MOST_CHARS, and how much was left out."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        text = repr(bytes(value[: MOST_CHARS + 1]))
+        left_out = max(len(value) - MOST_CHARS - 1, 0)
+    elif isinstance(value, list | tuple | set | frozenset | dict):
+        text, left_out = _repr_of_items(value), 0
+    else:
+        text, left_out = str(value), 0
+    if len(text) <= MOST_CHARS and not left_out:
+        return text
+    left_out += max(len(text) - MOST_CHARS, 0)
+    return f"{text[:MOST_CHARS]}...({left_out} more)"
+
+
+_MOST_ITEMS: Final = 32
+
+
+def _repr_of_items(value: Any) -> str:
+    """Of the first items alone; their own sizes are bounded by what is made of the result."""
+    if len(value) <= _MOST_ITEMS:
+        return repr(value)
+    first = [item for item, _ in zip(value, range(_MOST_ITEMS), strict=False)]
+    return f"{first!r} and {len(value) - _MOST_ITEMS} more"
+
+
+def middle_out(text: str, most: int) -> str:
+    """The beginning and the end of a long text."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}\n...({len(text) - most} more)\n{text[-(most // 2) :]}"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", errors="backslashreplace").decode()

@@ -1,0 +1,189 @@
+"""One account of the memory that peers make the broker hold, with shares per connection, per address and in total.
+
+What counts is what a peer chooses the size of and what stays longer than one turn of the event loop: the part of a
+frame that has arrived, requests in progress, output that is not read, producers, consumers and topic watchers, HTTP
+bodies and answers. Publishes on their way to the disk have a budget of their own (`network.publish_gate`), as has the
+entry cache.
+
+    limit                what happens beyond it
+    of a connection      its next request waits: its socket is not read
+    of an address        the same for the connection that went beyond it
+    of the broker        the same; connections go on in the order in which they began to wait
+
+A share is set per kind of thing, never added to, so that a sum cannot drift: `set("frame", 70_000)`. The account is
+asked once per socket read or request, never per message. Loop only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["MemoryAccount", "MemoryLimits", "MemoryShare"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimits:
+    """Bytes, from the broker down to one connection."""
+
+    total: int
+    per_address: int
+    per_connection: int
+
+    @classmethod
+    def of_total(cls, total: int, max_frame_bytes: int) -> MemoryLimits:
+        """Half of it for an address; for a connection an eighth, but always room for two frames."""
+        return cls(total, max(total // 2, 2 * max_frame_bytes), max(total // 8, 2 * max_frame_bytes))
+
+
+_LOOKS = 64
+
+
+class _Address:
+    __slots__ = ("shares", "used")
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.shares = 0
+
+
+class MemoryAccount:
+    """What all peers together make the broker hold."""
+
+    def __init__(self, limits: MemoryLimits) -> None:
+        self.limits = limits
+        self.used_bytes = 0
+        self.most_bytes = 0
+        """The most that was ever held at a time."""
+        self.waits = 0
+        """How often a connection had to wait, since the start."""
+        self.refusals = 0
+        """How many requests and connections were refused because waiting would not have helped."""
+        self._addresses: dict[str, _Address] = {}
+        self._waiting: deque[MemoryShare] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Connections that wait for memory now."""
+        return sum(1 for share in self._waiting if share.is_waiting)
+
+    def share(self, address: str, on_room: Callable[[], None] | None = None) -> MemoryShare:
+        """The share of a new connection; `on_room` is called when it may go on after `wait`."""
+        found = self._addresses.get(address)
+        if found is None:
+            found = self._addresses[address] = _Address()
+        found.shares += 1
+        return MemoryShare(self, address, found, on_room)
+
+    def _changed(self, delta: int) -> None:
+        self.used_bytes += delta
+        if delta > 0:
+            self.most_bytes = max(self.most_bytes, self.used_bytes)
+        elif self._waiting:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let those go on that fit now, in the order in which they began to wait. One over the share of its connection
+        or address does not hold up those behind it. A few are looked at each time, so this takes no time of weight.
+        """
+        for _ in range(min(len(self._waiting), _LOOKS)):
+            if self.used_bytes > self.limits.total:
+                return
+            share = self._waiting.popleft()
+            if not share.is_waiting:
+                continue
+            if share.is_over:
+                self._waiting.append(share)
+            else:
+                share._go_on()  # noqa: SLF001 - the other half of this class
+
+    def _closed(self, address: str, entry: _Address) -> None:
+        entry.shares -= 1
+        if entry.shares == 0:
+            self._addresses.pop(address, None)
+
+
+class MemoryShare:
+    """What one connection makes the broker hold."""
+
+    __slots__ = ("_account", "_address", "_address_name", "_closed", "_on_room", "_parts", "is_waiting", "used")
+
+    def __init__(
+        self, account: MemoryAccount, address_name: str, address: _Address, on_room: Callable[[], None] | None
+    ) -> None:
+        self._account = account
+        self._address = address
+        self._address_name = address_name
+        self._on_room = on_room
+        self._parts: dict[str, int] = {}
+        self._closed = False
+        self.used = 0
+        self.is_waiting = False
+
+    def set(self, kind: str, size: int) -> None:
+        """From now on this connection holds `size` bytes of this kind; nothing happens after `close`."""
+        delta = size - self._parts.get(kind, 0)
+        if delta == 0 or self._closed:
+            return
+        self._parts[kind] = size
+        self.used += delta
+        self._address.used += delta
+        self._account._changed(delta)  # noqa: SLF001 - the other half of this class
+
+    def add(self, kind: str, delta: int) -> None:
+        """The same for things that come and go one by one."""
+        self.set(kind, self._parts.get(kind, 0) + delta)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection, its address or the whole broker holds more than its share."""
+        limits = self._account.limits
+        return (
+            self.used > limits.per_connection
+            or self._address.used > limits.per_address
+            or self._account.used_bytes > limits.total
+        )
+
+    @property
+    def is_over_own(self) -> bool:
+        """Whether the connection alone holds more than its share."""
+        return self.used > self._account.limits.per_connection
+
+    def fits(self, size: int) -> bool:
+        """Whether so much more is within all shares."""
+        limits = self._account.limits
+        return (
+            self.used + size <= limits.per_connection
+            and self._address.used + size <= limits.per_address
+            and self._account.used_bytes + size <= limits.total
+        )
+
+    def wait(self) -> None:
+        """Call `on_room` once, when nothing is over its share any more; safe to call twice."""
+        if not self.is_waiting and not self._closed:
+            self.is_waiting = True
+            self._account.waits += 1
+            self._account._waiting.append(self)  # noqa: SLF001 - the other half of this class
+
+    def refused(self) -> None:
+        """Count a request that is refused for want of memory."""
+        self._account.refusals += 1
+
+    def close(self) -> None:
+        """Give everything back; safe to call twice."""
+        if self._closed:
+            return
+        used, self.used, self._closed, self.is_waiting = self.used, 0, True, False
+        self._parts.clear()
+        self._address.used -= used
+        self._account._closed(self._address_name, self._address)  # noqa: SLF001 - the other half of this class
+        self._account._changed(-used)  # noqa: SLF001 - the same
+
+    def _go_on(self) -> None:
+        self.is_waiting = False
+        if self._on_room is not None:
+            self._on_room()

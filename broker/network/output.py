@@ -1,0 +1,102 @@
+"""What waits to be sent to a peer: how much, whether the peer reads it, and the account of it.
+
+Up to WRITE_HIGH_BYTES wait before the peer counts as slow: its consumers are given no more and its requests wait. While
+the memory account is over a share of this connection, TIGHT_BYTES take their place. The transport is asked how
+much waits before writes of WEIGHED_BYTES and more, thus once per burst of messages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from magnetar.broker.memory_account import MemoryShare
+
+WRITE_HIGH_BYTES = 1 << 20
+TIGHT_BYTES = 64 * 1024
+WEIGHED_BYTES = 16 * 1024
+
+
+class Output:
+    """The sending half of one connection."""
+
+    __slots__ = ("_is_tight", "_is_weighed", "_mark", "_on_writable", "_share", "_since_mark", "_transport", "writable")
+
+    def __init__(self, transport: asyncio.Transport, share: MemoryShare) -> None:
+        self.writable = True
+        self._transport = transport
+        self._share = share
+        self._on_writable: list[Callable[[], None]] = []
+        self._mark: int | None = None
+        self._since_mark = 0
+        self._is_tight = self._is_weighed = False
+        self._limit(WRITE_HIGH_BYTES)
+
+    def _limit(self, high: int) -> None:
+        self._transport.set_write_buffer_limits(high=high, low=high // 4)
+
+    def write(self, data: bytes) -> bool:
+        """Send; False when the peer is slow and more waits than one connection may hold: it is to be closed then."""
+        waiting = self.waiting_bytes
+        if waiting >= TIGHT_BYTES:
+            self._weigh(waiting + len(data))
+        elif self._is_weighed:
+            self._forget()
+        self._since_mark += len(data)
+        self._transport.write(data)
+        return self.writable or not self._share.is_over_own
+
+    def _weigh(self, size: int) -> None:
+        self._is_weighed = True
+        self._share.set("output", size)
+        if self._share.is_over and not self._is_tight:
+            self._is_tight = True
+            self._limit(TIGHT_BYTES)
+
+    def _forget(self) -> None:
+        self._is_weighed = False
+        self._share.set("output", 0)
+        if self._is_tight and not self._share.is_over:
+            self._is_tight = False
+            self._limit(WRITE_HIGH_BYTES)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def paused(self) -> None:
+        """The transport holds more than its limit."""
+        self.writable = False
+        self._mark, self._since_mark = None, 0
+        self._weigh(self.waiting_bytes)
+
+    def resumed(self) -> None:
+        """The peer has read enough."""
+        self.writable = True
+        self._forget()
+        self.call_waiting()
+
+    def is_stuck(self) -> bool:
+        """Whether the peer read nothing of what waits since this was asked last. Keeps the account true, too."""
+        waiting = self.waiting_bytes
+        if waiting >= TIGHT_BYTES:
+            self._weigh(waiting)
+        else:
+            self._forget()
+        if self.writable:
+            return False
+        mark, written = self._mark, self._since_mark
+        self._mark, self._since_mark = waiting, 0
+        return mark is not None and waiting >= mark + written
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        """Call back once, as soon as the peer has read enough or is gone."""
+        self._on_writable.append(callback)
+
+    def call_waiting(self) -> None:
+        callbacks, self._on_writable = self._on_writable, []
+        for callback in callbacks:
+            callback()

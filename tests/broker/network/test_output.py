@@ -1,0 +1,109 @@
+from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
+from magnetar.broker.network.output import TIGHT_BYTES, WEIGHED_BYTES, WRITE_HIGH_BYTES, Output
+
+MIB = 1 << 20
+
+
+class Transport:
+    """Holds what is written until the test reads it; tells the protocol as asyncio's transports do."""
+
+    def __init__(self):
+        self.size = 0
+        self.paused = False
+        self.output = None
+
+    def set_write_buffer_limits(self, high, low):
+        self.high, self.low = high, low
+        self._tell()
+
+    def get_write_buffer_size(self):
+        return self.size
+
+    def write(self, data):
+        self.size += len(data)
+        self._tell()
+
+    def read(self, size):
+        self.size -= size
+        if self.paused and self.size <= self.low:
+            self.paused = False
+            self.output.resumed()
+
+    def _tell(self):
+        if not self.paused and self.size > self.high:
+            self.paused = True
+            self.output.paused()
+
+
+def new(total=64 * MIB, account=None):
+    account = account or MemoryAccount(MemoryLimits(total, total // 2, total // 8))
+    transport = Transport()
+    transport.output = Output(transport, account.share("a"))
+    return account, transport, transport.output
+
+
+def test_a_peer_that_reads_costs_the_account_nothing():
+    account, transport, output = new()
+    for _ in range(100):
+        assert output.write(bytes(300_000))
+        transport.read(transport.size)
+    assert account.most_bytes == 0 and output.writable
+
+
+def test_unread_output_is_counted_until_it_is_read():
+    account, transport, output = new()
+    called = []
+    output.when_writable(lambda: called.append(1))
+    while output.writable:
+        assert output.write(bytes(WEIGHED_BYTES))
+    assert account.used_bytes >= WRITE_HIGH_BYTES
+    transport.read(transport.size // 2)
+    assert not output.writable and not called
+    transport.read(transport.size)
+    assert output.writable and called == [1] and account.used_bytes == 0
+
+
+def test_a_slow_peer_that_is_sent_more_than_one_may_hold_is_given_up():
+    _, _, output = new(total=16 * MIB)
+    assert output.write(bytes(MIB))
+    assert output.write(bytes(500_000))
+    assert not output.writable
+    assert not output.write(bytes(600_000))
+
+
+def test_over_a_share_little_may_wait():
+    account, transport, output = new()
+    other = account.share("b")
+    other.set("frame", 65 * MIB)
+    output.write(bytes(TIGHT_BYTES))
+    assert output.writable
+    output.write(bytes(WEIGHED_BYTES))
+    assert not output.writable and transport.high == TIGHT_BYTES
+    other.close()
+    transport.read(transport.size)
+    assert output.writable and transport.high == WRITE_HIGH_BYTES
+
+
+def test_a_peer_is_stuck_when_it_read_nothing_between_two_looks():
+    _, transport, output = new()
+    output.write(bytes(MIB))
+    output.write(b"x")
+    assert not output.writable
+    assert not output.is_stuck()  # it may be slow since a moment only
+    transport.read(1)
+    assert not output.is_stuck()
+    output.write(b"y" * 20)
+    assert output.is_stuck()
+    transport.read(transport.size)
+    assert not output.is_stuck() and not output.is_stuck()
+
+
+def test_small_writes_are_counted_when_looked_at():
+    account, transport, output = new()
+    transport.write(bytes(TIGHT_BYTES))
+    assert account.used_bytes == 0
+    output.is_stuck()
+    assert account.used_bytes == TIGHT_BYTES
+    transport.read(TIGHT_BYTES)
+    output.is_stuck()
+    assert account.used_bytes == 0

@@ -1,0 +1,119 @@
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
+
+LIMITS = MemoryLimits(total=100, per_address=60, per_connection=40)
+
+
+def test_shares_of_a_total_always_have_room_for_two_frames():
+    assert MemoryLimits.of_total(800, 10) == MemoryLimits(800, 400, 100)
+    assert MemoryLimits.of_total(16, 10) == MemoryLimits(16, 20, 20)
+
+
+def test_each_share_is_a_limit_of_its_own():
+    account = MemoryAccount(LIMITS)
+    a, b, c = account.share("1"), account.share("1"), account.share("2")
+    a.set("frame", 40)
+    assert not a.is_over and not a.fits(1) and b.fits(20) and not b.fits(21)
+    a.set("frame", 41)
+    assert a.is_over and not b.is_over
+    b.set("output", 30)
+    assert b.is_over and not c.is_over  # the address
+    c.set("frame", 30)
+    assert c.is_over  # the broker
+    a.close()
+    assert not b.is_over and not c.is_over
+    assert account.used_bytes == 60 and account.most_bytes == 101
+
+
+def test_connections_go_on_in_the_order_in_which_they_began_to_wait():
+    account, went_on = MemoryAccount(LIMITS), []
+    big = account.share("0")
+    big.set("frame", 40)
+    others = [account.share(str(n), lambda n=n: went_on.append(n)) for n in range(1, 4)]
+    for each in others:
+        each.set("frame", 25)
+    for each in others:
+        each.wait()
+        each.wait()
+    assert account.waiting == 3 and account.waits == 3
+    big.set("frame", 24)
+    assert went_on == [1, 2, 3] and account.waiting == 0
+
+
+def test_one_over_its_own_share_does_not_hold_up_those_behind_it():
+    account, went_on = MemoryAccount(LIMITS), []
+    greedy = account.share("1", lambda: went_on.append("greedy"))
+    modest = account.share("2", lambda: went_on.append("modest"))
+    greedy.set("frame", 50)
+    modest.set("frame", 51)
+    greedy.wait()
+    modest.set("frame", 39)
+    modest.set("output", 12)
+    modest.wait()
+    assert went_on == []
+    modest.set("output", 1)
+    assert went_on == ["modest"]
+    greedy.set("frame", 40)
+    assert went_on == ["modest", "greedy"]
+
+
+def test_a_closed_share_holds_nothing_and_is_not_called():
+    account = MemoryAccount(LIMITS)
+    gone = account.share("1", lambda: 1 / 0)
+    gone.set("frame", 500)
+    gone.wait()
+    gone.close()
+    gone.close()
+    gone.set("frame", 7)
+    gone.wait()
+    assert account.used_bytes == 0 and account.waiting == 0 and not account._addresses
+
+
+class Accounts(RuleBasedStateMachine):
+    """The sums are right at any time, and no connection waits while nothing is over its share."""
+
+    def __init__(self):
+        super().__init__()
+        self.account = MemoryAccount(LIMITS)
+        self.shares, self.parts = [], {}
+
+    @rule(address=st.sampled_from("ab"))
+    def open(self, address):
+        share = self.account.share(address)
+        self.shares.append((address, share))
+        self.parts[share] = {}
+
+    @rule(data=st.data(), kind=st.sampled_from(["frame", "output"]), size=st.integers(0, 70))
+    def set(self, data, kind, size):
+        if self.shares:
+            _, share = data.draw(st.sampled_from(self.shares))
+            share.set(kind, size)
+            self.parts[share][kind] = size
+            if share.is_over:
+                share.wait()
+
+    @rule(data=st.data())
+    def close(self, data):
+        if self.shares:
+            index = data.draw(st.integers(0, len(self.shares) - 1))
+            _, share = self.shares.pop(index)
+            share.close()
+            del self.parts[share]
+
+    @invariant()
+    def sums(self):
+        assert self.account.used_bytes == sum(sum(parts.values()) for parts in self.parts.values())
+        for name in "ab":
+            expected = sum(sum(self.parts[share].values()) for address, share in self.shares if address == name)
+            found = self.account._addresses.get(name)
+            assert (found.used if found else 0) == expected
+
+    @invariant()
+    def nobody_waits_for_nothing(self):
+        for _, share in self.shares:
+            assert not share.is_waiting or share.is_over
+
+
+TestAccounts = Accounts.TestCase
