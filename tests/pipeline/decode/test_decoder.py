@@ -13,8 +13,11 @@ from magnetar.pipeline.decode.decoder import Decoder
 from magnetar.pipeline.decode.reference import reference_rows
 from magnetar.pipeline.errors import CorruptEntryError
 from magnetar.pipeline.quarantine import Reason
+from magnetar.pipeline.values.decoders import value_decoder
+from magnetar.pipeline.values.topic_schema import TopicSchema
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.pipeline import entries_for_tests as e
+from tests.pipeline.values.values_for_tests import avro_schema, encode_avro
 
 ALL = ["value", *(column.name for column in (*PULSAR, *EXTRA))]
 
@@ -413,3 +416,43 @@ def test_batches_are_lists_that_arrow_knows_how_to_write(tmp_path):
     bodies, _ = e.random_bodies(random.Random(3), 30)
     table = pa.Table.from_batches(list(Decoder(ALL).decode(e.chunk_of(bodies))))
     assert table.num_rows == len(decoded(bodies))
+
+
+# --- values by schema -------------------------------------------------------------------------------------------------
+
+
+def test_values_are_typed_by_schema():
+    rows = decoded(
+        [e.plain(b"\0\0\0\5", index=0), e.plain(b"", null_value=True, index=1)],
+        columns=["__index", "value"],
+        value=value_decoder(TopicSchema("INT32")),
+    )
+    assert rows == [{"value": 5, "__index": 0}, {"value": None, "__index": 1}]
+
+
+def test_fields_of_a_record_stand_before_our_columns():
+    schema = avro_schema({"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]})
+    decoder = Decoder(value=value_decoder(schema))
+    assert decoder.schema.names[:3] == ["id", "name", "__key"]
+    payload = encode_avro(schema, {"id": 5, "name": "a"})[0]
+    assert decoded([e.plain(payload)], columns=["name"], value=value_decoder(schema)) == [{"name": "a"}]
+
+
+def test_a_value_that_does_not_fit_its_schema_is_quarantined_with_its_message():
+    bodies = [e.batch([e.single(b"\0\0\0\1"), e.single(b"short"), e.single(b"\0\0\0\2")], index=2)]
+    with pytest.raises(CorruptEntryError, match=r"9:0:1 \(index 1\): value: 5 bytes, INT32 has 4"):
+        decoded(bodies, columns=["value"], value=value_decoder(TopicSchema("INT32")))
+    decoder = Decoder(["value"], value=value_decoder(TopicSchema("INT32")), on_corrupt="quarantine")
+    assert decoded(bodies, decoder=decoder) == [{"value": 1}, {"value": 2}]
+    assert decoder.quarantine.counts == {Reason.VALUE: 1}
+
+
+def test_an_encrypted_message_has_no_typed_value():
+    decoder = Decoder(["value"], value=value_decoder(TopicSchema("INT32")), on_corrupt="quarantine")
+    assert decoded([e.encrypted(b"\0\0\0\1")], decoder=decoder) == []
+    assert decoder.quarantine.counts == {Reason.ENCRYPTED: 1}
+
+
+def test_values_that_nobody_selects_are_not_decoded():
+    decoder = Decoder(["__index"], value=value_decoder(TopicSchema("INT32")))
+    assert decoded([e.plain(b"short", index=3)], decoder=decoder) == [{"__index": 3}]

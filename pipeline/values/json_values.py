@@ -1,0 +1,92 @@
+"""Payloads of JSON schemas: one JSON object each, typed by the topic's latest schema, an Avro definition.
+
+JSON names its fields, so a row written under an older version needs no other schema: what is missing becomes null (or
+the field's default), what the schema does not know is left out, a value of another type is a failure of its row.
+Numbers stay numbers where Avro has dates: JSON encoders do not agree on how to write those. Bytes are base64, as
+Java's encoder writes them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from magnetar.pipeline.values.avro_types import AvroTypes, with_text
+from magnetar.pipeline.values.interface import DecodedValues
+from magnetar.pipeline.values.row_by_row import ENCRYPTED, arrow_array, decode_each, field_arrays
+from magnetar.pipeline.values.types import column, record_columns
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.values.interface import ValueBatch
+    from magnetar.pipeline.values.topic_schema import TopicSchema
+
+_INT32: Final = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+_INT64: Final = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_SIMPLE: Final[dict[pa.DataType, Any]] = {
+    pa.bool_(): bool,
+    pa.int32(): _INT32,
+    pa.int64(): _INT64,
+    pa.float32(): float,
+    pa.float64(): float,
+    pa.binary(): bytes,
+}
+
+
+class JsonValues:
+    """Decodes to the columns of the latest schema."""
+
+    def __init__(self, schema: TopicSchema) -> None:
+        """Raises SchemaError for a definition that has no form as columns."""
+        types = AvroTypes(logical=False)
+        definition = schema.definition
+        self._arrow = types.arrow(definition)
+        self._mixed = types.has_mixed_unions
+        self._is_record = pa.types.is_struct(self._arrow)
+        self.columns = record_columns(self._arrow) if self._is_record else (column("value", self._arrow),)
+        self._decoder: Any = msgspec.json.Decoder(_python_type(self._arrow, mixed=self._mixed))
+        self._defaults = _defaults(definition, self._arrow) if self._is_record else {}
+
+    def decode(self, batch: ValueBatch) -> DecodedValues:
+        """See ValueDecoder."""
+        failures = {int(row): ENCRYPTED for row in np.flatnonzero(batch.encrypted)}
+        rows = decode_each(batch.payload.to_pylist(), self._decoder.decode, failures)
+        if self._mixed:
+            rows = [with_text(row, self._arrow) for row in rows]
+        if not self._is_record:
+            return DecodedValues([arrow_array(rows, self._arrow, failures)], failures)
+        if self._defaults:
+            rows = [row if row is None else {**self._defaults, **row} for row in rows]
+        return DecodedValues(field_arrays(rows, self._arrow, failures), failures)
+
+
+def _python_type(arrow: pa.DataType, *, mixed: bool) -> Any:
+    """The type msgspec checks a value against; with mixed unions a string may be anything."""
+    if pa.types.is_string(arrow):
+        return Any if mixed else str
+    if pa.types.is_struct(arrow):
+        fields = {field.name: _python_type(field.type, mixed=mixed) | None for field in arrow}
+        return _typed_dict(fields)
+    if pa.types.is_list(arrow):
+        return list[_python_type(arrow.value_type, mixed=mixed) | None]  # type: ignore[misc]
+    if pa.types.is_map(arrow):
+        return dict[str, _python_type(arrow.item_type, mixed=mixed) | None]  # type: ignore[misc]
+    return _SIMPLE[arrow]
+
+
+def _typed_dict(fields: dict[str, Any]) -> Any:
+    """A TypedDict whose keys may all be missing."""
+    return TypedDict("Record", fields, total=False)  # type: ignore[operator]
+
+
+def _defaults(definition: Any, arrow: pa.DataType) -> dict[str, Any]:
+    """Defaults of the top-level fields that have another than null."""
+    while isinstance(definition.get("type"), dict):
+        definition = definition["type"]
+    found = {field["name"]: field.get("default") for field in definition["fields"] if field.get("default") is not None}
+    for name, value in found.items():
+        if isinstance(value, str) and pa.types.is_binary(arrow.field(name).type):
+            found[name] = value.encode("latin-1")  # Avro writes default bytes as text
+    return found

@@ -1,0 +1,105 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pulsar.schema import Integer, JsonSchema, Record, String
+
+from magnetar.pipeline.errors import SchemaError
+from magnetar.pipeline.values.decoders import value_decoder
+from magnetar.pipeline.values.topic_schema import TopicSchema
+from tests.pipeline.values.values_for_tests import batch, rows
+
+FIELDS = [
+    {"name": "id", "type": "long"},
+    {"name": "name", "type": ["null", "string"], "default": None},
+    {"name": "price", "type": "double"},
+    {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
+    {"name": "inner", "type": ["null", {"type": "record", "name": "I", "fields": [{"name": "n", "type": "int"}]}]},
+    {"name": "place", "type": "string", "default": "shop"},
+]
+
+
+def schema(fields=FIELDS):
+    return TopicSchema("JSON", json.dumps({"type": "record", "name": "R", "fields": fields}).encode())
+
+
+def decoded(*payloads, fields=FIELDS, **given):
+    return rows(
+        value_decoder(schema(fields)),
+        batch([p if isinstance(p, bytes | None) else json.dumps(p).encode() for p in payloads], **given),
+    )
+
+
+def test_objects_become_columns():
+    value = {"id": 1, "name": "a", "price": 2, "tags": ["x"], "inner": {"n": 3}, "place": "home"}
+    assert decoded(value, None) == ([{**value, "price": 2.0}, dict.fromkeys(value)], {})
+
+
+def test_what_is_missing_has_its_default_and_what_is_unknown_is_left_out():
+    found, failures = decoded({"id": 1, "new": 5, "inner": {"n": 1, "m": 2}})
+    assert failures == {}
+    assert found == [{"id": 1, "name": None, "price": None, "tags": [], "inner": {"n": 1}, "place": "shop"}]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"5",
+        b'{"id": "x"}',
+        b'{"id": 9223372036854775808}',
+        b'{"inner": {"n": 2147483648}}',
+        b'{"id": 1}{}',
+        b"\xff",
+    ],
+)
+def test_what_does_not_fit_fails_alone(wrong):
+    found, failures = decoded(wrong, {"id": 7})
+    assert list(failures) == [0]
+    assert found[1]["id"] == 7
+
+
+def test_mixed_unions_become_text():
+    fields = [{"name": "u", "type": ["string", "int"]}]
+    found, _ = decoded({"u": "a"}, {"u": 5}, {"u": None}, {}, fields=fields)
+    assert [row["u"] for row in found] == ["a", "5", None, None]
+
+
+def test_maps_and_bytes():
+    fields = [{"name": "m", "type": {"type": "map", "values": "int"}}, {"name": "b", "type": "bytes"}]
+    assert decoded({"m": {"x": 1}, "b": "AQI="}, fields=fields)[0] == [{"m": [("x", 1)], "b": b"\x01\x02"}]
+
+
+def test_dates_stay_numbers():
+    fields = [{"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}]
+    assert decoded({"at": 5}, fields=fields)[0] == [{"at": 5}]
+
+
+def test_an_encrypted_payload_has_no_value():
+    assert list(decoded(b"cipher", {"id": 1}, encrypted=[0])[1]) == [0]
+
+
+@given(data=st.lists(st.binary(max_size=30), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_any_bytes_are_a_record_or_a_failure(data):
+    found, failures = decoded(*data)
+    assert len(found) == len(data)
+    assert set(failures) <= set(range(len(data)))
+
+
+def test_what_the_official_client_writes():
+    class Example(Record):
+        a = Integer()
+        b = String()
+
+    payloads = [JsonSchema(Example).encode(Example(a=i, b=str(i))) for i in range(3)]
+    decoder = value_decoder(TopicSchema("JSON", json.dumps(Example.schema()).encode()))
+    assert rows(decoder, batch(payloads))[0] == [{"a": i, "b": str(i)} for i in range(3)]
+
+
+def test_another_kind_of_definition_is_named():
+    with pytest.raises(SchemaError, match="does not define"):
+        value_decoder(TopicSchema("JSON", b'{"type": "object", "properties": {}}'))
