@@ -116,6 +116,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
         add_arguments(tokens)
     _add_kafka(commands, with_options="kafka" in arguments)
+    commands.add_parser("pipeline", add_help=False, help="jobs over the log: export, audit, statistics, replay")
     commands.add_parser("version", help="print the version")
     return parser
 

@@ -66,7 +66,7 @@ class RangeReader:
             if self.settings.on_corrupt == "fail":
                 raise CatalogError(f"{piece.topic}: {why}; with onCorrupt=quarantine it is counted and left out")
             log.warning("%s: %s; left out", piece.topic, why)
-            self.damaged.append((piece.topic, piece.ledger_id or -1, entry_id, why))
+            self.damaged.append((piece.topic, -1 if piece.ledger_id is None else piece.ledger_id, entry_id, why))
 
         return note
 

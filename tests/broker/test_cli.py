@@ -12,6 +12,14 @@ from magnetar.storage.embedded.verify.report import DAMAGE, Finding, VerifyRepor
 from magnetar.storage.errors import StorageFullError, StoreLockedError
 
 
+@pytest.fixture(autouse=True)
+def _rich_as_it_was(monkeypatch):
+    """`standalone` hides rich from its process; the process of the tests goes on."""
+    monkeypatch.setitem(sys.modules, "rich", sys.modules.get("rich"))
+    if sys.modules["rich"] is None:
+        monkeypatch.delitem(sys.modules, "rich")
+
+
 @pytest.fixture
 def broker(monkeypatch):
     """Stands in for the broker: remembers the settings it was run with."""

@@ -1,0 +1,110 @@
+"""Options that several jobs share, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.lake.committer import FORMATS, open_table
+from magnetar.pipeline.options import SourceOptions
+
+if TYPE_CHECKING:
+    import argparse
+
+    from magnetar.pipeline.lake.committer import Committer
+
+
+def add_source(parser: argparse.ArgumentParser, *, topics_required: bool = True) -> None:
+    """Which topics are read, from where, and how."""
+    source = parser.add_argument_group("source")
+    which = source.add_mutually_exclusive_group(required=topics_required)
+    which.add_argument("--topic", metavar="NAMES", help="topics, with commas between them; partitions included")
+    which.add_argument("--topics-pattern", metavar="REGEX", help="tenant/namespace/REGEX for whole names")
+    add_connection(source)
+    source.add_argument(
+        "--storage",
+        metavar="DIR",
+        help="data directory of the broker, read where it can be; the rest through the broker",
+    )
+    source.add_argument("--start", metavar="PLACE", help="earliest (default), or JSON by topic, for what is new here")
+    source.add_argument("--columns", metavar="NAMES", help="only these columns, with commas between them")
+    source.add_argument(
+        "--on-corrupt",
+        choices=["fail", "quarantine"],
+        default="fail",
+        help="entries that cannot be read: stop (default), or leave out and report each with its position",
+    )
+    source.add_argument(
+        "--skip-lost",
+        action="store_true",
+        help="pass over messages that the broker has trimmed before they were read; they are reported",
+    )
+
+
+def add_connection(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """Where the broker is."""
+    group.add_argument("--service-url", metavar="URL", help="default: pulsar://127.0.0.1:6650")
+    group.add_argument("--admin-url", metavar="URL", help="default: port 8080 (8443 with TLS) of the broker")
+    group.add_argument("--token", metavar="TOKEN", help="a token, file:PATH or env:NAME")
+    group.add_argument(
+        "-o",
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any further option of the Spark source; repeatable",
+    )
+
+
+def add_table(parser: argparse.ArgumentParser) -> None:
+    """Which table."""
+    table = parser.add_argument_group("table")
+    table.add_argument("--table", required=True, metavar="URI", help="directory or URI of the table")
+    table.add_argument("--format", choices=FORMATS, default="delta", help="default: %(default)s")
+    table.add_argument(
+        "--table-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="Delta: a storage option; Iceberg: a property of the catalog; repeatable",
+    )
+
+
+def key_values(given: list[str], option: str) -> dict[str, str]:
+    """KEY=VALUE pairs. Raises: OptionError."""
+    found = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            raise OptionError(f"{option} {each!r}: KEY=VALUE is expected")
+        found[key] = value
+    return found
+
+
+def connection_options(options: argparse.Namespace) -> dict[str, str]:
+    """The options of the connection, by the names of the Spark source. Raises: OptionError."""
+    named = {"service.url": options.service_url, "admin.url": options.admin_url, "token": options.token}
+    return {key: value for key, value in named.items() if value} | key_values(options.option, "-o")
+
+
+def source_options(options: argparse.Namespace) -> SourceOptions:
+    """Raises: OptionError."""
+    given = connection_options(options)
+    if options.topics_pattern:
+        given["topicsPattern"] = options.topics_pattern
+    else:
+        given["topics"] = options.topic
+    if options.storage:
+        given["storage.url"] = options.storage
+    if options.start:
+        given["startingOffsets"] = options.start
+    if options.columns:
+        given["columns"] = options.columns
+    given["onCorrupt"] = options.on_corrupt
+    given["failOnDataLoss"] = "false" if options.skip_lost else given.get("failOnDataLoss", "true")
+    return SourceOptions.parse(given)
+
+
+def table(options: argparse.Namespace) -> Committer:
+    """Raises: OptionError, NotATableError."""
+    return open_table(options.format, options.table, key_values(options.table_option, "--table-option"))

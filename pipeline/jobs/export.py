@@ -1,0 +1,293 @@
+"""Export of topics into a table, incremental and exactly once by index range; in one go or as a running stream.
+
+    plan   the table says up to which index it holds each topic partition; what the log has behind that is to be done
+    write  tasks read, decode and write Parquet files (payloads never cross the JVM)
+    commit the driver adds all files with the new positions in one commit; a commit that finds the table moved on is
+           planned again
+
+A job that is killed anywhere leaves files that nothing refers to (`vacuum` removes them) and no row in the table; the
+next run goes on where the table ends. Large work is cut into rounds of `round_bytes`, each with a commit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from magnetar.pipeline.jobs.reading import RowReader, RowReport, RowSettings, plan_tasks, stored_logs
+from magnetar.pipeline.lake.data_file import Append, DataFile, IndexSpan
+from magnetar.pipeline.lake.errors import CommitConflictError
+from magnetar.pipeline.lake.writer import DEFAULT_WRITE, SplitWriter, WriteOptions
+from magnetar.pipeline.planning import ReadRange, shares
+from magnetar.pipeline.read_errors import DataLossError
+from magnetar.pipeline.reading.settings import ReadSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+
+    from magnetar.pipeline.jobs.runner import Runner
+    from magnetar.pipeline.lake.committer import Committer
+    from magnetar.pipeline.lake.table_files import TableFiles
+    from magnetar.pipeline.log_range import LogRange
+    from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.progress import Progress
+    from magnetar.pipeline.values.interface import ValueDecoder
+
+NEEDED = ("__topic", "__index", "__publishTime", "__brokerPublishTime")
+"""Columns that every table has, whatever is selected: commits, partitions and pruning go by them."""
+_MOST_CONFLICTS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSplit:
+    """The work of one task; pickles."""
+
+    ranges: tuple[ReadRange, ...]
+    rows: RowSettings
+    place: TableFiles
+    schema: pa.Schema
+    partitioned: bool
+    run: str
+    write: WriteOptions = DEFAULT_WRITE
+
+
+@dataclass(slots=True)
+class SplitResult:
+    """What one task has written, and what it left out."""
+
+    files: list[DataFile] = field(default_factory=list)
+    report: RowReport = field(default_factory=RowReport)
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """What one run has committed.
+
+    spans: topic partition -> [first index, end) of this run.   lost: ranges that the topics do not have any more.
+    conflicts: commits of other jobs that came first.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    commits: int = 0
+    conflicts: int = 0
+    spans: dict[str, list[int]] = field(default_factory=dict)
+    lost: list[list[Any]] = field(default_factory=list)
+    quarantined: RowReport = field(default_factory=RowReport)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "files": self.files,
+            "commits": self.commits,
+            "conflicts": self.conflicts,
+            "spans": self.spans,
+            "lost": self.lost,
+            "quarantined": {"messages": self.quarantined.messages, "positions": self.quarantined.positions},
+        }
+
+
+def export_split(split: ExportSplit) -> SplitResult:
+    """Read, decode and write the ranges of one task; nothing is committed. Runs in a task, or anywhere.
+
+    Returns: every file durable on its disk.
+    Raises:  SinkFullError, CorruptEntryError, DataLossError, SchemaDriftError and others; no file is left then.
+    """
+    reader = RowReader(split.rows)
+    result = SplitResult(report=reader.report)
+    attempt = f"{split.run}-{os.getpid():x}{uuid.uuid4().hex[:6]}"
+    writers: dict[str, SplitWriter] = {}
+    try:
+        for piece in split.ranges:
+            writer = writers.get(piece.topic)
+            if writer is None:
+                writer = writers[piece.topic] = SplitWriter(
+                    split.place,
+                    f"{file_slug(piece.topic)}-{piece.start:015d}-{attempt}",
+                    split.schema,
+                    topic=piece.topic,
+                    partitioned=split.partitioned,
+                    options=split.write,
+                )
+            for batch in reader.batches(piece):
+                writer.write(batch)
+        for writer in writers.values():
+            result.files += writer.close()
+    except BaseException:
+        for writer in writers.values():
+            writer.abort()
+        raise
+    return result
+
+
+def file_slug(topic: str) -> str:
+    """The topic's name as it stands in file names."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", topic.rpartition("/")[2])[:80]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """One export. `value` decodes payloads by the topic's schema; None exports them as bytes."""
+
+    options: SourceOptions
+    table: Committer
+    value: ValueDecoder | None = None
+    write: WriteOptions = DEFAULT_WRITE
+    round_bytes: int = 8 << 30
+
+    def run(self, runner: Runner, progress: Progress, report: ExportReport | None = None) -> ExportReport:
+        """Bring the table up to the end of the topics as they are now.
+
+        Raises: DataLossError with failOnDataLoss, PipelineError, ClientError. What is committed stays.
+        """
+        report = report if report is not None else ExportReport()
+        schema = self.table.prepare(self._decoded_schema())
+        logs = stored_logs(self.options)
+        ends = {topic: log.end for topic, log in logs.items()}
+        weight = sum(log.bytes_per() * _behind(self.table, topic, log) for topic, log in logs.items())
+        progress.begin(weight)
+        conflicts = 0
+        while True:
+            spans, lost = self._next_round(logs, ends)
+            if not spans:
+                return report
+            try:
+                self._round(runner, progress, schema, logs, spans, lost, report)
+                conflicts = 0
+            except CommitConflictError as error:
+                report.conflicts += 1
+                conflicts += 1
+                if conflicts > _MOST_CONFLICTS:
+                    raise
+                progress.say(f"another job has committed ({error}); planning again")
+
+    def follow(
+        self,
+        runner: Runner,
+        progress: Progress,
+        *,
+        trigger_s: float,
+        stop: Callable[[], bool] = lambda: False,
+        on_round: Callable[[ExportReport], None] = lambda _: None,
+    ) -> ExportReport:
+        """`run` again and again, a trigger apart, until `stop` says so: new messages, partitions and topics of a
+        pattern are picked up. The table is the checkpoint: a killed stream goes on exactly where it ends.
+        """
+        report = ExportReport()
+        while not stop():
+            began = time.monotonic()
+            self.run(runner, progress, report)
+            on_round(report)
+            wake = began + trigger_s
+            while not stop() and (left := wake - time.monotonic()) > 0:
+                time.sleep(min(left, 0.1))
+        return report
+
+    # --- one round --------------------------------------------------------------------------------------------------
+
+    def _next_round(
+        self, logs: Mapping[str, LogRange], ends: Mapping[str, Any]
+    ) -> tuple[list[IndexSpan], list[IndexSpan]]:
+        """What is next of each topic partition, and what of it is lost. Raises: DataLossError."""
+        committed = self.table.committed(logs)
+        wanted, lost = {}, []
+        for topic, log in logs.items():
+            first, end = int(log.first_index or 0), int(ends[topic])
+            start = committed.get(topic, first)
+            if start < first:
+                if self.options.fail_on_data_loss:
+                    raise DataLossError(topic, start, first, "the broker has trimmed them before they were exported")
+                lost.append(IndexSpan(topic, start, first))
+                start = first
+            if start < end:
+                wanted[topic] = (start, end)
+        backlog = {topic: logs[topic].bytes_per() * (end - start) for topic, (start, end) in wanted.items()}
+        granted = shares(backlog, float(self.round_bytes))
+        spans = []
+        for topic, (start, end) in wanted.items():
+            count = max(1, int(granted[topic] / logs[topic].bytes_per() + 0.5))
+            spans.append(IndexSpan(topic, start, min(end, start + count)))
+        named = {span.topic for span in spans}
+        return spans, [span for span in lost if span.topic in named]
+
+    def _round(
+        self,
+        runner: Runner,
+        progress: Progress,
+        schema: pa.Schema,
+        logs: Mapping[str, LogRange],
+        spans: list[IndexSpan],
+        lost: list[IndexSpan],
+        report: ExportReport,
+    ) -> None:
+        """Write and commit one round. Raises: CommitConflictError; the files of the round are removed then."""
+        tasks = plan_tasks(spans, logs, self.options, runner.cores)
+        run = uuid.uuid4().hex[:8]
+        partitioned = self.table.partition_column is not None
+        rows = self._row_settings()
+        splits = [
+            ExportSplit(tuple(ranges), rows, self.table.place, schema, partitioned, run, self.write) for ranges in tasks
+        ]
+        weights = [sum(each.weight_bytes for each in ranges) for ranges in tasks]
+        results = runner.map(export_split, splits, progress, weights)
+        files = [file for result in results for file in result.files]
+        left_out = RowReport()
+        for result in results:
+            left_out.extend(result.report)
+        append = Append(tuple(spans), tuple(files), schema, tuple(lost), left_out.messages)
+        try:
+            self.table.commit(append)
+        except CommitConflictError:
+            self._discard(files)
+            raise
+        self._note(report, append, left_out)
+        progress.advance(0, messages=sum(file.rows for file in files))
+
+    def _discard(self, files: list[DataFile]) -> None:
+        """Remove the files of a commit that lost. Only those that the table does not name: a commit may have been
+        stored although its answer was lost.
+        """
+        named = {file.path for file in self.table.files()}
+        for file in files:
+            if file.path not in named:
+                self.table.place.remove(file.path)
+
+    def _note(self, report: ExportReport, append: Append, left_out: RowReport) -> None:
+        report.rows += sum(file.rows for file in append.files)
+        report.bytes += sum(file.bytes for file in append.files)
+        report.files += len(append.files)
+        report.commits += 1
+        report.lost += [[span.topic, span.start, span.end] for span in append.lost]
+        report.lost += [list(each[:3]) for each in left_out.lost]
+        report.quarantined.extend(left_out)
+        for span in append.spans:
+            known = report.spans.setdefault(span.topic, [span.start, span.end])
+            known[1] = span.end
+
+    def _row_settings(self) -> RowSettings:
+        columns = self.options.columns
+        wanted = tuple(dict.fromkeys((*columns, *NEEDED))) if columns else None
+        return RowSettings(
+            ReadSettings.of(self.options),
+            wanted,
+            value=self.value,
+            on_corrupt=self.options.on_corrupt,
+            batch_bytes=self.options.batch_bytes,
+        )
+
+    def _decoded_schema(self) -> pa.Schema:
+        return RowReader(self._row_settings()).decoder().schema
+
+
+def _behind(table: Committer, topic: str, log: LogRange) -> int:
+    """How many messages the table lacks."""
+    start = table.committed([topic]).get(topic, 0)
+    return max(0, int(log.end_index or 0) - max(start, int(log.first_index or 0)))

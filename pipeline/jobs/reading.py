@@ -1,0 +1,144 @@
+"""What jobs read: options of the source, the plan of a range of indexes, and its rows inside a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.decode.decoder import Decoder
+from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.planning import ReadRange, pack, stitch
+from magnetar.pipeline.reading.ranges import RangeReader
+from magnetar.pipeline.reading.segments import SegmentMap, open_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from magnetar.pipeline.entry_chunk import EntryChunk
+    from magnetar.pipeline.lake.data_file import IndexSpan
+    from magnetar.pipeline.log_range import LogRange
+    from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.reading.settings import ReadSettings
+    from magnetar.pipeline.values.interface import ValueDecoder
+
+
+class NoIndexError(PipelineError):
+    """The entries of a topic carry no broker entry index, by which jobs count."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"{topic}: its entries carry no broker entry index; on Apache Pulsar set brokerEntryMetadataInterceptors="
+            "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor (and ...AppendBrokerTimestamp...)"
+        )
+
+
+def stored_logs(options: SourceOptions) -> dict[str, LogRange]:
+    """The log of each selected topic partition that holds messages. Raises: CatalogError, NoIndexError."""
+    catalog = Catalog(options.connect.admin())
+    topics = catalog.partitions(options.selection, missing_ok=options.wait_for_topic)
+    found = {topic: log for topic, log in catalog.ranges(topics, ledgers=True).items() if log is not None}
+    for topic, log in found.items():
+        if log.entries and not log.indexed:
+            raise NoIndexError(topic)
+    return {topic: log for topic, log in found.items() if log.indexed}
+
+
+def plan_tasks(
+    spans: Sequence[IndexSpan], logs: Mapping[str, LogRange], options: SourceOptions, cores: int
+) -> list[list[ReadRange]]:
+    """Each task's ranges: along the borders of ledger files where those can be read, in pieces of `splitBytes`."""
+    directory = open_directory(options.storage_path) if options.storage_path else None
+    ledgers = SegmentMap(directory) if directory is not None and options.read_mode != "broker" else None
+    pieces: list[ReadRange] = []
+    for span in spans:
+        log = logs[span.topic]
+        weight = log.bytes_per() * (span.end - span.start)
+        whole = ReadRange(span.topic, log.partition, span.start, span.end, weight_bytes=weight)
+        pieces += stitch(whole, ledgers.covered(log, span.start, span.end) if ledgers is not None else [])
+    total = sum(piece.weight_bytes for piece in pieces)
+    small = total < options.split_bytes * cores
+    least = options.min_partitions or (min(cores, max(1, int(total // (4 << 20)))) if small else None)
+    return pack(pieces, split_bytes=options.split_bytes, min_tasks=least, max_messages=options.max_records)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSettings:
+    """How a task makes rows of entries; pickles.
+
+    columns: names, None for all.   value: decodes payloads, None for bytes.
+    """
+
+    settings: ReadSettings
+    columns: tuple[str, ...] | None = None
+    style: str = "pulsar"
+    value: ValueDecoder | None = None
+    on_corrupt: str = "fail"
+    batch_bytes: int = 4 << 20
+
+
+@dataclass(slots=True)
+class RowReport:
+    """What was left out. Positions: (topic, ledger, entry, why), at most a thousand; `messages` counts all."""
+
+    positions: list[tuple[str, int, int, str]] = field(default_factory=list)
+    messages: int = 0
+    lost: list[tuple[str, int, int, str]] = field(default_factory=list)
+
+    def extend(self, other: RowReport) -> None:
+        self.positions = [*self.positions, *other.positions][:_MOST_POSITIONS]
+        self.messages += other.messages
+        self.lost += other.lost
+
+
+_MOST_POSITIONS = 1000
+
+
+class RowReader:
+    """The rows of ranges, inside a task. `report` says what was left out."""
+
+    def __init__(self, rows: RowSettings) -> None:
+        self.report = RowReport()
+        self._rows = rows
+        self._reader = RangeReader(rows.settings)
+
+    def chunks(self, piece: ReadRange) -> Iterator[EntryChunk]:
+        """The entries of a range, undecoded."""
+        yield from self._reader.chunks(piece)
+
+    def batches(self, piece: ReadRange) -> Iterator[pa.RecordBatch]:
+        """The messages of a range. Raises: as `RangeReader.chunks`; CorruptEntryError."""
+        decoder = self.decoder()
+        assert isinstance(piece.start, int)
+        assert isinstance(piece.end, int)
+        for chunk in self._reader.chunks(piece):
+            yield from decoder.decode(chunk, piece.start, piece.end)
+        yield from decoder.finish()
+        self._note(decoder)
+
+    def decoder(self) -> Decoder:
+        """One for a range; its schema is that of all batches."""
+        rows = self._rows
+        return Decoder(
+            rows.columns,
+            style=rows.style,
+            value=rows.value,
+            batch_bytes=rows.batch_bytes,
+            on_corrupt=rows.on_corrupt,
+            look_back=self._reader.look_back,
+        )
+
+    def _note(self, decoder: Decoder) -> None:
+        kept = decoder.quarantine
+        found = RowReport(
+            [(e.topic, e.ledger_id, e.entry_id, f"{e.reason}: {e.detail}") for e in kept.entries], kept.messages
+        )
+        found.positions += self._reader.damaged
+        found.messages += len(self._reader.damaged)
+        found.lost = [
+            (t, int(a), int(b), why) for t, a, b, why in self._reader.lost if isinstance(a, int) and isinstance(b, int)
+        ]
+        self._reader.damaged, self._reader.lost = [], []
+        self.report.extend(found)

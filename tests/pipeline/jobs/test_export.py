@@ -1,0 +1,300 @@
+"""Export of a real broker's topics, in this process: exactly once by index, whatever is repeated or goes wrong."""
+
+import contextlib
+import json
+import shutil
+import threading
+import time
+import urllib.request
+
+import pulsar
+import pyarrow.parquet as pq
+import pytest
+
+from magnetar.pipeline.errors import CorruptEntryError
+from magnetar.pipeline.jobs import export as export_module
+from magnetar.pipeline.jobs.export import ExportJob, export_split
+from magnetar.pipeline.lake.committer import open_table
+from magnetar.pipeline.lake.errors import CommitConflictError, SinkFullError
+from magnetar.pipeline.lake.table_files import TableFiles
+from magnetar.pipeline.options import SourceOptions
+from magnetar.pipeline.read_errors import CatalogError, DataLossError, NoSuchTopicError
+from magnetar.storage.reading.data_directory import DataDirectory
+from magnetar.storage.reading.errors import StorageError
+
+VALUES = [b"%d" % n for n in range(230)]
+
+
+@pytest.fixture(params=["storage", "broker"])
+def job(request, jobs_broker, tmp_path):
+    """job(topic, format, **options) over each of the two read paths."""
+
+    def make(topic, table_format="parquet", *, table=None, round_bytes=1 << 30, **options):
+        given = {"service.url": jobs_broker.url, "admin.url": jobs_broker.http_url, "topic": topic} | options
+        if request.param == "storage":
+            given["storage.url"] = str(jobs_broker.data_dir)
+        table = table if table is not None else open_table(table_format, str(tmp_path / table_format))
+        return ExportJob(SourceOptions.parse(given), table, round_bytes=round_bytes)
+
+    return make
+
+
+@pytest.fixture
+def admin(jobs_broker):
+    """admin(method, path below the topic, body) -> the parsed answer."""
+
+    def call(method, topic, path, body=None):
+        where = topic.replace("persistent://", "/admin/v2/persistent/")
+        request = urllib.request.Request(f"{jobs_broker.http_url}{where}{path}", body, method=method)
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request) as answer:
+            data = answer.read()
+        return json.loads(data) if data else None
+
+    return call
+
+
+def rows(table):
+    """(topic, index, value) of every row, sorted."""
+    found = []
+    for file in table.files():
+        read = pq.read_table(table.place.absolute(file.path), partitioning=None)
+        found += zip(*(read[name].to_pylist() for name in ("__topic", "__index", "value")), strict=True)
+    return sorted(found)
+
+
+def expected(topic, values, first=0):
+    return [(topic, index, value) for index, value in enumerate(values, first)]
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "delta", "iceberg"])
+def test_a_topic_and_what_comes_later(job, topic, publish, runner, progress, table_format):
+    publish(topic, VALUES[:120])
+    report = job(topic, table_format).run(runner, progress)
+    assert (report.rows, report.commits, report.spans) == (120, 1, {topic: [0, 120]})
+    publish(topic, VALUES[120:], batching_enabled=True)
+    again = job(topic, table_format)
+    report = again.run(runner, progress)
+    assert (report.rows, report.spans) == (110, {topic: [120, 230]})
+    assert rows(again.table) == expected(topic, VALUES)
+    assert job(topic, table_format).run(runner, progress).commits == 0, "nothing is new"
+
+
+def test_partitions_batches_and_compression(job, topic, publish, admin, runner, progress):
+    admin("PUT", topic, "/partitions", b"3")
+    sent = [{"content": value, "partition_key": f"k{n % 7}"} for n, value in enumerate(VALUES)]
+    publish(topic, sent, batching_enabled=True, compression_type=pulsar.CompressionType.LZ4)
+    made = job(topic)
+    report = made.run(runner, progress)
+    assert report.rows == len(VALUES)
+    assert sorted(value for _, _, value in rows(made.table)) == sorted(VALUES)
+    assert sum(end - start for start, end in report.spans.values()) == len(VALUES)
+
+
+def test_large_work_is_committed_in_rounds(job, topic, publish, runner, progress):
+    publish(topic, [bytes(1000)] * 200)
+    made = job(topic, round_bytes=50_000)
+    report = made.run(runner, progress)
+    assert report.commits > 3
+    assert [index for _, index, _ in rows(made.table)] == list(range(200))
+
+
+def test_only_some_columns(job, topic, publish, runner, progress):
+    publish(topic, VALUES[:5])
+    made = job(topic, columns="__key")
+    made.run(runner, progress)
+    [file] = made.table.files()
+    names = pq.read_schema(made.table.place.absolute(file.path)).names
+    assert set(names) == {"__key", "__topic", "__index", "__publishTime", "__brokerPublishTime"}
+
+
+def test_a_job_that_died_before_its_commit_is_repeated(job, topic, publish, runner, progress, monkeypatch):
+    publish(topic, VALUES)
+    made = job(topic)
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(made.table), "commit", dies)
+    with pytest.raises(KeyboardInterrupt):
+        made.run(runner, progress)
+    monkeypatch.undo()
+    left = {each.path for each in made.table.place.list()}
+    assert left, "the files of the dead job are there"
+    again = job(topic)
+    again.run(runner, progress)
+    assert rows(again.table) == expected(topic, VALUES)
+    assert set(again.table.vacuum(0)) == left
+
+
+def test_jobs_that_overlap_give_each_message_once(job, topic, publish, runner, progress, tmp_path):
+    publish(topic, [bytes(200)] * 300)
+    reports = []
+
+    def work():
+        made = job(topic, table=open_table("parquet", str(tmp_path / "shared")), round_bytes=10_000)
+        reports.append(made.run(runner, progress))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    table = open_table("parquet", str(tmp_path / "shared"))
+    assert [index for _, index, _ in rows(table)] == list(range(300))
+    assert sum(report.rows for report in reports) == 300
+    assert table.vacuum(0) == [], "a commit that lost has removed its files"
+
+
+def test_files_of_a_commit_whose_answer_was_lost_stay(job, topic, publish, runner, progress, monkeypatch):
+    publish(topic, VALUES)
+    made = job(topic)
+    commit = type(made.table).commit
+    times = []
+
+    def stored_but_not_told(self, append):
+        commit(self, append)
+        times.append(1)
+        if len(times) == 1:
+            raise CommitConflictError("the answer was lost")
+
+    monkeypatch.setattr(type(made.table), "commit", stored_but_not_told)
+    made.run(runner, progress)
+    assert rows(made.table) == expected(topic, VALUES)
+
+
+def test_a_full_disk_stops_the_job_and_it_goes_on_later(job, topic, publish, runner, progress, monkeypatch):
+    publish(topic, VALUES)
+    made = job(topic)
+
+    def full(self, path):
+        raise SinkFullError(path, "No space left on device")
+
+    monkeypatch.setattr(TableFiles, "open_output", full)
+    with pytest.raises(SinkFullError, match="run the same command again"):
+        made.run(runner, progress)
+    monkeypatch.undo()
+    assert made.table.committed([topic]) == {}
+    made.run(runner, progress)
+    assert rows(made.table) == expected(topic, VALUES)
+
+
+def test_a_stream_picks_up_what_comes(job, topic, publish, runner, progress):
+    publish(topic, VALUES[:10])
+    made = job(topic)
+    seen = []
+
+    def on_round(report):
+        seen.append(report.rows)
+        if report.rows == 10:
+            publish(topic, VALUES[10:20])
+
+    done = made.follow(runner, progress, trigger_s=0.01, stop=lambda: bool(seen) and seen[-1] >= 20, on_round=on_round)
+    assert done.rows == 20
+    assert rows(made.table) == expected(topic, VALUES[:20])
+
+
+def test_trimmed_messages(job, topic, publish, admin, runner, progress):
+    """What the broker has trimmed since the last run is an error, or is reported and passed over."""
+    publish(topic, VALUES[:60])
+    made = job(topic)
+    made.run(runner, progress)
+    publish(topic, VALUES[60:230])
+    admin("POST", topic, "/subscription/keep/skip_all")
+    publish(topic, VALUES[:1])
+    deadline = time.monotonic() + 40
+    while len(admin("GET", topic, "/internalStats")["ledgers"]) > 2:
+        assert time.monotonic() < deadline, "the broker has not trimmed"
+        admin("PUT", topic, "/unload")
+        time.sleep(0.1)
+    with pytest.raises(DataLossError):
+        job(topic, table=made.table).run(runner, progress)
+    report = job(topic, table=made.table, failOnDataLoss="false").run(runner, progress)
+    [[lost_topic, first, end]] = report.lost
+    assert (lost_topic, first) == (topic, 60)
+    assert [index for _, index, _ in rows(made.table)] == [*range(60), *range(end, 231)]
+
+
+def test_topics_that_are_not_there(job, topic, runner, progress):
+    with pytest.raises(NoSuchTopicError):
+        job(f"{topic}-absent").run(runner, progress)
+
+
+def test_a_corrupt_entry_is_quarantined_with_its_position(
+    jobs_broker, topic, publish, admin, runner, progress, tmp_path
+):
+    """One flipped bit in a copy of the data directory: the job stops there, or leaves out that message alone."""
+    payload = b"payload of " + topic.encode()
+    publish(topic, [*VALUES[:7], payload, *VALUES[8:120]])
+    ledger_id = admin("GET", topic, "/internalStats")["ledgers"][0]["ledgerId"]
+    copy = sealed_copy(jobs_broker.data_dir, tmp_path / "copy", ledger_id)
+    flip(copy, payload)
+    given = {
+        "service.url": jobs_broker.url,
+        "admin.url": jobs_broker.http_url,
+        "topic": topic,
+        "storage.url": str(copy),
+        "onCorrupt": "fail",
+    }
+    table = open_table("parquet", str(tmp_path / "t"))
+    with pytest.raises((CorruptEntryError, CatalogError)):
+        ExportJob(SourceOptions.parse(given), table).run(runner, progress)
+    assert table.committed([topic]) == {}
+    report = ExportJob(SourceOptions.parse(given | {"onCorrupt": "quarantine"}), table).run(runner, progress)
+    assert report.quarantined.messages == 1
+    [(where, ledger, entry, why)] = report.quarantined.positions
+    assert (where, ledger, entry) == (topic, ledger_id, 7)
+    assert why
+    assert [index for _, index, _ in rows(table)] == [*range(7), *range(8, 120)]
+
+
+def sealed_copy(data_dir, copy, ledger_id):
+    """A copy of the data directory once the ledger is sealed in it: entries are written behind into ledger files."""
+    deadline = time.monotonic() + 40
+    while True:
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(data_dir, copy)
+        with contextlib.suppress(StorageError), DataDirectory(str(copy)).open_ledger(ledger_id) as ledger:
+            if ledger.sealed:
+                return copy
+        assert time.monotonic() < deadline, "the ledger has not been sealed"
+
+
+def flip(directory, payload):
+    """Flip a bit of the payload in the ledger files."""
+    for path in sorted((directory / "ledgers").rglob("*")):
+        data = bytearray(path.read_bytes()) if path.is_file() else bytearray()
+        at = data.find(payload)
+        if at >= 0:
+            data[at] ^= 1
+            path.write_bytes(data)
+            return
+    raise AssertionError("the payload is not in the ledger files")
+
+
+class Capture:
+    """A runner that keeps the pieces."""
+
+    cores = 1
+
+    def map(self, function, pieces, progress, weights):
+        self.pieces = pieces
+        return [function(piece) for piece in pieces]
+
+
+def test_a_failed_attempt_of_a_split_leaves_no_file(job, topic, publish, progress, monkeypatch):
+    publish(topic, VALUES)
+    made, capture = job(topic), Capture()
+    made.run(capture, progress)
+    before = {each.path for each in made.table.place.list()}
+    reader = export_module.RowReader
+
+    class Breaks(reader):
+        def batches(self, piece):
+            yield from reader.batches(self, piece)
+            raise ConnectionResetError
+
+    monkeypatch.setattr(export_module, "RowReader", Breaks)
+    with pytest.raises(ConnectionResetError):
+        export_split(capture.pieces[0])
+    assert {each.path for each in made.table.place.list()} == before

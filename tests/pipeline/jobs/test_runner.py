@@ -1,0 +1,36 @@
+import pickle
+
+import pytest
+
+from magnetar.client.errors import InputError
+from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.jobs.runner import LocalRunner, run_piece
+
+
+def test_pieces_in_their_order(progress):
+    assert LocalRunner().map(lambda n: n * 2, [3, 1, 2], progress, [1, 1, 1]) == [6, 2, 4]
+    assert LocalRunner().map(lambda n: n, [], progress, []) == []
+
+
+def test_a_result_crosses_as_bytes():
+    failed, result = run_piece(lambda n: {"n": n}, 4)
+    assert (failed, pickle.loads(result)) == (False, {"n": 4})
+
+
+@pytest.mark.parametrize("error", [PipelineError("damaged"), InputError("no file"), ValueError("option")])
+def test_errors_that_would_come_again_end_the_job(error):
+    def fails(_):
+        raise error
+
+    failed, result = run_piece(fails, 1)
+    again = pickle.loads(result)
+    assert failed
+    assert (type(again), str(again)) == (type(error), str(error))
+
+
+def test_other_errors_are_left_to_spark_to_retry():
+    def fails(_):
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        run_piece(fails, 1)

@@ -1,0 +1,55 @@
+"""Jobs on a real Spark session: tasks in Python workers, progress, errors with their own text."""
+
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.jobs.export import ExportJob
+from magnetar.pipeline.jobs.runner import SparkRunner
+from magnetar.pipeline.lake.committer import open_table
+from magnetar.pipeline.options import SourceOptions
+from magnetar.pipeline.progress import Progress
+
+
+@pytest.fixture
+def runner(spark):
+    return SparkRunner(spark)
+
+
+def test_pieces_run_in_tasks(runner):
+    out = io.StringIO()
+    progress = Progress("test", out, style="json")
+    progress.begin(4)
+    assert runner.map(lambda n: n * n, [1, 2, 3, 4], progress, [1, 1, 1, 1]) == [1, 4, 9, 16]
+    progress.end()
+    assert json.loads(out.getvalue().splitlines()[-1])["done"] == 4
+    assert runner.map(lambda n: n, [], progress, []) == []
+
+
+def test_errors_come_with_their_own_text(runner):
+    def fails(_):
+        raise PipelineError("ledger 7 is damaged")
+
+    with pytest.raises(PipelineError, match=r"^ledger 7 is damaged$"):
+        runner.map(fails, [1], Progress("test", io.StringIO(), style="none"), [1])
+
+
+@pytest.mark.parametrize("table_format", ["delta", "parquet", "iceberg"])
+def test_export(runner, spark_broker, pulsar_client, topic, tmp_path, table_format):
+    producer = pulsar_client.create_producer(topic, batching_enabled=True)
+    for n in range(1000):
+        producer.send_async(b"%d" % n, None)
+    producer.flush()
+    given = {"service.url": spark_broker.url, "admin.url": spark_broker.http_url, "topic": topic, "minPartitions": "4"}
+    table = open_table(table_format, str(tmp_path / "t"))
+    out = io.StringIO()
+    report = ExportJob(SourceOptions.parse(given), table).run(runner, Progress("export", out, style="json"))
+    assert (report.rows, report.commits, report.files) == (1000, 1, 4)
+    found = []
+    for file in table.files():
+        read = pq.read_table(table.place.absolute(file.path), partitioning=None)
+        found += zip(read["__index"].to_pylist(), read["value"].to_pylist(), strict=True)
+    assert sorted(found) == [(n, b"%d" % n) for n in range(1000)]

@@ -1,0 +1,106 @@
+"""The command line of the jobs: what it takes, what it says, how it ends."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from magnetar.client.errors import RefusedError, RetryError
+from magnetar.pipeline import cli
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.jobs.commands import COMMANDS, Command
+from magnetar.pipeline.jobs.session import SparkUnavailableError, open_runner
+from magnetar.pipeline.lake.errors import CommitConflictError, SinkFullError
+from magnetar.pipeline.read_errors import CatalogUnavailableError, NoSuchTopicError
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """A job that does what a test wants: command(function)."""
+
+    def make(function):
+        fake = Command("a job", lambda _: None, lambda *_: function(), lambda report: f"text {report}")
+        monkeypatch.setitem(COMMANDS, "fake", fake)
+
+    return make
+
+
+def main(*arguments):
+    return cli.main([*arguments, "--master", "none", "--progress", "none"])
+
+
+def test_reports(command, capsys):
+    command(lambda: {"rows": 3})
+    assert main("fake") == 0
+    assert capsys.readouterr().out == "text {'rows': 3}\n"
+    assert main("fake", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"rows": 3}
+    command(lambda: {"findings": [1]})
+    assert main("fake") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NoSuchTopicError("t"), 66),
+        (CatalogUnavailableError("away"), 69),
+        (RetryError("away"), 69),
+        (PipelineError("x"), 70),
+        (SinkFullError("/t", "full"), 74),
+        (CommitConflictError("others"), 75),
+        (RefusedError("no"), 77),
+        (OptionError("no such option"), 78),
+        (SparkUnavailableError("no Java"), 78),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_exit_codes(command, capsys, error, code):
+    def fails():
+        raise error
+
+    command(fails)
+    assert main("fake") == code
+    assert f" {code} " in f" {cli.__doc__.replace(':', ' ')} "
+    err = capsys.readouterr().err
+    assert "error" in err
+    assert "Traceback" not in err
+
+
+def test_a_wrong_option_shows_the_usage_of_the_job(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["export", "--topic", "t", "--table", "x", "--bogus"])
+    assert ended.value.code == 2
+    assert "usage: magnetar pipeline export" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("job", COMMANDS)
+def test_every_job_explains_itself(job, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([job, "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "--master" in text
+    assert "--progress" in text
+
+
+def test_jobs_that_need_spark_say_so():
+    with pytest.raises(SparkUnavailableError, match="needs Spark"), open_runner("none", needs_spark=True):
+        pass
+
+
+def test_without_java_the_error_names_what_to_install(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(SparkUnavailableError, match="version 17"), open_runner("local[1]"):
+        pass
+
+
+def test_the_command_of_the_project_leads_here():
+    done = subprocess.run(
+        [sys.executable, "-m", "magnetar", "pipeline", "export", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "usage: magnetar pipeline export" in done.stdout
+    listed = subprocess.run([sys.executable, "-m", "magnetar", "--help"], capture_output=True, text=True, check=True)
+    assert "pipeline" in listed.stdout
