@@ -10,6 +10,7 @@ array, object                                 one block (none when empty) and a 
 
 from __future__ import annotations
 
+import reprlib
 import struct
 from typing import Any
 
@@ -22,22 +23,26 @@ class AvroTextError(ValueError):
     """The JSON is none of this schema."""
 
 
-def avro_bytes(schema: Any, value: Any) -> bytes:
-    """The binary form of a JSON value; `schema` is one that `parse_schema` took. Raises AvroTextError."""
-    out = bytearray()
-    try:
-        _Encoder(schema, out).write(schema, "", value)
-    except RecursionError:
-        raise AvroTextError("nested too deep") from None
-    except (OverflowError, UnicodeEncodeError) as e:
-        raise AvroTextError(str(e)) from e
-    return bytes(out)
+class AvroTexts:
+    """Encodes JSON values of one schema, which is one that `parse_schema` took; names are looked up once."""
 
-
-class _Encoder:
-    def __init__(self, schema: Any, out: bytearray) -> None:
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
         self._names = NamedTypes(schema)
-        self._out = out
+        self._branches: dict[int, dict[str, tuple[int, Any]]] = {}
+        self._symbols: dict[int, dict[str, int]] = {}
+        self._out = bytearray()
+
+    def encode(self, value: Any) -> bytes:
+        """The binary form of a JSON value. Raises AvroTextError."""
+        self._out = bytearray()
+        try:
+            self.write(self._schema, "", value)
+        except RecursionError:
+            raise AvroTextError("nested too deep") from None
+        except (OverflowError, UnicodeEncodeError) as e:
+            raise AvroTextError(str(e)) from e
+        return bytes(self._out)
 
     def write(self, schema: Any, namespace: str, value: Any) -> None:
         schema, inside = self._names.resolve(schema, namespace)
@@ -59,12 +64,15 @@ class _Encoder:
         else:
             _require(isinstance(value, dict) and len(value) == 1, "union", value)
             ((name, inner),) = value.items()
-        for index, branch in enumerate(branches):
-            if self._branch_name(branch, namespace) == name:
-                self._long(index)
-                self.write(branch, namespace, inner)
-                return
-        _require(False, "union", value)
+        known = self._branches.get(id(branches))
+        if known is None:
+            numbered = [(self._branch_name(branch, namespace), (i, branch)) for i, branch in enumerate(branches)]
+            known = self._branches[id(branches)] = dict(reversed(numbered))
+        found = known.get(name)
+        if found is None:
+            raise AvroTextError(f"no union: {reprlib.repr(value)}")
+        self._long(found[0])
+        self.write(found[1], namespace, inner)
 
     def _branch_name(self, branch: Any, namespace: str) -> str:
         schema, inside = self._names.resolve(branch, namespace)
@@ -78,8 +86,11 @@ class _Encoder:
     def _complex(self, schema: dict[str, Any], inside: str, value: Any) -> None:
         kind = schema["type"]
         if kind == "enum":
-            _require(isinstance(value, str) and value in schema["symbols"], "enum", value)
-            self._long(schema["symbols"].index(value))
+            known = self._symbols.get(id(schema))
+            if known is None:
+                known = self._symbols[id(schema)] = {symbol: i for i, symbol in enumerate(schema["symbols"])}
+            _require(isinstance(value, str) and value in known, "enum", value)
+            self._long(known[value])
         elif kind == "fixed":
             _require(isinstance(value, str) and len(value) == schema["size"], "fixed", value)
             self._out += value.encode("latin-1")
@@ -131,4 +142,4 @@ class _Encoder:
 
 def _require(holds: bool, wanted: str, value: Any) -> None:
     if not holds:
-        raise AvroTextError(f"no {wanted}: {str(value)[:80]}")
+        raise AvroTextError(f"no {wanted}: {reprlib.repr(value)}")

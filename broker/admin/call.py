@@ -8,6 +8,7 @@ import msgspec
 
 from magnetar.broker.admin.http_rules import is_json, media_type
 from magnetar.broker.admin.json_body import decode_body
+from magnetar.broker.admin.json_shape import check_shape
 from magnetar.broker.admin.request_body import MOST_BODY_BYTES, read_body
 from magnetar.broker.admin.responses import NoSuchPathError, RestError, not_found, precondition
 from magnetar.broker.auth.authorizer import Target
@@ -103,13 +104,14 @@ class Call:
         return _integer(name, value, bits) if value else None
 
     async def body(self, kind: type[T]) -> T | None:
-        """The JSON body as `kind`; None when there is none. Raises 400 and, for another content type, 415.
+        """The JSON body as `kind`; None when there is none. Raises 400, 413 and, for another content type, 415.
 
         A number, a truth value or a text may also come as text/plain to the routes of topics.
         """
         raw = await self.raw_body()
         if not raw.strip():
             return None
+        await check_shape(raw)
         if self._content_type == "text/plain" and kind not in _PLAIN_KINDS:
             raise RestError(415, _NOT_JSON)
         try:

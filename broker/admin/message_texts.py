@@ -25,12 +25,14 @@ import struct
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.broker.admin.avro_texts import avro_bytes
+from magnetar.broker.admin.avro_texts import AvroTexts
 from magnetar.broker.admin.schema_texts import name_of
 from magnetar.broker.schemas.avro_schema import SchemaTextError, parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from magnetar.broker.schemas.work import SchemaWork
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?")
@@ -45,15 +47,15 @@ class PayloadTextError(ValueError):
     """The text is no value of the schema."""
 
 
-def encoder(schema_type: int, data: bytes) -> Callable[[str], bytes]:
-    """What turns texts into values of the schema; it raises PayloadTextError."""
+def encoder(schema_type: int, data: bytes, work: SchemaWork | None = None) -> Callable[[str], bytes]:
+    """What turns texts into values of the schema; it raises PayloadTextError. `work` bounds the look at the schema."""
     kind = name_of(schema_type)
     if kind == "AVRO":
         try:
-            schema = parse_schema(data)
+            texts = AvroTexts(parse_schema(data, work))
         except SchemaTextError as e:
             raise PayloadTextError(str(e)) from e
-        return _guarded(kind, lambda text: avro_bytes(schema, json.loads(text)))
+        return _guarded(kind, lambda text: texts.encode(json.loads(text)))
     return _guarded(kind, lambda text: _encoded(kind, text))
 
 

@@ -13,7 +13,7 @@ message that was not stored, 500 as a whole that none was. Nothing is asked of d
 import base64
 import binascii
 from collections.abc import Callable
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from starlette.responses import Response
@@ -22,12 +22,14 @@ from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.http_rules import media_type
 from magnetar.broker.admin.json_body import decode_body
 from magnetar.broker.admin.message_texts import PayloadTextError, compact, encoder, integer, parts_of
+from magnetar.broker.admin.produce_body import ProduceBody, ProducerMessage, ProducerMessages, produce_body
 from magnetar.broker.admin.responses import JSON, RestError, json_response, precondition
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.admin.schema_texts import type_named
 from magnetar.broker.auth.table import TOPIC_PRODUCE
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.schemas.registry import StoredSchema
+from magnetar.broker.schemas.work import INLINE_BYTES, SchemaWork
 from magnetar.converters.entry import build_entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed
@@ -35,33 +37,9 @@ from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 TOPIC: Final = "/topics/{domain:domain}/{tenant}/{namespace}/{topic}"
+_MAX_WALKED_CHARACTERS: Final = 1 << 20  # of JSON and of Avro's JSON
 _FAILED: Final = 2  # errorCode of a message that was not stored
 _UNSIGNED: Final = (1 << 64) - 1
-Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-
-
-class ProducerMessage(msgspec.Struct, rename="camel"):
-    """One message; times in ms."""
-
-    payload: str | None = None
-    properties: dict[str, str | None] | None = None
-    key: str | None = None
-    replication_clusters: list[str] | None = None
-    event_time: str | None = None
-    sequence_id: Long = 0
-    disable_replication: bool = False
-    deliver_at: Long = 0
-    deliver_after_ms: Long = 0
-
-
-class ProducerMessages(msgspec.Struct, rename="camel"):
-    """The body. The schemas are JSON in a text: {"type", "schema" (base64), "name", "properties"}."""
-
-    key_schema: str | None = None
-    value_schema: str | None = None
-    producer_name: str | None = None
-    schema_version: Long = -1
-    messages: list[ProducerMessage | None] | None = None
 
 
 class SchemaText(msgspec.Struct):
@@ -80,11 +58,15 @@ class SchemaText(msgspec.Struct):
 
 
 class Codec(NamedTuple):
-    """How texts of one request become bytes; `key` is None where a key stays a text."""
+    """How texts of one request become bytes; `key` is None where a key stays a text.
+
+    walks: whether the texts are taken apart, which takes long for a large one.
+    """
 
     version: int
     payload: Callable[[str], bytes]
     key: Callable[[str], bytes] | None = None
+    walks: bool = False
 
 
 @routes.post(TOPIC, TOPIC_PRODUCE, most_body=None)
@@ -111,8 +93,9 @@ async def produce_to_partition(call: Call) -> Response:
     part = name if partition == -1 else name.partition_name(partition) if partition >= 0 else None
     if part is None or not _is_there(call, part):
         known = name if call.topics.partition_count(name) is None else name.partition_name(0)
-        codec = await _codec(call, known, _required(body))
-        results = [_result(str(partition), f"{name}: there is no partition {partition}") for _ in _messages(body)]
+        codec = await _codec(call, known, _required(body).head)
+        why = f"{name}: there is no partition {partition}"
+        results = [_result(str(partition), why) async for part in _required(body).slices() for _ in part]
         return json_response({"messagePublishResults": results, "schemaVersion": codec.version})
     return await _published(call, body, [part])
 
@@ -132,45 +115,40 @@ def _is_there(call: Call, name: TopicName) -> bool:
     return call.topics.exists(name) or (count is not None and name.partition < count)
 
 
-async def _body(call: Call) -> ProducerMessages | None:
+async def _body(call: Call) -> ProduceBody | None:
     """Routes of administration about topics take other media types as well, these do not."""
-    if media_type(call.request.headers.get("content-type", "")) not in ("", JSON) and await call.raw_body():
+    raw = await call.raw_body()
+    if media_type(call.request.headers.get("content-type", "")) not in ("", JSON) and raw:
         raise RestError(415, f"the body must be {JSON}")
-    return await call.body(ProducerMessages)
+    return await produce_body(raw)
 
 
-def _required(body: ProducerMessages | None) -> ProducerMessages:
+def _required(body: ProduceBody | None) -> ProduceBody:
     if body is None:
         raise RestError(500, "a body is required")
     return body
 
 
-def _messages(body: ProducerMessages | None) -> list[ProducerMessage]:
-    """Complete ones; raises 500 when one has no payload."""
-    given = None if body is None else body.messages
-    if given is None or any(message is None or message.payload is None for message in given):
-        raise RestError(500, "messages and their payloads are required")
-    return [message for message in given if message is not None]
-
-
-async def _published(call: Call, body: ProducerMessages | None, parts: list[TopicName]) -> Response:
+async def _published(call: Call, body: ProduceBody | None, parts: list[TopicName]) -> Response:
     body = _required(body)
-    codec = await _codec(call, parts[0], body)
-    messages = _messages(body)
+    codec = await _codec(call, parts[0], body.head)
     entries: list[tuple[TopicName, bytes]] = []
     refused: dict[int, str] = {}
-    for index, message in enumerate(messages):
-        metadata = _metadata(message, body.producer_name or "RestProducer", call.publishing.now_ms())
-        metadata.schema_version = codec.version.to_bytes(8, "big", signed=True)
-        try:
-            entries.append((parts[index % len(parts)], _entry(metadata, message, codec)))
-        except PayloadTextError as e:
-            refused[index] = str(e)
+    index = 0
+    async for messages in body.slices():
+        for message in messages:
+            metadata = _metadata(message, body.head.producer_name or "RestProducer", call.publishing.now_ms())
+            metadata.schema_version = codec.version.to_bytes(8, "big", signed=True)
+            try:
+                entries.append((parts[index % len(parts)], await _entry(call, metadata, message, codec)))
+            except PayloadTextError as e:
+                refused[index] = str(e)
+            index += 1
     outcomes = iter(await call.publishing.publish(entries))
     results = []
-    for index in range(len(messages)):
-        partition = parts[index % len(parts)].partition
-        outcome = refused[index] if index in refused else next(outcomes)
+    for at in range(index):
+        partition = parts[at % len(parts)].partition
+        outcome = refused[at] if at in refused else next(outcomes)
         if isinstance(outcome, (str, BrokerError)):
             results.append(_result(str(partition), str(outcome)))
         else:
@@ -215,8 +193,17 @@ def _number(text: str) -> int:
     return value
 
 
-def _entry(metadata: pb.MessageMetadata, message: ProducerMessage, codec: Codec) -> bytes:
-    """Headers and payload; raises PayloadTextError."""
+async def _entry(call: Call, metadata: pb.MessageMetadata, message: ProducerMessage, codec: Codec) -> bytes:
+    """Headers and payload; raises PayloadTextError. A long text that is taken apart is so beside the loop."""
+    size = len(message.payload or "") + len(message.key or "")
+    if not codec.walks or size <= INLINE_BYTES:
+        return _encoded(metadata, message, codec)
+    if size > _MAX_WALKED_CHARACTERS:
+        raise PayloadTextError(f"a text of a schema may have {_MAX_WALKED_CHARACTERS} characters, not {size}")
+    return await call.api.schemas.examine(size, lambda _: _encoded(metadata, message, codec))
+
+
+def _encoded(metadata: pb.MessageMetadata, message: ProducerMessage, codec: Codec) -> bytes:
     if message.key is not None:
         key = message.key
         metadata.partition_key = key if codec.key is None else base64.b64encode(codec.key(key)).decode()
@@ -236,18 +223,20 @@ async def _codec(call: Call, name: TopicName, body: ProducerMessages) -> Codec:
                 raise RestError(500, f"there is no schema version {body.schema_version}")
         else:
             stored = await call.publishing.schema(name, _schema(name, body.key_schema, body.value_schema))
-        return _codec_of(stored)
+        return await call.api.schemas.examine(len(stored.data), lambda work: _codec_of(stored, work))
     except (BrokerError, ValueError) as e:
         raise RestError(500, f"Fail to publish message: {e}") from e
 
 
-def _codec_of(schema: StoredSchema) -> Codec:
+def _codec_of(schema: StoredSchema, work: SchemaWork) -> Codec:
+    walked = (pb.Schema.Avro, pb.Schema.Json)
     if schema.type != pb.Schema.KeyValue:
-        return Codec(schema.version, encoder(schema.type, schema.data))
+        return Codec(schema.version, encoder(schema.type, schema.data, work), walks=schema.type in walked)
     key, value = parts_of(schema.data)
     kinds = [type_named(schema.properties.get(f"{part}.schema.type", "BYTES")) for part in ("key", "value")]
     none = pb.Schema.Type.Value("None")
-    return Codec(schema.version, encoder(kinds[1] or none, value), encoder(kinds[0] or none, key))
+    encoders = encoder(kinds[1] or none, value, work), encoder(kinds[0] or none, key, work)
+    return Codec(schema.version, *encoders, walks=not set(walked).isdisjoint(kinds))
 
 
 def _schema(name: TopicName, key_text: str | None, value_text: str | None) -> pb.Schema:

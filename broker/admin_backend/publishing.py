@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import BrokerError
+from magnetar.broker.slices import sliced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,10 @@ class AdminPublishing:
                 await self._broker.topics.get(name, create=True)
             except BrokerError:
                 continue  # each of its messages will tell
-        return await asyncio.gather(*(self._append(name, entry) for name, entry in entries))
+        outcomes: list[Position | BrokerError] = []
+        async for part in sliced(entries):
+            outcomes += await asyncio.gather(*(self._append(name, entry) for name, entry in part))
+        return outcomes
 
     async def _append(self, name: TopicName, entry: bytes) -> Position | BrokerError:
         try:

@@ -139,7 +139,7 @@ class SchemaRegistry:
         if same is not None or not live:
             return same
         size = len(data) + sum(len(s.data) for s in live if not self._is_known(s.type, s.data))
-        return await self._check(size, lambda work: self._same_meaning(live, schema_type, data, work))
+        return await self.examine(size, lambda work: self._same_meaning(live, schema_type, data, work))
 
     def _same_meaning(
         self, live: list[StoredSchema], schema_type: int, data: bytes, work: SchemaWork
@@ -162,7 +162,11 @@ class SchemaRegistry:
     def _is_known(self, schema_type: int, data: bytes) -> bool:
         return (schema_type, hashlib.sha256(data).digest()) in self._fingerprints
 
-    async def _check(self, size: int, check: Callable[[SchemaWork], T]) -> T:
+    async def examine(self, size: int, check: Callable[[SchemaWork], T]) -> T:
+        """What `check` returns or raises, looking at `size` bytes: beside the loop where that may take long.
+
+        Raises InvalidSchemaError when it takes too long.
+        """
         try:
             return await self._bench.run(size, check)
         except SchemaWorkError as e:
@@ -171,7 +175,7 @@ class SchemaRegistry:
     async def check_compatible(self, name: TopicName, new: Definition, strategy: Strategy) -> None:
         """Raise InvalidSchemaError or IncompatibleSchemaError unless the schema may be added."""
         existing = [s.definition for s in await self.live(name)]
-        await self._check(_size(new, existing, strategy), lambda work: check_compatible(new, existing, strategy, work))
+        await self.examine(_size(new, existing, strategy), lambda work: check_compatible(new, existing, strategy, work))
 
     # --- changes -------------------------------------------------------------------------------------------------
 
@@ -187,13 +191,13 @@ class SchemaRegistry:
             known = _same_bytes(live, schema_type, data)
             if known is not None and schema_type != pb.Schema.KeyValue:  # of which the properties are a part
                 return known
-            await self._check(len(data), lambda work: check_definition(new, work))
+            await self.examine(len(data), lambda work: check_definition(new, work))
             known = await self.find(name, schema_type, data)
             if known is not None:
                 return known
             existing = [s.definition for s in live]
             size = _size(new, existing, strategy)
-            await self._check(size, lambda work: check_with_existing(new, existing, strategy, work))  # noqa: B023 - called before the next turn
+            await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))  # noqa: B023 - called before the next turn
             if await self.live(name) == live:
                 break
         schemas, expected = await self._record(name)
@@ -270,7 +274,7 @@ class SchemaRegistry:
         try:
             existing = [s.definition for s in live]
             size = _size(new, existing, strategy)
-            await self._check(size, lambda work: check_with_existing(new, existing, strategy, work))
+            await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))
         except ImpossibleSchemaError as e:
             raise BrokerError(str(e)) from e
 

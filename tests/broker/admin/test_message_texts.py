@@ -2,7 +2,7 @@
 
 import pytest
 
-from magnetar.broker.admin.avro_texts import AvroTextError, avro_bytes
+from magnetar.broker.admin.avro_texts import AvroTextError, AvroTexts
 from magnetar.broker.admin.message_texts import PayloadTextError, encoder, parts_of
 from magnetar.broker.admin.schema_texts import type_named
 
@@ -65,7 +65,7 @@ INNER = {"type": "record", "name": "I", "fields": [{"name": "next", "type": ["nu
     ],
 )
 def test_avro_json_becomes_binary(schema, value, data):
-    assert avro_bytes(schema, value).hex() == data
+    assert AvroTexts(schema).encode(value).hex() == data
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_avro_json_becomes_binary(schema, value, data):
 )  # fmt: skip
 def test_json_that_does_not_fit_is_refused(schema, value):
     with pytest.raises(AvroTextError):
-        avro_bytes(schema, value)
+        AvroTexts(schema).encode(value)
 
 
 def test_parts_of_a_key_value_schema():
