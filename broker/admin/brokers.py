@@ -12,6 +12,7 @@ from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, PROBE, SUPER
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.setting_areas.dynamic import LOAD_MANAGERS
+from magnetar.broker.setting_areas.refused import REFUSED
 from magnetar.broker.setting_suggestions import names_secret
 from magnetar.broker.settings import SETTINGS
 from magnetar.storage.errors import StorageError
@@ -103,12 +104,17 @@ def _as_text(value: Any) -> str:
 
 @routes.post(BROKERS + "/configuration/{key}/{value}", SUPER)
 async def change_setting(call: Call) -> Response:
-    """Any text but that of a load manager is taken; one that is no value of the setting has no effect."""
+    """Any text but that of a load manager is taken; one that is no value of the setting has no effect. A protection
+    that cannot be kept is refused, as it is at start.
+    """
     key = call.param("key")
     if key not in call.api.dynamic_settings.names:
         raise precondition("Can't update non-dynamic configuration")
     if key == "loadManagerClassName" and call.param("value") not in LOAD_MANAGERS:
         raise precondition(" Invalid dynamic-config value")
+    refusal = REFUSED.get(key)
+    if refusal is not None and not refusal.allows(call.param("value")):
+        raise precondition(f"{key} has no effect here: {refusal.remedy}")
     await call.api.dynamic_settings.change(key, call.param("value"))
     return done(200)
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
 _BACKLOG: Final = 1024
-_KEEP_ALIVE_S: Final = 30
 CERTIFICATE: Final = "magnetar.certificate"
 
 
@@ -138,7 +137,8 @@ def _config(app: "ASGIApp", settings: "Settings", context: ssl.SSLContext | None
         access_log=False,
         server_header=False,
         limit_concurrency=settings.max_http_server_connections,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_keep_alive=settings.http_server_idle_timeout // 1000,
+        h11_max_incomplete_event_size=settings.http_max_request_header_size,
         timeout_graceful_shutdown=1,
     )
     config.load()

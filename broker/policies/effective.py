@@ -181,23 +181,28 @@ def _limits(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _L
 
 def _rates(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Rates:
     cluster = settings.cluster_name
+    relative = settings.dispatch_throttling_rate_relative_to_publish_rate
     return {
         "dispatch_rate": topic.dispatch_rate
         or namespace.topic_dispatch_rate.get(cluster)
         or _per_second(
-            settings.dispatch_throttling_rate_per_topic_in_msg, settings.dispatch_throttling_rate_per_topic_in_byte
+            settings.dispatch_throttling_rate_per_topic_in_msg,
+            settings.dispatch_throttling_rate_per_topic_in_byte,
+            relative=relative,
         ),
         "subscription_dispatch_rate": topic.subscription_dispatch_rate
         or namespace.subscription_dispatch_rate.get(cluster)
         or _per_second(
             settings.dispatch_throttling_rate_per_subscription_in_msg,
             settings.dispatch_throttling_rate_per_subscription_in_byte,
+            relative=relative,
         ),
         "replicator_dispatch_rate": topic.replicator_dispatch_rate
         or namespace.replicator_dispatch_rate.get(cluster)
         or _per_second(
             settings.dispatch_throttling_rate_per_replicator_in_msg,
             settings.dispatch_throttling_rate_per_replicator_in_byte,
+            relative=relative,
         ),
         "publish_rate": topic.publish_rate
         or namespace.publish_max_message_rate.get(cluster)
@@ -223,9 +228,12 @@ def _rates(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Ra
     }
 
 
-def _per_second(messages: int, size: int) -> DispatchRate:
+def _per_second(messages: int, size: int, *, relative: bool = False) -> DispatchRate:
     return DispatchRate(
-        dispatch_throttling_rate_in_msg=messages, dispatch_throttling_rate_in_byte=size, rate_period_in_second=1
+        dispatch_throttling_rate_in_msg=messages,
+        dispatch_throttling_rate_in_byte=size,
+        relative_to_publish_rate=relative,
+        rate_period_in_second=1,
     )
 
 

@@ -58,9 +58,8 @@ exposeCustomTopicMetricLabelsEnabled exposeManagedCursorMetricsInPrometheus expo
 exposePreciseBacklogInPrometheus exposePublisherStats exposeSubscriptionBacklogSizeInPrometheus
 failureDomainsEnabled fileSystemProfilePath fileSystemURI flowOrQpsDifferenceThresholdPercentage flushInterval
 functionsWorkerEnabled functionsWorkerEnablePackageManagement functionsWorkerServiceNarPackage gcWaitTime
-globalZookeeperServers healthCheckMetricsUpdateTimeInSeconds httpMaxRequestHeaderSize
-httpRequestsFailOnUnknownPropertiesEnabled httpServerAcceptQueueSize httpServerEnabled
-httpServerGzipCompressionExcludedPaths httpServerIdleTimeout httpServerThreadPoolQueueSize
+globalZookeeperServers healthCheckMetricsUpdateTimeInSeconds httpRequestsFailOnUnknownPropertiesEnabled
+httpServerAcceptQueueSize httpServerEnabled httpServerGzipCompressionExcludedPaths httpServerThreadPoolQueueSize
 inflightSaslContextExpiryMs isRunningStandalone journalDirectories journalMaxGroupWaitMSec journalSyncData
 jvmGCMetricsLoggerClassName keySharedUnblockingIntervalMs kinitCommand lazyCursorRecovery ledgerDirectories
 ledgerStorageClass loadBalancerAutoBundleSplitEnabled loadBalancerAutoUnloadSplitBundlesEnabled
@@ -169,3 +168,86 @@ zooKeeperOperationTimeoutSeconds zookeeperServers zookeeperSessionExpiredPolicy 
 def is_ignored(key: str) -> bool:
     """Whether the key means something to Apache Pulsar, but nothing here."""
     return key in IGNORED or key.startswith(PREFIXES)
+
+
+NOTHING_TO_PROTECT: Final[dict[str, str]] = {
+    # --- parts of Apache Pulsar that are not here (prefixes end with *)
+    "bookkeeper*": "there are no bookies",
+    "brokerClient*": "the broker is no client of others",
+    "loadBalanc*": "there is one broker",
+    "managedLedgerOffload*": "there is no offloading",
+    "metadataStore*": "metadata are in the data directory",
+    "zooKeeper*": "metadata are in the data directory",
+    "zookeeper*": "metadata are in the data directory",
+    "packages*": "there are no packages",
+    "replicat*": "there is no replication",
+    "transaction*": "transactions are refused",
+    "webSocket*": "there is no WebSocket service",
+    "maxActiveTransactionsPerCoordinator": "transactions are refused",
+    "maxInflightSaslContext": "the SASL provider is refused",
+    "saslJaasClientAllowedIds": "the SASL provider is refused",
+    "maxUnloadBundleNumPerShedding": "there is one broker",
+    "maxUnloadPercentage": "there is one broker",
+    "flowOrQpsDifferenceThresholdPercentage": "there is one broker",
+    "strictBookieAffinityEnabled": "there are no bookies",
+    "topicBundleAssignmentStrategy": "there is one broker",
+    "namespaceBundleUnloadingTimeoutMs": "there is one broker",
+    "brokerReplicationInactiveThresholdSeconds": "there is no replication",
+    "clusterMigrationCheckDurationSeconds": "there is no migration",
+    "tlsHostnameVerificationEnabled": "the broker is no client of others",
+    "managedLedgerPassword": "there are no bookies",
+    "managedLedgerMaxEnsembleSize": "entries have one copy",
+    "managedLedgerMaxWriteQuorum": "entries have one copy",
+    "managedLedgerMaxAckQuorum": "entries have one copy",
+    "managedLedgerDeleteMaxConcurrentRequests": "ledgers are deleted one by one",
+    "useSeparateThreadPoolForProtocolHandlers": "Java protocol handlers are refused",
+    "allowOverrideEntryFilters": "Java filters are refused",
+    "tlsKeyStoreType": "key stores are refused",
+    "tlsKeyStorePassword": "key stores are refused",
+    "tlsTrustStoreType": "trust stores are refused",
+    "tlsTrustStorePassword": "trust stores are refused",
+    "sslFactoryPluginParams": "TLS plugins are refused",
+    "tlsProvider": "OpenSSL is the one provider",
+    "webServiceTlsProvider": "OpenSSL is the one provider",
+    # --- kept in another way, or more strictly
+    "allowAclChangesOnNonExistentTopics": "grants on topics that do not exist are always refused",
+    "disableHttpDebugMethods": "TRACE and TRACK are always refused",
+    "nettyMaxFrameSizeBytes": "maxMessageSize decides",
+    "maxConcurrentNonPersistentMessagePerConnection": "non-persistent messages are handed on at once: none ever waits",
+    "maxMessageSizeCheckIntervalInSeconds": "a policy's maximum is in force at once",
+    "schemaRegistryCompatibilityCheckers": "every kind of schema has its checker",
+    "systemTopicSchemaCompatibilityStrategy": "there are no system topics",
+    "schemaJsonAllowLegacyJacksonFormat": "only Avro's form is taken for JSON schemas",
+    "diskCheckInterval": "the disk is looked at every ten seconds",
+    "journalMaxGroupWaitMSec": "group commit waits for nothing",
+    "allowLoopback": "bindAddress decides",
+    "managedLedgerMaxUnackedRangesToPersist*": "all acknowledgements are kept, however many ranges they are",
+    "managedLedgerMaxBatchDeletedIndexToPersist": "all acknowledgements are kept",
+    "topicFencingTimeoutSeconds": "a fenced topic opens again by itself or its broker ends",
+    "managedLedgerAddEntryTimeoutSeconds": "an append ends with the disk's answer; a failed disk ends the broker",
+    "managedLedgerReadEntryTimeoutSeconds": "a read ends with the disk's answer",
+    "managedLedgerMetadataOperationsTimeoutSeconds": "metadata are on the same disk",
+    "metricsServletTimeoutMs": "/metrics is written at once",
+    # --- tuning of caches, ticks and queues, without a bound that anybody could rely on
+    "*TickTimeMillis": "rates are buckets, without a tick",
+    "dispatchRateLimiterFactoryClassName": "rates are token buckets",
+    "preciseTopicPublishRateLimiterEnable": "rates are always precise",
+    "dispatcherRe*": "the pause after a failed read or an empty turn",
+    "pulsarChannelPauseReceiving*": "a connection whose output is full is never read",
+    "maxTopicListInFlight*Permits*": "a queue of the limit that is refused",
+    "managedLedgerMaxReadsInFlightPermits*": "a queue of the limit that is refused",
+    "managedLedgerCache*": "managedLedgerCacheSizeMB is the bound",
+    "managedLedgerCursor*": "when a cursor counts as backlogged, and clock skew of an offload",
+    "managedLedgerMaxBacklogBetweenCursorsForCaching": "managedLedgerCacheSizeMB is the bound",
+    "managedLedgerNewEntriesCheckDelayInMillis": "new entries are dispatched at once",
+    "*InfoCompressionThresholdInBytes": "metadata are not compressed",
+    "compactionRate": "of bookies' garbage collection",
+    "topicNameCacheMaxCapacity": "the cache of names has a bound of its own",
+    "maxSecondsToClearTopicNameCache": "the cache of names has a bound of its own",
+    "topicPoliciesCacheInitTimeoutSeconds": "policies are in memory before the broker listens",
+    "allowedTopicPropertyKeysForMetrics": "metrics have no labels of properties",
+    "healthCheckMetricsUpdateTimeInSeconds": "health is looked at when it is asked for",
+}
+"""Keys whose names sound like protections or limits, and why nothing is open without them; every such key that has no
+effect has a reason here.
+"""

@@ -68,6 +68,12 @@ class LimitSettings(Table):
     dispatch_throttling_rate_per_replicator_in_byte: int = setting(
         "dispatchThrottlingRatePerReplicatorInByte", 0, "The same in bytes.", unit="bytes/s", minimum=-1
     )
+    dispatch_throttling_rate_relative_to_publish_rate: bool = setting(
+        "dispatchThrottlingRateRelativeToPublishRate",
+        False,
+        "The rates of topics and subscriptions above are on top of what was published to the topic per second in the "
+        "last period of statsUpdateFrequencyInSecs.",
+    )
     dispatch_throttling_on_batch_message_enabled: bool = setting(
         "dispatchThrottlingOnBatchMessageEnabled", False, "Dispatch rates count a batch as one message."
     )

@@ -150,6 +150,21 @@ class NetworkSettings(Table):
         unit="connections",
         minimum=1,
     )
+    http_max_request_header_size: int = setting(
+        "httpMaxRequestHeaderSize",
+        8192,
+        "Largest head of an HTTP request (path and headers); a larger one is answered 400.",
+        unit="bytes",
+        minimum=1024,
+        maximum=1 << 20,
+    )
+    http_server_idle_timeout: int = setting(
+        "httpServerIdleTimeout",
+        30000,
+        "An HTTP connection without a request is closed after this time, in whole seconds.",
+        unit="ms",
+        minimum=1000,
+    )
     http_allowed_hosts: tuple[str, ...] = setting(
         "httpAllowedHosts",
         (),

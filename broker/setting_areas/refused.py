@@ -59,8 +59,5 @@ REFUSED: Final[dict[str, Refusal]] = {
     "managedLedgerMaxReadsInFlightSizeInMB": Refusal(_NONE, "set dispatcherMaxReadSizeBytes, which bounds each read"),
     "subscriptionBacklogScanMaxTimeMs": Refusal(("120000",), "leave it out; a scan ends after 10000 entries"),
     "subscriptionBacklogScanMaxEntries": Refusal(("10000",), "leave it out; a scan ends after 10000 entries"),
-    "dispatchThrottlingRateRelativeToPublishRate": Refusal(
-        _OFF, "give dispatch rates without it, by dispatchThrottlingRate... or by policy"
-    ),
     "dispatchThrottlingForFilteredEntriesEnabled": Refusal(_OFF, "leave it out; entries are not filtered here"),
 }

@@ -30,6 +30,13 @@ class TokenBucket:
         self._tokens = min(self._limit, self._tokens + (now_s - self._at_s) * self._rate)
         self._at_s = now_s
 
+    def set_limit(self, limit: int, period_s: float, now_s: float) -> None:
+        """From now on; what was taken stays taken."""
+        self._refill(now_s)
+        self._tokens += limit - self._limit
+        self._limit = limit
+        self._rate = limit / period_s if period_s > 0 else float(limit)
+
     def take(self, count: int, now_s: float) -> None:
         """Use so many; the bucket may be in debt afterwards."""
         if self._limit > 0:
@@ -72,6 +79,16 @@ class Throttle:
         now_s = monotonic()
         self._messages = TokenBucket(limits.messages, limits.period_s, now_s)
         self._bytes = TokenBucket(limits.size_bytes, limits.period_s, now_s)
+
+    def allow_more(self, messages: float, size: float) -> None:
+        """So many a second more than the limits, where there are any, until the next call."""
+        limits, now_s = self.limits, self._monotonic()
+        for bucket, limit, more in (
+            (self._messages, limits.messages, messages),
+            (self._bytes, limits.size_bytes, size),
+        ):
+            if limit > 0:
+                bucket.set_limit(limit + int(more * limits.period_s), limits.period_s, now_s)
 
     def take(self, messages: int, size: int) -> None:
         now_s = self._monotonic()

@@ -33,6 +33,7 @@ from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
     from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.meters.rates import Rate
     from magnetar.broker.policies.values import SubscribeRate
     from magnetar.broker.topics.topic import Topic
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
@@ -152,6 +153,17 @@ class TopicSubscriptions:
             return None
         spared = subscription.is_caught_up if config.dispatch_rates_spare_caught_up else None
         return Throttles(*throttles, counts_entries=config.dispatch_rates_count_entries, is_spared=spared)
+
+    def published(self, rate: Rate) -> None:
+        """What the producers sent in the last period: dispatch rates that are relative to it follow."""
+        config = self._topic.config
+        if self._dispatch is not None and config.dispatch_rate.relative_to_publish_rate:
+            self._dispatch.allow_more(rate.messages_per_second, rate.bytes_per_second)
+        for subscription in self.by_name.values():
+            own = subscription.context.own_throttle
+            policy = config.subscription_rates.get(subscription.name, config.subscription_dispatch_rate)
+            if own is not None and policy.relative_to_publish_rate:
+                own.allow_more(rate.messages_per_second, rate.bytes_per_second)
 
     # --- a consumer comes ----------------------------------------------------------------------------------------
 

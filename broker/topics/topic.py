@@ -429,6 +429,7 @@ class Topic:
     def roll_rates(self, seconds: float) -> None:
         """End a stats period."""
         self.rate_in.roll(seconds)
+        self.subscriptions.published(self.rate_in.rates())
         self.meters.roll(self.ledger, seconds)
         for producer in self.producers:
             producer.rate_in.roll(seconds)

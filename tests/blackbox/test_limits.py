@@ -82,6 +82,21 @@ def test_dispatch_rate_counts_batches_when_it_is_told_to(magnetar_broker_factory
     broker.stop()
 
 
+def test_a_rate_on_top_of_what_is_published(magnetar_broker_factory):
+    broker = magnetar_broker_factory(
+        dispatchThrottlingRatePerTopicInMsg=1,
+        dispatchThrottlingRateRelativeToPublishRate=True,
+        statsUpdateFrequencyInSecs=1,
+    )
+    client = quiet_client(broker.url)
+    consumer = client.subscribe("relative", "sub")
+    published(client, "relative", 1000)
+    time.sleep(1)
+    assert received(consumer, 200) < 100, "one a second would take 199 s"
+    client.close()
+    broker.stop()
+
+
 def test_who_is_caught_up_may_be_spared(magnetar_broker_factory):
     broker = magnetar_broker_factory(
         dispatchThrottlingRatePerTopicInMsg=1, dispatchThrottlingOnNonBacklogConsumerEnabled=False
@@ -161,5 +176,6 @@ def test_http_requests_beyond_the_rate_are_refused(magnetar_broker_factory):
     rest(broker, "clusters")
     with pytest.raises(urllib.error.HTTPError) as e:
         rest(broker, "clusters")
-    assert e.value.code == 429
+    with e.value as answer:
+        assert answer.code == 429
     broker.stop()

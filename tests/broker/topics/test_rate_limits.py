@@ -228,3 +228,17 @@ def test_settings_are_the_rates_where_no_policy_is(key, field, value):
     if field != "broker_dispatch_rate":
         config = effective_config(Settings(**{key: 7}), Policies(), TopicPolicies(**{field: own}))
         assert getattr(config, field) == own
+
+
+def test_a_rate_relative_to_what_is_published():
+    clock = Clock()
+    throttle = Throttle(Limits(10, 0, 2.0), clock)
+    throttle.take(10, 1)
+    throttle.allow_more(100.0, 1.0)
+    assert throttle.room() == 200
+    throttle.take(200, 1)
+    clock.now_s += 1.0
+    assert throttle.room() == 105
+    throttle.allow_more(0.0, 0.0)
+    clock.now_s += 1000
+    assert throttle.room() == 10
