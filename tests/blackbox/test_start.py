@@ -211,10 +211,12 @@ def test_all_wrong_settings_are_told_at_once_with_their_place(tmp_path):
     assert "line 3" in refused.stderr
 
 
-def test_an_unknown_key_warns_with_the_nearest_name_and_starts(new_broker):
-    broker = new_broker(maxMesageSize=2048)
-    assert "did you mean maxMessageSize?" in broker.log_text()
-    assert broker.stop() == 0
+def test_an_unknown_key_stops_the_start_with_the_nearest_name(tmp_path):
+    refused = run_standalone(tmp_path / "data", "maxMesageSize=2048")
+    assert refused.returncode == 78
+    assert "unknown setting maxMesageSize; did you mean maxMessageSize?" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_the_environment_is_below_the_command_line(new_broker):
