@@ -19,6 +19,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from magnetar.storage.embedded.direct_io import BLOCK_BYTES, DirectWriter, open_direct
 from magnetar.storage.errors import StoreLockedError
 
 if TYPE_CHECKING:
@@ -43,6 +44,13 @@ class File(Protocol):
         ...
 
     def write(self, buffers: Sequence[Buffer], offset: int, *, durable: bool = False) -> None: ...
+
+    def write_past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
+        """Like ``write``, for bytes that are not read again soon: most of them leave no page in the system's cache.
+
+        Returns False when the system cannot do so; the bytes were written as ``write`` does.
+        """
+        ...
 
     def sync(self) -> None: ...
 
@@ -109,10 +117,12 @@ class FileSystem(Protocol):
 class _RealFile:
     """File over a descriptor."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_direct", "_direct_fd", "_fd")
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, direct: DirectWriter | None = None) -> None:
+        self._fd, self._direct = fd, direct
+        self._direct_fd: int | None = None
+        """Opened with the first write past the cache."""
 
     def read(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -140,6 +150,26 @@ class _RealFile:
         if durable and not _RWF_DSYNC:
             os.fdatasync(self._fd)
 
+    def write_past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
+        total = sum(map(len, buffers))
+        head = -offset % BLOCK_BYTES
+        middle = (total - head) // BLOCK_BYTES * BLOCK_BYTES
+        if self._direct is not None and self._direct_fd is None and middle > 0:
+            self._direct_fd = open_direct(self._fd)
+            if self._direct_fd is None:
+                self._direct = None
+        if self._direct is None or self._direct_fd is None or middle <= 0:
+            self.write(buffers, offset)
+            return False
+        if head:
+            self.write(_cut(buffers, 0, head), offset)
+        written = self._direct.write(self._direct_fd, _cut(buffers, head, head + middle), offset + head)
+        if written < middle:
+            self._direct = None
+        if head + written < total:
+            self.write(_cut(buffers, head + written, total), offset + head + written)
+        return written > 0
+
     def sync(self) -> None:
         os.fdatasync(self._fd)
 
@@ -162,16 +192,33 @@ class _RealFile:
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        direct_fd, self._direct_fd, self._direct = self._direct_fd, None, None
+        for each in (fd, direct_fd):
+            if each is not None and each >= 0:
+                os.close(each)
+
+
+def _cut(buffers: Sequence[Buffer], start: int, end: int) -> list[memoryview]:
+    """Bytes start .. end - 1 of all buffers together, not copied."""
+    parts = []
+    at = 0
+    for buffer in buffers:
+        size = len(buffer)
+        if at + size > start and at < end:
+            parts.append(memoryview(buffer)[max(start - at, 0) : min(end - at, size)])
+        at += size
+    return parts
 
 
 class RealFiles:
-    """The operating system's files."""
+    """The operating system's files. ``direct``: allow writing past the cache."""
+
+    def __init__(self, *, direct: bool = True) -> None:
+        self._direct = DirectWriter() if direct else None
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return _RealFile(os.open(path, flags, _FILE_MODE))
+        return _RealFile(os.open(path, flags, _FILE_MODE), self._direct)
 
     def open_read_only(self, path: str) -> File:
         return _RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))

@@ -64,13 +64,16 @@ class LedgerFiles:
     def write(self, ledger_id: int, buffers: Sequence[Buffer], offset: int, *, create: bool = True) -> None:
         """Write at a file offset; the first write creates the file with its header."""
         with self._open(ledger_id, create=create) as file:
-            size = sum(map(len, buffers))
             if offset == FILE_HEADER_BYTES:
                 header = FileHeader(LEDGER_MAGIC, self._store_id, ledger_id, created_ms=self._clock.now_ms())
-                file.write([header.pack(), *buffers], 0)
+                buffers, offset = [header.pack(), *buffers], 0
+            size = sum(map(len, buffers))
+            in_cache = True
+            if size >= _WRITEBACK_BYTES:
+                in_cache = not file.write_past_cache(buffers, offset)
             else:
                 file.write(buffers, offset)
-        if size >= _WRITEBACK_BYTES:
+        if in_cache and size >= _WRITEBACK_BYTES:
             self._dirty.append((ledger_id, offset, size))
             self._dirty_bytes += size
         while self._dirty_bytes > self._writeback_lag_bytes:

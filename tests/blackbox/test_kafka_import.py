@@ -37,6 +37,8 @@ class Importer:
     def __init__(self, broker, path, *options, topic=TOPIC):
         command = [sys.executable, "-m", "magnetar", "kafka", "import", str(path), "--topic", topic, "--json"]
         command += ["--service-url", broker.url, "--admin-url", broker.http, *options]
+        # A test run in the background ignores SIGINT, and a child inherits that.
+        command = ["env", "--default-signal=INT", *command]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def wait(self, timeout=60):

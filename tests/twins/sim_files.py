@@ -81,6 +81,15 @@ class _SimFile:
         self._inode.durable = bytes(self._inode.data)
         self._inode.unsynced.clear()
 
+    def write_past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
+        """Several writes, as of a real file: any of them may be the last before a crash, or the only one kept."""
+        whole = b"".join(buffers)
+        cut = min(-offset % 4096, len(whole))
+        for start, end in ((0, cut), (cut, len(whole))):
+            if start < end:
+                self.write([whole[start:end]], offset + start)
+        return True
+
     def start_writeback(self, offset: int, size: int) -> None:
         """Nothing is promised, so nothing is done."""
 

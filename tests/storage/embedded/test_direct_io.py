@@ -1,0 +1,118 @@
+"""Writes past the cache on the real disk of the test directory, or in the ordinary way where it has no such writes."""
+
+import errno
+import os
+import random
+import tempfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.storage.embedded import direct_io
+from magnetar.storage.embedded.files import RealFiles
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "file")
+
+
+pieces = st.lists(st.integers(0, 9000), min_size=1, max_size=5)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.booleans(), pieces), max_size=12), st.integers(0, 5000), st.integers(0, 1 << 32))
+def test_appended_bytes_read_back_whichever_way_they_went(writes, start, seed):
+    content, random_bytes = bytearray(start), random.Random(seed).randbytes
+    with tempfile.TemporaryDirectory() as folder:
+        file = RealFiles().open(f"{folder}/file", create=True)
+        file.write([bytes(start)], 0)
+        for past_cache, sizes in writes:
+            buffers = [random_bytes(size) for size in sizes]
+            (file.write_past_cache if past_cache else file.write)(buffers, len(content))
+            content += b"".join(buffers)
+            assert file.read(len(content) + 1, 0) == content
+        file.sync()
+        assert file.size() == len(content)
+        file.close()
+
+
+def test_a_repetition_of_a_write_that_failed_half_way(path):
+    """The disk was full: the same bytes go to the same offset again."""
+    file = RealFiles().open(path, create=True)
+    first, second = os.urandom(100_000), os.urandom(300_000)
+    file.write_past_cache([first], 64)
+    file.write([second[:70_000]], 100_064)
+    file.write_past_cache([second], 100_064)
+    assert file.read(1 << 20, 64) == first + second
+    file.close()
+
+
+def test_more_than_one_buffer(path, monkeypatch):
+    monkeypatch.setattr(direct_io, "_BUFFER_BYTES", 8192)
+    file = RealFiles().open(path, create=True)
+    data = os.urandom(50_000)
+    file.write_past_cache([data[:20_001], memoryview(data)[20_001:]], 10)
+    assert file.read(1 << 20, 10) == data
+    file.close()
+
+
+@pytest.mark.parametrize("taken", [0, 8192])
+def test_a_file_system_that_refuses_gets_ordinary_writes(path, monkeypatch, taken):
+    real, left = os.pwrite, [taken]
+
+    def pwrite(fd, data, offset):
+        if len(data) > left[0]:
+            raise OSError(errno.EINVAL, "no direct writes here")
+        left[0] -= len(data)
+        return real(fd, data, offset)
+
+    monkeypatch.setattr(direct_io, "_BUFFER_BYTES", 4096)
+    monkeypatch.setattr(direct_io.os, "pwrite", pwrite)
+    file = RealFiles().open(path, create=True)
+    data = os.urandom(30_000)
+    assert file.write_past_cache([data], 1) == (taken > 0)
+    assert file.write_past_cache([data], 30_001) is False
+    assert file.read(1 << 20, 1) == data + data
+    file.close()
+
+
+def test_short_writes_go_on_at_a_block(path, monkeypatch):
+    real = os.pwrite
+    monkeypatch.setattr(direct_io.os, "pwrite", lambda fd, data, offset: real(fd, data[:4096], offset))
+    file = RealFiles().open(path, create=True)
+    data = os.urandom(30_000)
+    file.write_past_cache([data], 7)
+    assert file.read(1 << 20, 7) == data
+    file.close()
+
+
+def test_errors_of_the_device_are_raised(path, monkeypatch):
+    file = RealFiles().open(path, create=True)
+    if not file.write_past_cache([bytes(8192)], 0):
+        pytest.skip("the test directory's file system has no direct writes")
+
+    def full(_fd, _data, _offset):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(direct_io.os, "pwrite", full)
+    with pytest.raises(OSError, match="full"):
+        file.write_past_cache([bytes(8192)], 8192)
+    file.close()
+
+
+def test_without_direct_writes_everything_goes_through_the_cache(path):
+    file = RealFiles(direct=False).open(path, create=True)
+    assert not file.write_past_cache([b"x" * 20_000], 3)
+    assert file.read(1 << 20, 3) == b"x" * 20_000
+    file.close()
+
+
+def test_no_descriptor_stays_behind(path):
+    before = len(os.listdir("/proc/self/fd"))
+    file = RealFiles().open(path, create=True)
+    file.write_past_cache([bytes(20_000)], 0)
+    file.close()
+    file.close()
+    assert len(os.listdir("/proc/self/fd")) == before
