@@ -8,11 +8,12 @@ by one.
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fastavro
 import numpy as np
 import pyarrow as pa
+from fastavro.read import SchemaResolutionError
 
 from magnetar.pipeline.errors import SchemaError
 from magnetar.pipeline.values.avro_flat import FlatReader, flat_fields, resolved
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     from magnetar.pipeline.values.topic_schema import SchemaVersions, TopicSchema
 
 
+class _Writer(NamedTuple):
+    """A version to read: its definition, the same for the library, and what it is resolved to (None: itself)."""
+
+    definition: Any
+    parsed: Any
+    reader: Any
+
+
 class AvroValues:
     """Decodes to the columns of the reader's schema."""
 
@@ -42,22 +51,34 @@ class AvroValues:
         self.columns = record_columns(self._arrow) if self._is_record else (column("value", self._arrow),)
         self._reader = _parsed(self._definition)
         self._versions = WrittenVersions(versions, self._writer)
-        self._own = (self._definition, self._reader)
+        self._own = _Writer(self._definition, self._reader, None)
 
     def decode(self, batch: ValueBatch) -> DecodedValues:
         """See ValueDecoder."""
         failures = {int(row): ENCRYPTED for row in np.flatnonzero(batch.encrypted)}
         groups = self._versions.groups(batch.schema_version, self._own, failures)
         if len(groups) == 1 and not failures:
-            (writer, _) = groups[0]
-            fast = self._flat(batch.payload, writer[0])
+            fast = self._flat(batch.payload, groups[0][0].definition)
             if fast is not None:
                 return DecodedValues(fast)
         return self._one_by_one(batch, groups, failures)
 
-    def _writer(self, schema: TopicSchema) -> tuple[Any, Any]:
+    def _writer(self, schema: TopicSchema) -> _Writer:
         definition = physical(schema.definition)
-        return definition, _parsed(definition)
+        return _Writer(definition, _parsed(definition), self._reader_for(definition))
+
+    def _reader_for(self, definition: Any) -> Any:
+        """The reader's schema under the writer's name: Avro in Java, and so the broker, compares records by their
+        fields; the library also wants the names equal.
+        """
+        if not (self._is_record and isinstance(definition, dict) and "name" in definition):
+            return self._reader
+        names = {key: definition[key] for key in ("name", "namespace") if key in definition}
+        without = {key: value for key, value in self._definition.items() if key != "namespace"}
+        try:
+            return _parsed({**without, **names})
+        except SchemaError:  # it names its own types in full
+            return self._reader
 
     def _flat(self, payload: pa.Array, definition: Any) -> list[pa.Array] | None:
         """All rows in lock step; None when the schema is not flat or evolves in another way than by columns that come
@@ -87,11 +108,11 @@ class AvroValues:
         ]
 
     def _one_by_one(
-        self, batch: ValueBatch, groups: list[tuple[tuple[Any, Any], list[int]]], failures: dict[int, str]
+        self, batch: ValueBatch, groups: list[tuple[_Writer, list[int]]], failures: dict[int, str]
     ) -> DecodedValues:
         payloads = batch.payload.to_pylist()
         rows: list[Any] = [None] * len(payloads)
-        for (_, writer), numbers in groups:
+        for writer, numbers in groups:
             for number, value in zip(numbers, self._decoded(payloads, numbers, writer, failures), strict=True):
                 rows[number] = with_text(value, self._arrow) if self._mixed else value
         if not self._is_record:
@@ -99,18 +120,24 @@ class AvroValues:
         return DecodedValues(field_arrays(rows, self._arrow, failures), failures)
 
     def _decoded(
-        self, payloads: list[bytes | None], numbers: list[int], writer: Any, failures: dict[int, str]
+        self, payloads: list[bytes | None], numbers: list[int], writer: _Writer, failures: dict[int, str]
     ) -> list[Any]:
         """The values of these rows, which one schema wrote."""
         own: dict[int, str] = {i: "" for i, number in enumerate(numbers) if number in failures}
         before = set(own)
-        values = decode_each([payloads[number] for number in numbers], self._read(writer), own)
+        values = decode_each([payloads[number] for number in numbers], _read(writer), own)
         failures |= {numbers[i]: why for i, why in own.items() if i not in before}
         return values
 
-    def _read(self, writer: Any) -> Callable[[bytes], Any]:
-        reader = None if writer is self._reader else self._reader
-        return lambda payload: fastavro.schemaless_reader(io.BytesIO(payload), writer, reader)
+
+def _read(writer: _Writer) -> Callable[[bytes], Any]:
+    def read(payload: bytes) -> Any:
+        try:
+            return fastavro.schemaless_reader(io.BytesIO(payload), writer.parsed, writer.reader)
+        except SchemaResolutionError as e:
+            raise SchemaError("the version it was written under does not resolve to the reader's schema") from e
+
+    return read
 
 
 def _parsed(definition: Any) -> Any:

@@ -178,6 +178,13 @@ def test_drift_that_does_not_resolve_is_a_failure_of_its_rows():
     found, failures = rows(AvroValues(reader, STORED.get), batch(payloads, versions=[0, None]))
     assert found[1] == {"id": "a", "needed": 1}
     assert list(failures) == [0]
+    assert "does not resolve" in failures[0]
+
+
+def test_records_are_compared_by_their_fields_not_their_names():
+    reader = avro_schema({"name": "id", "type": "long"}, name="Renamed")
+    found, failures = rows(AvroValues(reader, STORED.get), batch(encode_avro(V0, {"id": 1, "old": "x"}), versions=[0]))
+    assert (found, failures) == ([{"id": 1}], {})
 
 
 def test_an_unknown_version_is_a_failure_of_its_rows():
