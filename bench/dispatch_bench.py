@@ -31,6 +31,7 @@ RECEIVER_QUEUE = 1000
 class Outbox:
     """Takes bytes and counts them."""
 
+    knows_entry_metadata = False
     peer_version, wants_entry_metadata, closed, connection_id, address, client_version, role = (
         21,
         False,

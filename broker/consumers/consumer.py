@@ -54,6 +54,11 @@ class Outbox(Protocol):
         ...
 
     @property
+    def knows_entry_metadata(self) -> bool:
+        """Whether the client understands broker entry metadata, shown to everybody or not."""
+        ...
+
+    @property
     def closed(self) -> bool: ...
     @property
     def connection_id(self) -> int: ...
@@ -177,7 +182,7 @@ class Consumer:
         self.queued_bytes = 0
         self._waiting_writable = False
         self._knows_no_batches = outbox.peer_version < KNOWS_BATCHES_VERSION
-        if outbox.wants_entry_metadata:
+        if outbox.wants_entry_metadata or (self.wants_raw and outbox.knows_entry_metadata):
             self._mode = _KEEP_PREFIX
         else:
             self._mode = _STRIP_PREFIX if outbox.peer_version >= KNOWS_CHECKSUM_VERSION else _STRIP_CHECKSUM

@@ -51,11 +51,10 @@ async def _prove(conn: Connection, auth: AuthSession, command: pb.CommandConnect
 
 def _connected(conn: Connection) -> None:
     settings = conn.broker.settings
-    conn.wants_entry_metadata = (
-        settings.exposing_broker_entry_metadata_to_client_enabled
-        and conn.peer_version >= _ENTRY_METADATA_SINCE
-        and conn.features.supports_broker_entry_metadata
+    conn.knows_entry_metadata = (
+        conn.peer_version >= _ENTRY_METADATA_SINCE and conn.features.supports_broker_entry_metadata
     )
+    conn.wants_entry_metadata = conn.knows_entry_metadata and settings.exposing_broker_entry_metadata_to_client_enabled
     conn.admit()
     conn.write(
         replies.connected(

@@ -91,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self.connected = False
         self.closed = False
         self.address = ""
+        self.knows_entry_metadata = False
         self.wants_entry_metadata = False
         self.non_persistent_pending = 0
         self._buffer = ReadBuffer(broker.shared_buffer, broker.max_frame_bytes)

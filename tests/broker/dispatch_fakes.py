@@ -90,6 +90,7 @@ class Outbox:
     def __init__(self) -> None:
         self.peer_version = 21
         self.wants_entry_metadata = False
+        self.knows_entry_metadata = False
         self.closed = False
         self.connection_id = next(self._ids)
         self.address = "/127.0.0.1:1"
