@@ -1,5 +1,33 @@
 """Topics as tables for PySpark: sources, sinks and jobs over the log.
 
-The broker never imports this room, and it needs the extra `magnetar[spark]`. What stands below `source`, `sink` and
-`jobs` runs without Spark: bytes in, Arrow record batches out.
+    import magnetar.pipeline                      # format("pulsar") in the active session
+    orders = spark.read.format("pulsar").option("topic", "orders").load()
+
+`register(spark)` does the same for a session made later. The broker never imports this room, and it needs the extra
+`magnetar[spark]` and, on the machine, Java 17. What stands below `source`, `sink` and `jobs` runs without Spark: bytes
+in, Arrow record batches out.
 """
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession | None = None) -> None:
+    """Make ``format("pulsar")`` known to a session (default: the active one), and let it push filters down.
+
+    May be repeated. Raises MissingError when PySpark or Java is missing; it says what to install.
+    """
+    # Only here: everything else in the room imports this package first.
+    importlib.import_module("magnetar.pipeline.registration").register(spark)
+
+
+if "pyspark.sql" in sys.modules:
+    importlib.import_module("magnetar.pipeline.registration").register_if_active()

@@ -175,10 +175,16 @@ class Catalog:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def schema(self, topic: str) -> dict[str, Any] | None:
-        """The newest schema of a topic as the admin API shows it; None without one."""
+    def schemas(self, topics: Sequence[str]) -> list[dict[str, Any] | None]:
+        """`schema` of several topics, in their order."""
+        return self._side_by_side(self.schema, topics)
+
+    def schema(self, topic: str, *, version: int | None = None) -> dict[str, Any] | None:
+        """The newest schema of a topic, or that version, as the admin API shows it; None when there is none."""
         name = TopicName.parse(topic).base
         path = f"/admin/v2/schemas/{name.namespace}/{quote(name.local_name, safe='')}/schema"
+        if version is not None:
+            path += f"/{version}"
         try:
             found: dict[str, Any] = self._ask(path)
         except NoSuchTopicError:

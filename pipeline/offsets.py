@@ -63,6 +63,15 @@ Place = int | Position
 """The next message, or the next entry, to read."""
 
 
+def is_before(a: Place, b: Place) -> bool:
+    """Whether place `a` is before place `b` of the same log. Both must be of one kind."""
+    if isinstance(a, Position) or isinstance(b, Position):
+        assert isinstance(a, Position), "places of one log are of one kind"
+        assert isinstance(b, Position), "places of one log are of one kind"
+        return tuple(a) < tuple(b)
+    return a < b
+
+
 class TimePlace(NamedTuple):
     """The first entry published at this time (ms since 1970) or later."""
 

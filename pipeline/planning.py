@@ -28,6 +28,7 @@ class ReadRange:
     start, end: half-open; both indexes, or both positions.
     ledger_id: the ledger file to read; None: through the broker.
     weight_bytes: about how many stored bytes it is.
+    point: a record of that ledger at or before `start`, for a file that has no index of its own.
     """
 
     topic: str
@@ -36,6 +37,7 @@ class ReadRange:
     end: Place
     ledger_id: int | None = None
     weight_bytes: float = 0.0
+    point: tuple[int, int] | None = None
 
     @property
     def messages(self) -> int | None:

@@ -5,6 +5,7 @@ A chunk is what one read of the file gave; its bodies lie between the headers of
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,12 +18,13 @@ from magnetar.storage.reading.errors import CorruptEntryError, DamagedFileError,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from magnetar.pipeline.log_range import LogRange
+    from magnetar.pipeline.log_range import LedgerSpan, LogRange
     from magnetar.pipeline.planning import ReadRange
     from magnetar.storage.reading.ledger_segment import LedgerSegment
 
 RECORD_HEADER_BYTES = 32
 _REMEMBERED_LEDGERS = 100_000
+_MOST_OPEN = 256
 
 
 class SegmentGoneError(Exception):
@@ -42,7 +44,7 @@ def read_segment(
     assert isinstance(piece.start, int)
     assert isinstance(piece.end, int)
     try:
-        ledger = directory.open_ledger(piece.ledger_id)
+        ledger = directory.open_ledger(piece.ledger_id, piece.point)
     except (NoSuchLedgerError, DamagedFileError) as error:
         raise SegmentGoneError(str(error)) from error
     with ledger:
@@ -69,14 +71,16 @@ def _entries(
 
 
 class SegmentMap:
-    """Which indexes the ledger files of a data directory hold: what `stitch` needs. Remembers sealed ledgers.
+    """Which indexes the ledger files of a data directory hold: what `stitch` needs. For one thread.
 
-    A ledger whose file is not there, or that has no index, is not covered.
+    Of sealed ledgers the range is remembered. Others are kept open, so that a stream looks only at what has been
+    appended. A ledger whose file is not there, or that has no index, is not covered.
     """
 
     def __init__(self, directory: DataDirectory) -> None:
         self.directory = directory
         self._sealed: dict[int, Covered | None] = {}
+        self._growing: OrderedDict[int, LedgerSegment] = OrderedDict()
 
     def covered(self, log: LogRange, start: int, end: int) -> list[Covered]:
         """Coverage of the log's ledgers that hold something of ``start .. end - 1``; files are opened from the newest
@@ -84,7 +88,7 @@ class SegmentMap:
         """
         found: list[Covered] = []
         for span in reversed(log.ledgers):
-            covered = self._ledger(span.ledger_id, span.entries) if span.entries else None
+            covered = self._ledger(span) if span.entries else None
             if covered is None or covered.first >= end:
                 continue
             found.append(covered)
@@ -92,20 +96,48 @@ class SegmentMap:
                 break
         return found[::-1]
 
-    def _ledger(self, ledger_id: int, entries: int) -> Covered | None:
-        if ledger_id in self._sealed:
-            return self._sealed[ledger_id]
+    def point(self, ledger_id: int, index: int) -> tuple[int, int] | None:
+        """Where to begin in a ledger that says nothing itself of its records; None for one that does."""
+        growing = self._growing.get(ledger_id)
+        return growing.point_for(growing.entry_of_index(index)) if growing is not None else None
+
+    def close(self) -> None:
+        """Close what is open; it may be used again."""
+        while self._growing:
+            self._growing.popitem()[1].close()
+
+    def _ledger(self, span: LedgerSpan) -> Covered | None:
+        if span.ledger_id in self._sealed:
+            return self._sealed[span.ledger_id]
         try:
-            with self.directory.open_ledger(ledger_id) as ledger:
-                if ledger.entries > entries:
-                    return None  # not the log the broker speaks of, or it has grown since: the broker knows
-                bounds = ledger.index_range()
-                covered = Covered(ledger_id, *bounds) if bounds is not None else None
-                if ledger.sealed and len(self._sealed) < _REMEMBERED_LEDGERS:
-                    self._sealed[ledger_id] = covered
-                return covered
+            ledger = self._opened(span.ledger_id)
+            bounds = ledger.index_range()
         except (StorageError, OSError):
+            self._forget(span.ledger_id)
             return None
+        other = span.closed and ledger.entries > span.entries  # not the ledger the broker speaks of
+        covered = Covered(span.ledger_id, *bounds) if bounds is not None and not other else None
+        if ledger.sealed:
+            self._forget(span.ledger_id)
+            if len(self._sealed) < _REMEMBERED_LEDGERS:
+                self._sealed[span.ledger_id] = covered
+        return covered
+
+    def _opened(self, ledger_id: int) -> LedgerSegment:
+        ledger = self._growing.get(ledger_id)
+        if ledger is not None:
+            self._growing.move_to_end(ledger_id)
+            ledger.refresh()
+            return ledger
+        ledger = self._growing[ledger_id] = self.directory.open_ledger(ledger_id)
+        if len(self._growing) > _MOST_OPEN:
+            self._growing.popitem(last=False)[1].close()
+        return ledger
+
+    def _forget(self, ledger_id: int) -> None:
+        ledger = self._growing.pop(ledger_id, None)
+        if ledger is not None:
+            ledger.close()
 
 
 def open_directory(path: str) -> DataDirectory | None:

@@ -90,14 +90,11 @@ def test_segments_and_broker_join_without_gap_or_overlap(log_broker, fresh_topic
     assert found == list(range(3, 500))
 
 
-def test_a_broker_that_gives_entry_metadata_is_not_asked_for_indexes(tmp_path, fresh_topic):
-    broker = BrokerProcess(tmp_path / "data", {"exposingBrokerEntryMetadataToClientEnabled": True})
-    try:
-        publish(broker, fresh_topic, 50, batch=5)
-        found, _ = read(broker, fresh_topic, 11, 44)
-        assert found == list(range(11, 44))
-    finally:
-        broker.stop()
+def test_our_broker_gives_index_and_its_own_time_with_every_entry(log_broker, fresh_topic):
+    publish(log_broker, fresh_topic, 50, batch=5)
+    chunks = RangeReader(settings_for(log_broker)).chunks(ReadRange(fresh_topic, -1, 0, 50))
+    stored = [parse_entry_metadata(chunk.entry(k)) for chunk in chunks for k in range(len(chunk))]
+    assert all(each.broker_timestamp > 0 and each.HasField("index") for each in stored)
 
 
 def test_a_task_goes_on_where_a_killed_broker_comes_back(tmp_path, fresh_topic):

@@ -1,0 +1,77 @@
+"""Making `format("pulsar")` known to a Spark session."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NO_JAVA = (
+    "Spark needs a Java runtime, version 17 or newer, and finds none: install one (Debian, Ubuntu: apt install "
+    "openjdk-17-jre-headless; macOS: brew install openjdk@17) or set JAVA_HOME"
+)
+NO_PYSPARK = "the pipeline needs PySpark 4.2 or newer: pip install 'magnetar[spark]'"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+class MissingError(PipelineError):
+    """Something that has to be installed is not. The text says what and how."""
+
+
+def check_installed() -> None:
+    """Raises MissingError when PySpark or Java is missing. A Spark Connect client needs no Java."""
+    try:
+        import pyspark  # noqa: PLC0415 - the extra may be absent
+        import pyspark.sql.datasource  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingError(f"{NO_PYSPARK} ({error})") from error
+    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (4, 2):
+        raise MissingError(f"{NO_PYSPARK}; there is {pyspark.__version__}")
+    remote = os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_CONNECT_MODE_ENABLED")
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java") or (home and pathlib.Path(home, "bin", "java").exists())
+    if not remote and not java:
+        raise MissingError(NO_JAVA)
+
+
+def register(spark: SparkSession | None = None) -> None:
+    """Make the format known to a session (default: the active one), and let filters be pushed down to it.
+
+    May be repeated. Raises MissingError; PipelineError when there is no session, or another data source of that name
+    (the jar of pulsar-spark).
+    """
+    check_installed()
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - the extra may be absent
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    from magnetar.pipeline.source.data_source import PulsarDataSource  # noqa: PLC0415
+
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise PipelineError("there is no Spark session: make one first, or give it to register(spark)")
+    try:
+        session.dataSource.register(PulsarDataSource)
+    except PySparkException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        raise PipelineError(
+            'this session has another data source called "pulsar" (the jar of pulsar-spark?); leave one of them out'
+        ) from error
+    session.conf.set(_PUSHDOWN, "true")
+
+
+def register_if_active() -> None:
+    """What importing the room does: `register`, when PySpark is in use and a session is active."""
+    if "pyspark.sql" not in sys.modules:
+        return
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - the extra may be absent
+
+    if SparkSession.getActiveSession() is not None:
+        register()

@@ -1,0 +1,65 @@
+"""The data source `pulsar`: what Spark asks for a schema, a reader or a writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from magnetar.pipeline.columns import ddl
+from magnetar.pipeline.options import SourceOptions
+from magnetar.pipeline.source.row_source import RowSource
+from magnetar.pipeline.source.values import choose_values
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
+    from pyspark.sql.types import StructType
+
+
+class PulsarDataSource(DataSource):
+    """Topics of Apache Pulsar or Magnetar. Runs in a process of Spark's on the driver, made anew for every question."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "pulsar"
+
+    def schema(self) -> str:
+        """The columns of the selected topics. Raises OptionError, CatalogError."""
+        return ddl(self._rows(SourceOptions.parse(self.options)).selected())
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - it is ours
+        """For `spark.read`."""
+        from magnetar.pipeline.source.batch_reader import FilteringPulsarReader, PulsarReader  # noqa: PLC0415
+
+        options = SourceOptions.parse(self.options)
+        kind = FilteringPulsarReader if options.pushdown else PulsarReader
+        return kind(options, self._rows(options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+        """For `spark.readStream`."""
+        from magnetar.pipeline.source.stream_reader import PulsarStreamReader  # noqa: PLC0415
+
+        options = SourceOptions.parse(self.options, streaming=True)
+        return PulsarStreamReader(options, self._rows(options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """For `df.write`."""
+        from magnetar.pipeline.sink.writers import make_writer  # noqa: PLC0415
+
+        return make_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
+        """For `df.writeStream`."""
+        from magnetar.pipeline.sink.writers import make_stream_writer  # noqa: PLC0415
+
+        return make_stream_writer(self.options, schema, overwrite)
+
+    @staticmethod
+    def _rows(options: SourceOptions) -> RowSource:
+        return RowSource.of(options, choose_values(options))

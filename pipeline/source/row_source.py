@@ -1,0 +1,93 @@
+"""What a task does: ranges in, record batches with the selected columns out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.columns import Column, arrow_schema, select_columns, topic_columns
+from magnetar.pipeline.decode.decoder import Decoder
+from magnetar.pipeline.reading.ranges import RangeReader
+from magnetar.pipeline.reading.settings import ReadSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.planning import ReadRange
+    from magnetar.pipeline.source.values import ValueChoice
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """How entries become rows, the same in every task of a query. Made on the driver, pickled to executors."""
+
+    settings: ReadSettings
+    value: ValueChoice
+    style: str
+    include_headers: bool
+    columns: tuple[str, ...]
+    """Names of the selected columns; empty: all."""
+    include_markers: bool
+    batch_bytes: int
+
+    @classmethod
+    def of(cls, options: SourceOptions, value: ValueChoice) -> RowSource:
+        """Raises UnknownColumnError for a column that the topics do not have."""
+        source = cls(
+            settings=ReadSettings.of(options),
+            value=value,
+            style=options.column_style,
+            include_headers=options.include_headers,
+            columns=options.columns,
+            include_markers=options.include_markers,
+            batch_bytes=options.batch_bytes,
+        )
+        if options.metadata_only:
+            names = {column.name for column in value.decoder().columns}
+            kept = tuple(column.name for column in source.selected() if column.name not in names)
+            source = replace(source, columns=kept)
+        return source
+
+    def selected(self) -> tuple[Column, ...]:
+        """The columns of every record batch, in their order."""
+        known = topic_columns(self.style, self.value.decoder().columns, include_headers=self.include_headers)
+        return select_columns(known, self.columns) if self.columns else known
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of every record batch."""
+        return arrow_schema(self.selected())
+
+    def batches(self, ranges: Sequence[ReadRange]) -> Iterator[pa.RecordBatch]:
+        """The rows of these ranges, one range after the other. Runs on executors; errors as of `RangeReader`."""
+        reader = RangeReader(self.settings)
+        for piece in ranges:
+            decoder = self._decoder(reader, piece.topic)
+            first, end = (piece.start, piece.end) if isinstance(piece.start, int) else (None, None)
+            assert first is None or isinstance(end, int)
+            chunks = reader.chunks(piece)
+            try:
+                for chunk in chunks:
+                    yield from decoder.decode(chunk, first, end)  # type: ignore[arg-type]
+                yield from decoder.finish()
+            finally:
+                chunks.close()  # type: ignore[attr-defined]
+            for each in decoder.quarantined:
+                log.warning("pulsar source: left out %s", each)
+
+    def _decoder(self, reader: RangeReader, topic: str) -> Decoder:
+        return Decoder(
+            self.columns or None,
+            style=self.style,
+            include_headers=self.include_headers,
+            value=self.value.decoder(topic),
+            batch_bytes=self.batch_bytes,
+            on_corrupt=self.settings.on_corrupt,
+            include_markers=self.include_markers,
+            look_back=reader.look_back,
+        )

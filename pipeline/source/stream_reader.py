@@ -1,0 +1,148 @@
+"""The reader of `spark.readStream`."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from magnetar.pipeline.offsets import Offsets, Position
+from magnetar.pipeline.read_errors import CatalogError
+from magnetar.pipeline.source.partitions import Ranges, ranges_of
+from magnetar.pipeline.source_plan import SourcePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+
+    from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.source.row_source import RowSource
+    from magnetar.pipeline.source_plan import Logs
+
+log = logging.getLogger(__name__)
+
+
+class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches. One instance lives on the driver as long as the query; others read in tasks, of what is pickled.
+
+    Offsets are those of `pipeline.offsets.Offsets`. Everything but `read` runs on the driver.
+    """
+
+    def __init__(self, options: SourceOptions, rows: RowSource) -> None:
+        self._options, self._rows = options, rows
+        self._plan: SourcePlan | None = None
+        self._newest: Logs = {}
+        """The logs as last seen: what `reportLatestOffset` tells."""
+        self._until: Logs | None = None
+        """Trigger availableNow: where everything ends."""
+        self._subscribed: set[str] = set()
+        self._committed: dict[str, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_rows": self._rows}
+
+    @property
+    def _planner(self) -> SourcePlan:
+        if self._plan is None:
+            self._plan = SourcePlan(self._options)
+        return self._plan
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Only of a query that has no checkpoint yet."""
+        logs = self._planner.logs(streaming=True)
+        start = self._planner.starting(logs)
+        self._subscribe(start)
+        return start.as_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the micro-batch that begins at `start` ends."""
+        begin = Offsets.from_json(start)
+        self._newest = self._planner.logs(streaming=True)
+        logs = self._newest if self._until is None else self._until
+        return self._planner.advance(begin, logs, limited=not isinstance(limit, ReadAllAvailable)).as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """One that stands for all: `latestOffset` keeps to every limit of the options, whichever this is."""
+        limits = self._options.limits
+        rows = limits.messages if limits.messages is not None else limits.entries
+        if rows is not None:
+            return ReadMaxRows(rows)
+        return ReadMaxBytes(limits.size_bytes) if limits.size_bytes is not None else ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """The ends of the logs, shown in the progress of the query: what lies behind `endOffset` is backlog."""
+        return (
+            Offsets({topic: stored.end for topic, stored in self._newest.items()}).as_json() if self._newest else None
+        )
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """From here on the logs end where they end now."""
+        self._until = self._planner.logs(streaming=True)
+
+    # --- a micro-batch ----------------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The same messages whenever the batch is planned again."""
+        logs = self._planner.logs(streaming=True)
+        tasks = self._planner.tasks(Offsets.from_json(start), Offsets.from_json(end), logs)
+        return [Ranges(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs in a task."""
+        return self._rows.batches(ranges_of(partition))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Move the durable cursor, where a subscription was given. A broker that is away is no reason to stop."""
+        if not self._options.subscription:
+            return
+        try:
+            self._move_cursors(Offsets.from_json(end))
+        except CatalogError as error:
+            log.warning("pulsar source: the cursor of %s stays behind: %s", self._options.subscription, error)
+
+    def stop(self) -> None:
+        """Nothing is open on the driver but files of growing ledgers."""
+        if self._plan is not None:
+            self._plan.close()
+            self._plan = None
+
+    # --- the subscription -------------------------------------------------------------------------------------------
+
+    def _subscribe(self, start: Offsets) -> None:
+        """Make the durable subscription, at the place where the stream begins."""
+        if self._options.subscription:
+            self._move_cursors(start)
+
+    def _move_cursors(self, offsets: Offsets) -> None:
+        catalog, name = self._planner.catalog, self._options.subscription
+        for topic, place in offsets.by_topic.items():
+            if self._committed.get(topic) == place:
+                continue
+            if topic not in self._subscribed:
+                catalog.create_subscription(topic, name)
+                self._subscribed.add(topic)
+            position = place if isinstance(place, Position) else self._position(topic, place)
+            if position is not None:
+                catalog.reset_cursor(topic, name, position)
+            self._committed[topic] = place
+
+    def _position(self, topic: str, index: int) -> Position | None:
+        """The entry of the next message; behind the last one when everything has been read."""
+        stored = self._planner.catalog.range(topic)
+        if stored is None:
+            return None
+        if isinstance(stored.end, int) and index >= stored.end:
+            return Position(stored.last.ledger_id, stored.last.entry_id + 1)
+        return self._planner.catalog.position_of_index(topic, index)

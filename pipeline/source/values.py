@@ -1,0 +1,64 @@
+"""How the payloads of the selected topics are decoded: by their schema, or as bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.values.decoders import value_decoder
+from magnetar.pipeline.values.interface import BytesValues
+from magnetar.pipeline.values.topic_schema import TopicSchema
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.connect_options import ConnectOptions
+    from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.values.interface import ValueDecoder
+
+_MOST_COMPARED = 200
+"""Topics whose schemas are compared when a query is planned."""
+
+
+@dataclass(frozen=True)
+class ValueChoice:
+    """What executors need to make the decoder of values. schema: the reader's; None: payloads as bytes."""
+
+    connect: ConnectOptions
+    schema: TopicSchema | None
+
+    def decoder(self, topic: str = "") -> ValueDecoder:
+        """A decoder for one thread. Older versions of the schema are those of `topic`."""
+        if self.schema is None:
+            return BytesValues()
+        catalog = Catalog(self.connect.admin())
+
+        def version(number: int) -> TopicSchema | None:
+            answer = catalog.schema(topic, version=number) if topic else None
+            return None if answer is None else TopicSchema.from_admin(answer)
+
+        return value_decoder(self.schema, version)
+
+
+def choose_values(options: SourceOptions) -> ValueChoice:
+    """The schema that the selected topics share.
+
+    Raises OptionError when they have different ones, unless allowDifferentTopicSchemas is true: then it is bytes.
+    """
+    connect = options.connect
+    if options.value_mode == "bytes" or options.column_style == "kafka":
+        return ValueChoice(connect, None)
+    catalog = Catalog(connect.admin())
+    topics = catalog.partitions(options.selection, missing_ok=True)
+    names = sorted({str(TopicName.parse(topic).base) for topic in topics})[:_MOST_COMPARED]
+    schemas = [None if answer is None else TopicSchema.from_admin(answer) for answer in catalog.schemas(names)]
+    for name, schema in zip(names, schemas, strict=True):
+        if schema != schemas[0]:
+            if options.allow_different_schemas:
+                return ValueChoice(connect, None)
+            raise OptionError(
+                f"{names[0]} and {name} have different schemas: read them apart, or as bytes with valueMode=bytes or "
+                "allowDifferentTopicSchemas=true"
+            )
+    return ValueChoice(connect, schemas[0] if schemas else None)

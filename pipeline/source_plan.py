@@ -1,0 +1,223 @@
+"""Where the source begins and ends, and who reads what: options and catalog in, tasks out. No Spark.
+
+The one object of this module lives as long as a stream does. It remembers what ledger files hold, and nothing else: the
+catalog is asked anew each time, so new partitions and new topics are seen.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.offsets import EARLIEST, LATEST, MessagePlace, Offsets, Position, TimePlace, is_before
+from magnetar.pipeline.planning import ReadRange, pack, shares, stitch
+from magnetar.pipeline.read_errors import CatalogError, DataLossError, NoSuchTopicError
+from magnetar.pipeline.reading.segments import SegmentMap, open_directory
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.log_range import LogRange
+    from magnetar.pipeline.offsets import Place, Wanted
+    from magnetar.pipeline.options import SourceOptions
+
+log = logging.getLogger(__name__)
+
+_SMALL_BYTES = 1 << 20
+"""A range this small that is not in ledger files as a whole is read through the broker as a whole."""
+
+Logs = dict[str, "LogRange"]
+
+
+class SourcePlan:
+    """Plans for one source. For one thread."""
+
+    def __init__(self, options: SourceOptions, catalog: Catalog | None = None) -> None:
+        self.options = options
+        self.catalog = catalog or Catalog(options.connect.admin())
+        self._segments: SegmentMap | None = None
+        if options.storage_path and options.read_mode != "broker":
+            directory = open_directory(options.storage_path)
+            if directory is None and options.read_mode == "segment":
+                raise OptionError(f"option storage.url: {options.storage_path} cannot be read as a data directory here")
+            self._segments = SegmentMap(directory) if directory is not None else None
+
+    def close(self) -> None:
+        """Close the files of growing ledgers; safe to call twice."""
+        if self._segments is not None:
+            self._segments.close()
+
+    def logs(self, *, streaming: bool = False) -> Logs:
+        """The log of every topic partition that is selected. Raises NoSuchTopicError and other CatalogErrors."""
+        wait = streaming and self.options.wait_for_topic
+        topics = self.catalog.partitions(self.options.selection, missing_ok=wait)
+        stored = self.catalog.ranges(topics, ledgers=self._segments is not None)
+        for topic, each in stored.items():
+            if each is None and not wait and not self.options.selection.pattern and topic in self._named():
+                raise NoSuchTopicError(topic)
+        return {topic: each for topic, each in stored.items() if each is not None}
+
+    def _named(self) -> tuple[str, ...]:
+        return self.options.selection.names
+
+    # --- places -----------------------------------------------------------------------------------------------------
+
+    def starting(self, logs: Logs) -> Offsets:
+        """Where the options say that reading begins."""
+        return Offsets({topic: self._place(each, self.options.starting.of(topic)) for topic, each in logs.items()})
+
+    def ending(self, logs: Logs) -> Offsets:
+        """Where the options say that reading ends."""
+        return Offsets({topic: self._place(each, self.options.ending.of(topic)) for topic, each in logs.items()})
+
+    def _place(self, stored: LogRange, wanted: Wanted) -> Place:
+        if isinstance(wanted, str):
+            return {EARLIEST: stored.first, LATEST: stored.end}[wanted]
+        if isinstance(wanted, TimePlace):
+            wanted = self.catalog.place_of_time(stored.topic, wanted.time_ms)
+        if isinstance(wanted, MessagePlace):
+            return self._place_of_message(stored, wanted)
+        if not stored.indexed:
+            raise OptionError(f"{stored.topic} has no broker index; name places in it as ledger:entry")
+        assert isinstance(stored.end, int)
+        if wanted > stored.end:
+            raise OptionError(f"{stored.topic} ends at index {stored.end}, index {wanted} is beyond it")
+        return wanted
+
+    def _place_of_message(self, stored: LogRange, wanted: MessagePlace) -> Place:
+        position = wanted.position
+        if not stored.indexed:
+            return position if position.entry_id >= 0 else stored.first
+        if position > stored.last:
+            return stored.end
+        if position.entry_id < 0:
+            return stored.first
+        try:
+            bounds = self.catalog.index_of(stored.topic, position)
+        except CatalogError:
+            if self.options.fail_on_data_loss:
+                raise DataLossError(stored.topic, position, stored.first, "that entry is not stored") from None
+            bounds = None
+        return stored.first if bounds is None else min(bounds[0] + max(wanted.batch_index, 0), bounds[1] + 1)
+
+    # --- a stream ---------------------------------------------------------------------------------------------------
+
+    def advance(self, start: Offsets, logs: Logs, *, limited: bool) -> Offsets:
+        """Where the next micro-batch ends, that begins at `start`. Equal to `start` when there is nothing new.
+
+        Raises DataLossError when a topic is gone or begins anew, unless failOnDataLoss is false: then the topic leaves
+        the offsets, or is read from its first message.
+        """
+        self._check_topics(start, logs)
+        begins = {topic: self.begin(start, each) for topic, each in logs.items()}
+        waiting = {topic: float(each.between(begins[topic], each.end)) for topic, each in logs.items()}
+        allowed = self._allowed(waiting, logs) if limited else waiting
+        ends: dict[str, Place] = {}
+        for topic, each in logs.items():
+            if not waiting[topic]:
+                if topic in start.by_topic:
+                    ends[topic] = start.by_topic[topic]
+                continue  # a new topic without messages begins when it has some
+            ends[topic] = _after(each, begins[topic], int(allowed[topic]))
+        return Offsets(ends)
+
+    def _check_topics(self, start: Offsets, logs: Logs) -> None:
+        for topic, place in start.by_topic.items():
+            stored = logs.get(topic)
+            if stored is None:
+                self._lose(topic, place, "its end", "the topic does not exist any more")
+            elif isinstance(place, int) and isinstance(stored.end, int) and stored.end < place:
+                why = f"the log ends at index {stored.end}: the topic was deleted and made anew"
+                self._lose(topic, place, "what was before", why)
+
+    def begin(self, start: Offsets, stored: LogRange) -> Place:
+        """The place in `start`; of a topic that is not in it, or was made anew, the first there can be."""
+        place = start.by_topic.get(stored.topic)
+        if isinstance(place, Position) and stored.indexed:
+            return self._place_of_message(stored, MessagePlace(place))
+        if place is None or (isinstance(place, int) and isinstance(stored.end, int) and stored.end < place):
+            return 0 if stored.indexed else stored.first
+        return place
+
+    def _allowed(self, waiting: dict[str, float], logs: Logs) -> dict[str, float]:
+        """What of the waiting messages one trigger may take: each limit is shared in proportion, the least counts."""
+        limits, allowed = self.options.limits, waiting
+        if limits.messages is not None:
+            allowed = shares(allowed, limits.messages)
+        for limit, per in (
+            (limits.entries, {t: each.entries_per() for t, each in logs.items()}),
+            (limits.size_bytes, {t: each.bytes_per() for t, each in logs.items()}),
+        ):
+            if limit is not None:
+                weighed = shares({t: n * per[t] for t, n in allowed.items()}, limit)
+                allowed = {t: min(n, max(1.0, weighed[t] / per[t])) if n else 0.0 for t, n in allowed.items()}
+        return allowed
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def tasks(self, start: Offsets, end: Offsets, logs: Logs) -> list[list[ReadRange]]:
+        """What every Spark partition reads, so that all of ``start .. end`` is read once."""
+        ranges: list[ReadRange] = []
+        for topic, until in sorted(end.by_topic.items()):
+            stored = logs.get(topic)
+            if stored is None:
+                self._lose(topic, start.by_topic.get(topic, 0), until, "the topic does not exist any more")
+                continue
+            first = self._stored_from(stored, self.begin(start, stored), until)
+            if is_before(first, until):
+                weight = stored.between(first, until) * stored.bytes_per()
+                ranges += self._ways(stored, ReadRange(topic, stored.partition, first, until, weight_bytes=weight))
+        options = self.options
+        tasks = pack(
+            ranges,
+            split_bytes=options.split_bytes,
+            min_tasks=options.min_partitions,
+            max_messages=options.max_records,
+        )
+        return [[self._with_point(piece) for piece in task] for task in tasks]
+
+    def _stored_from(self, stored: LogRange, first: Place, until: Place) -> Place:
+        """The first place of the range that is still stored; what is not is reported."""
+        if isinstance(first, int) and isinstance(stored.first, int) and isinstance(until, int) and first < stored.first:
+            gone = min(stored.first, until)
+            self._lose(stored.topic, first, gone, "they are not stored any more (retention)")
+            return gone
+        return first
+
+    def _ways(self, stored: LogRange, whole: ReadRange) -> list[ReadRange]:
+        if self._segments is None or self.options.read_compacted:
+            return [whole]
+        assert self.options.read_mode != "broker"
+        if not isinstance(whole.start, int) or not isinstance(whole.end, int):
+            pieces = [whole]
+        else:
+            pieces = stitch(whole, self._segments.covered(stored, whole.start, whole.end))
+        rest = [piece for piece in pieces if piece.ledger_id is None]
+        if rest and self.options.read_mode == "segment":
+            raise CatalogError(
+                f"{whole.topic}: no ledger file holds {rest[0].start} up to {rest[0].end}; "
+                "readMode=auto reads that through the broker"
+            )
+        return [whole] if rest and whole.weight_bytes < _SMALL_BYTES else pieces
+
+    def _with_point(self, piece: ReadRange) -> ReadRange:
+        if piece.ledger_id is None or self._segments is None or not isinstance(piece.start, int):
+            return piece
+        return replace(piece, point=self._segments.point(piece.ledger_id, piece.start))
+
+    def _lose(self, topic: str, first: object, end: object, why: str) -> None:
+        error = DataLossError(topic, first, end, why)
+        if self.options.fail_on_data_loss:
+            raise error
+        log.warning("%s", error)
+
+
+def _after(stored: LogRange, begin: Place, count: int) -> Place:
+    """The place `count` messages (or entries) behind `begin`, at most the end of the log."""
+    if isinstance(begin, int):
+        assert isinstance(stored.end, int)
+        return min(stored.end, max(begin, stored.first_index or 0) + count)
+    return min(
+        stored.position_at(stored.ordinal(begin) + count), Position(stored.last.ledger_id, stored.last.entry_id + 1)
+    )
