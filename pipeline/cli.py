@@ -2,7 +2,7 @@
 
 Exit codes:
     0   done
-    1   done, and something is wrong with what was read: findings of the audit, quarantined or lost messages
+    1   done, and something is wrong with what was read: errors of the audit, quarantined or lost messages
     2   the command line itself is wrong
     66  a topic, table or file that is to be read is not there (EX_NOINPUT)
     69  the broker does not answer; the same command goes on (EX_UNAVAILABLE)
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(str(error))
         return exit_code(error)
     sys.stdout.write(json.dumps(report, default=str) + "\n" if options.json else f"{_as_text(options, report)}\n")
-    return EXIT_FINDINGS if report.get("findings") else 0
+    return EXIT_FINDINGS if report.get("errors", report.get("findings")) else 0
 
 
 def _run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.pipeline.jobs import export_command
+from magnetar.pipeline.jobs import audit_command, export_command, maintenance_command
 
 if TYPE_CHECKING:
     import argparse
@@ -33,5 +33,23 @@ COMMANDS: Final[dict[str, Command]] = {
         export_command.add_arguments,
         export_command.run,
         export_command.as_text,
+    ),
+    "audit": Command(
+        "integrity: checksums, indexes, times, duplicates, orphan ledgers, cursors",
+        audit_command.add_arguments,
+        audit_command.run,
+        audit_command.as_text,
+    ),
+    "join-files": Command(
+        "small files of a table into large ones",
+        maintenance_command.add_join_arguments,
+        maintenance_command.run_join,
+        maintenance_command.join_text,
+    ),
+    "vacuum": Command(
+        "remove data files that nothing refers to any more",
+        maintenance_command.add_vacuum_arguments,
+        maintenance_command.run_vacuum,
+        maintenance_command.vacuum_text,
     ),
 }

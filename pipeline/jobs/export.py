@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pipeline.jobs.reading import RowReader, RowReport, RowSettings, plan_tasks, stored_logs
+from magnetar.pipeline.jobs.typed_values import choose_values
 from magnetar.pipeline.lake.data_file import Append, DataFile, IndexSpan
 from magnetar.pipeline.lake.errors import CommitConflictError
 from magnetar.pipeline.lake.writer import DEFAULT_WRITE, SplitWriter, WriteOptions
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from magnetar.pipeline.jobs.runner import Runner
+    from magnetar.pipeline.jobs.typed_values import TypedValues
     from magnetar.pipeline.lake.committer import Committer
     from magnetar.pipeline.lake.table_files import TableFiles
     from magnetar.pipeline.log_range import LogRange
     from magnetar.pipeline.options import SourceOptions
     from magnetar.pipeline.progress import Progress
-    from magnetar.pipeline.values.interface import ValueDecoder
 
 NEEDED = ("__topic", "__index", "__publishTime", "__brokerPublishTime")
 """Columns that every table has, whatever is selected: commits, partitions and pruning go by them."""
@@ -135,11 +136,10 @@ def file_slug(topic: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """One export. `value` decodes payloads by the topic's schema; None exports them as bytes."""
+    """One export. Payloads are decoded by the schema of the topics as it is when a run begins (valueMode)."""
 
     options: SourceOptions
     table: Committer
-    value: ValueDecoder | None = None
     write: WriteOptions = DEFAULT_WRITE
     round_bytes: int = 8 << 30
 
@@ -149,8 +149,9 @@ class ExportJob:
         Raises: DataLossError with failOnDataLoss, PipelineError, ClientError. What is committed stays.
         """
         report = report if report is not None else ExportReport()
-        schema = self.table.prepare(self._decoded_schema())
         logs = stored_logs(self.options)
+        rows = self._row_settings(choose_values(self.options, logs))
+        schema = self.table.prepare(RowReader(rows).decoder().schema)
         ends = {topic: log.end for topic, log in logs.items()}
         weight = sum(log.bytes_per() * _behind(self.table, topic, log) for topic, log in logs.items())
         progress.begin(weight)
@@ -160,7 +161,7 @@ class ExportJob:
             if not spans:
                 return report
             try:
-                self._round(runner, progress, schema, logs, spans, lost, report)
+                self._round(runner, progress, rows, schema, logs, spans, lost, report)
                 conflicts = 0
             except CommitConflictError as error:
                 report.conflicts += 1
@@ -222,6 +223,7 @@ class ExportJob:
         self,
         runner: Runner,
         progress: Progress,
+        rows: RowSettings,
         schema: pa.Schema,
         logs: Mapping[str, LogRange],
         spans: list[IndexSpan],
@@ -232,7 +234,6 @@ class ExportJob:
         tasks = plan_tasks(spans, logs, self.options, runner.cores)
         run = uuid.uuid4().hex[:8]
         partitioned = self.table.partition_column is not None
-        rows = self._row_settings()
         splits = [
             ExportSplit(tuple(ranges), rows, self.table.place, schema, partitioned, run, self.write) for ranges in tasks
         ]
@@ -272,19 +273,16 @@ class ExportJob:
             known = report.spans.setdefault(span.topic, [span.start, span.end])
             known[1] = span.end
 
-    def _row_settings(self) -> RowSettings:
+    def _row_settings(self, value: TypedValues) -> RowSettings:
         columns = self.options.columns
         wanted = tuple(dict.fromkeys((*columns, *NEEDED))) if columns else None
         return RowSettings(
             ReadSettings.of(self.options),
             wanted,
-            value=self.value,
+            value=value,
             on_corrupt=self.options.on_corrupt,
             batch_bytes=self.options.batch_bytes,
         )
-
-    def _decoded_schema(self) -> pa.Schema:
-        return RowReader(self._row_settings()).decoder().schema
 
 
 def _behind(table: Committer, topic: str, log: LogRange) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.decode.decoder import Decoder
 from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.jobs.typed_values import TypedValues
 from magnetar.pipeline.planning import ReadRange, pack, stitch
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from magnetar.pipeline.log_range import LogRange
     from magnetar.pipeline.options import SourceOptions
     from magnetar.pipeline.reading.settings import ReadSettings
-    from magnetar.pipeline.values.interface import ValueDecoder
 
 
 class NoIndexError(PipelineError):
@@ -68,13 +68,13 @@ def plan_tasks(
 class RowSettings:
     """How a task makes rows of entries; pickles.
 
-    columns: names, None for all.   value: decodes payloads, None for bytes.
+    columns: names, None for all.   value: makes the decoders of payloads.
     """
 
     settings: ReadSettings
     columns: tuple[str, ...] | None = None
     style: str = "pulsar"
-    value: ValueDecoder | None = None
+    value: TypedValues = field(default_factory=TypedValues)
     on_corrupt: str = "fail"
     batch_bytes: int = 4 << 20
 
@@ -108,9 +108,14 @@ class RowReader:
         """The entries of a range, undecoded."""
         yield from self._reader.chunks(piece)
 
+    def take_damaged(self) -> list[tuple[str, int, int, str]]:
+        """(topic, ledger, entry, why) of the entries that could not be read since the last call."""
+        found, self._reader.damaged = self._reader.damaged, []
+        return found
+
     def batches(self, piece: ReadRange) -> Iterator[pa.RecordBatch]:
         """The messages of a range. Raises: as `RangeReader.chunks`; CorruptEntryError."""
-        decoder = self.decoder()
+        decoder = self.decoder(piece.topic)
         assert isinstance(piece.start, int)
         assert isinstance(piece.end, int)
         for chunk in self._reader.chunks(piece):
@@ -118,13 +123,13 @@ class RowReader:
         yield from decoder.finish()
         self._note(decoder)
 
-    def decoder(self) -> Decoder:
-        """One for a range; its schema is that of all batches."""
+    def decoder(self, topic: str = "") -> Decoder:
+        """One for a range of this topic; the schema is the same for all of them."""
         rows = self._rows
         return Decoder(
             rows.columns,
             style=rows.style,
-            value=rows.value,
+            value=rows.value.decoder(topic),
             batch_bytes=rows.batch_bytes,
             on_corrupt=rows.on_corrupt,
             look_back=self._reader.look_back,

@@ -14,6 +14,7 @@ import pytest
 from magnetar.pipeline.errors import CorruptEntryError
 from magnetar.pipeline.jobs import export as export_module
 from magnetar.pipeline.jobs.export import ExportJob, export_split
+from magnetar.pipeline.jobs.maintenance import join_small_files
 from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.lake.errors import CommitConflictError, SinkFullError
 from magnetar.pipeline.lake.table_files import TableFiles
@@ -298,3 +299,42 @@ def test_a_failed_attempt_of_a_split_leaves_no_file(job, topic, publish, progres
     with pytest.raises(ConnectionResetError):
         export_split(capture.pieces[0])
     assert {each.path for each in made.table.place.list()} == before
+
+
+AMOUNT = {"name": "amount", "type": "int"}
+ORDER = {"type": "record", "name": "Order", "fields": [AMOUNT]}
+LATER_ORDER = ORDER | {"fields": [AMOUNT, {"name": "currency", "type": "string", "default": "EUR"}]}
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "delta", "iceberg"])
+def test_typed_values_and_a_schema_that_evolves(job, topic, client, runner, progress, table_format):
+    def send(definition, *orders):
+        producer = client.create_producer(topic, schema=pulsar.schema.AvroSchema(None, schema_definition=definition))
+        for order in orders:
+            producer.send(order)
+        producer.close()
+
+    client.subscribe(topic, "keep", initial_position=pulsar.InitialPosition.Earliest).close()
+    send(ORDER, *({"amount": n} for n in range(3)))
+    made = job(topic, table_format)
+    made.run(runner, progress)
+    send(LATER_ORDER, *({"amount": n, "currency": "CHF"} for n in range(2)))
+    made = job(topic, table_format)
+    made.run(runner, progress)
+    found = []
+    for file in made.table.files():
+        read = pq.read_table(made.table.place.absolute(file.path), partitioning=None)
+        currency = read["currency"].to_pylist() if "currency" in read.schema.names else [None] * len(read)
+        found += zip(read["__index"].to_pylist(), read["amount"].to_pylist(), currency, strict=True)
+    assert sorted(found) == [(0, 0, None), (1, 1, None), (2, 2, None), (3, 0, "CHF"), (4, 1, "CHF")]
+
+
+def test_small_files_of_an_export_are_joined(job, topic, publish, runner, progress):
+    publish(topic, [bytes(1000)] * 100)
+    made = job(topic, round_bytes=20_000)
+    made.run(runner, progress)
+    before = len(made.table.files())
+    report = join_small_files(made.table, runner, progress)
+    assert (report["files_before"], report["files_after"]) == (before, 1)
+    assert [index for _, index, _ in rows(made.table)] == list(range(100))
+    assert join_small_files(made.table, runner, progress)["groups"] == 0

@@ -1,0 +1,65 @@
+"""`magnetar pipeline join-files` and `magnetar pipeline vacuum`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.jobs.arguments import add_table, table
+from magnetar.pipeline.jobs.maintenance import join_small_files
+
+if TYPE_CHECKING:
+    import argparse
+
+    from magnetar.pipeline.jobs.runner import Runner
+    from magnetar.pipeline.progress import Progress
+
+_HOUR_S = 3600.0
+LEAST_HOURS = 1.0
+
+
+def add_join_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of join-files."""
+    add_table(parser)
+    parser.add_argument(
+        "--file-bytes", type=int, default=512 << 20, metavar="N", help="files below half of this are joined (512 MiB)"
+    )
+
+
+def run_join(options: argparse.Namespace, runner: Runner, progress: Progress) -> dict[str, Any]:
+    """Raises: LakeError, OptionError."""
+    return join_small_files(table(options), runner, progress, target_bytes=options.file_bytes)
+
+
+def join_text(report: dict[str, Any]) -> str:
+    """One line."""
+    skipped = f"; {report['skipped']} groups were replaced by another job first" if report["skipped"] else ""
+    return f"{report['files_before']} small files joined into {report['files_after']}{skipped}"
+
+
+def add_vacuum_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of vacuum."""
+    add_table(parser)
+    parser.add_argument(
+        "--older-than-hours",
+        type=float,
+        default=168.0,
+        metavar="H",
+        help="remove only files that nothing has referred to for so long (default: 168, least: 1): a running job may "
+        "be about to commit younger ones, and readers may be on an older version",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only list them")
+
+
+def run_vacuum(options: argparse.Namespace, _runner: Runner, _progress: Progress) -> dict[str, Any]:
+    """Raises: LakeError, OptionError."""
+    if options.older_than_hours < LEAST_HOURS:
+        raise OptionError("--older-than-hours below 1 would remove files that running jobs are about to commit")
+    removed = table(options).vacuum(options.older_than_hours * _HOUR_S, dry_run=options.dry_run)
+    return {"removed": removed, "dry_run": options.dry_run}
+
+
+def vacuum_text(report: dict[str, Any]) -> str:
+    """One line per file, and their number."""
+    verb = "would be removed" if report["dry_run"] else "removed"
+    return "\n".join([*report["removed"], f"{len(report['removed'])} files {verb}"])
