@@ -1,0 +1,189 @@
+"""A broker in a process of its own, started from Python: what `magnetar.start` gives.
+
+with magnetar.start(maxMessageSize=4096) as broker:
+client = pulsar.Client(broker.url)
+
+async with magnetar.start_async() as broker:
+...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["AsyncBroker", "BrokerProcess", "BrokerStartError"]
+
+_READY = "magnetar ready "
+_STOP_TIMEOUT_S = 30
+
+
+class BrokerStartError(RuntimeError):
+    """The broker did not start; the text ends with what it logged."""
+
+
+class BrokerProcess:
+    """A broker in a process of its own.
+
+    url        for clients; it stays the same over `stop`, `kill` and `start`, and so does the data
+    http_url   of the admin API
+    data_dir   where the broker keeps everything
+    log_path   what it logs
+
+    A context manager: the broker stops at the end of the block. Without one call `stop`; a broker that nothing refers
+    to any more, or that is left when the interpreter ends, is killed.
+    """
+
+    def __init__(self, data_dir: pathlib.Path | str | None = None, settings: dict[str, Any] | None = None) -> None:
+        """Start the broker, and return when it takes clients. Raises: BrokerStartError.
+
+        Args:    data_dir: kept after the end; None for a temporary directory that is removed with the last `stop`.
+                 settings: by Pulsar's key names, in Python's types. Ports are free ones unless given.
+        """
+        self._temporary: str | None = None
+        if data_dir is None:  # the log stands beside the data, in the directory that is removed
+            self._temporary = tempfile.mkdtemp(prefix="magnetar-")
+            data_dir = pathlib.Path(self._temporary, "data")
+        self.data_dir = pathlib.Path(data_dir)
+        self.log_path = self.data_dir.with_suffix(".log")
+        self._settings = {"brokerServicePort": 0, "webServicePort": 0} | (settings or {})
+        self._finalizer: weakref.finalize[..., BrokerProcess] | None = None
+        try:
+            self.start()
+        except BaseException:
+            _remove(self._temporary)
+            raise
+
+    def start(self) -> None:
+        """Start it, and return when it takes clients. Raises: BrokerStartError."""
+        arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(self.data_dir)]
+        for key, value in self._settings.items():
+            arguments += ["--set", f"{key}={_as_text(value)}"]
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - our own program
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, _abandon, self._process, self._temporary)
+        self.url, self.http_url = self._wait_ready()
+        for key, url in (("brokerServicePort", self.url), ("webServicePort", self.http_url)):
+            if self._settings[key] == 0:
+                self._settings[key] = int(url.rpartition(":")[2])
+
+    def _wait_ready(self) -> tuple[str, str]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(_READY):
+                url, http_url = line.removeprefix(_READY).split()
+                return url, http_url
+        code = self._ended()
+        log = self.log_path.read_text()
+        raise BrokerStartError(f"the broker did not start, exit code {code}:\n{log}")
+
+    def stop(self) -> int:
+        """SIGTERM, and wait until everything is on the disk; the exit code. Safe to call twice."""
+        self._process.terminate()
+        return self._ended()
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash of the broker does to its clients. `start` begins where it was. Safe to call twice."""
+        self._process.kill()
+        self._ended()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.stop()
+        _remove(self._temporary)
+
+    def _ended(self) -> int:
+        code = self._process.wait(_STOP_TIMEOUT_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return code
+
+
+class AsyncBroker:
+    """The same for asyncio: nothing waits on the loop. Use with `async with`; arguments of BrokerProcess."""
+
+    def __init__(self, data_dir: pathlib.Path | str | None = None, settings: dict[str, Any] | None = None) -> None:
+        self._data_dir, self._settings = data_dir, settings
+        self._broker: BrokerProcess | None = None
+
+    async def __aenter__(self) -> Self:
+        self._broker = await asyncio.to_thread(BrokerProcess, self._data_dir, self._settings)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self._started.__exit__, kind, error, where)
+
+    @property
+    def url(self) -> str:
+        """For clients."""
+        return self._started.url
+
+    @property
+    def http_url(self) -> str:
+        """Of the admin API."""
+        return self._started.http_url
+
+    @property
+    def data_dir(self) -> pathlib.Path:
+        """Where the broker keeps everything."""
+        return self._started.data_dir
+
+    async def stop(self) -> int:
+        """As `BrokerProcess.stop`."""
+        return await asyncio.to_thread(self._started.stop)
+
+    async def kill(self) -> None:
+        """As `BrokerProcess.kill`."""
+        await asyncio.to_thread(self._started.kill)
+
+    async def start(self) -> None:
+        """As `BrokerProcess.start`. Raises: BrokerStartError."""
+        await asyncio.to_thread(self._started.start)
+
+    @property
+    def _started(self) -> BrokerProcess:
+        if self._broker is None:
+            raise RuntimeError("the broker is not started: use `async with magnetar.start_async() as broker`")
+        return self._broker
+
+
+def _abandon(process: subprocess.Popen[str], temporary: str | None) -> None:
+    """The owner is gone without a stop."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+    _remove(temporary)
+
+
+def _remove(temporary: str | None) -> None:
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _as_text(value: Any) -> str:
+    """A value as settings are written: lists with commas, booleans in lower case, None as nothing."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(each) for each in value)
+    return "" if value is None else str(value)
