@@ -57,3 +57,48 @@ def dynamic_setting_refused(s):
 def dynamic_setting_of_an_empty_value(s):
     s.call("POST", BASE + "/defaultNumPartitions/%20")
     s.call("DELETE", BASE + "/defaultNumPartitions")
+
+
+RATES = {
+    "dispatchThrottlingRatePerTopicInMsg": ("dispatchRate", "dispatchThrottlingRateInMsg"),
+    "dispatchThrottlingRatePerTopicInByte": ("dispatchRate", "dispatchThrottlingRateInByte"),
+    "dispatchThrottlingRatePerSubscriptionInMsg": ("subscriptionDispatchRate", "dispatchThrottlingRateInMsg"),
+    "dispatchThrottlingRatePerSubscriptionInByte": ("subscriptionDispatchRate", "dispatchThrottlingRateInByte"),
+    "dispatchThrottlingRatePerReplicatorInMsg": ("replicatorDispatchRate", "dispatchThrottlingRateInMsg"),
+    "subscribeThrottlingRatePerConsumer": ("subscribeRate", "subscribeThrottlingRatePerConsumer"),
+    "subscribeRatePeriodPerConsumerInSecond": ("subscribeRate", "ratePeriodInSecond"),
+}
+
+
+@scenario
+def dynamic_rates_are_applied_where_no_policy_is(s):
+    """Rates so large that no other scenario feels them."""
+    topic = s.topic("t")
+    base = "/admin/v2/" + topic.replace("://", "/")
+    s.http("PUT", base, quietly=True)
+    for key, (policy, field) in RATES.items():
+        value = 987_654_321
+
+        def applied(policy=policy, field=field):
+            return s.http("GET", f"{base}/{policy}?applied=true", quietly=True)[1].get(field)
+
+        s.call("POST", f"{BASE}/{key}/{value}")
+        s.eventually(f"{key} is applied", lambda applied=applied, value=value: applied() == value)
+        s.call("GET", f"{base}/{policy}", keep=True)
+        s.call("DELETE", f"{BASE}/{key}")
+
+
+@scenario
+def a_policy_beats_the_rate_of_the_settings(s):
+    topic = s.topic("t")
+    base = "/admin/v2/" + topic.replace("://", "/")
+    s.http("PUT", base, quietly=True)
+    rate = {
+        "dispatchThrottlingRateInMsg": 5_000_000,
+        "dispatchThrottlingRateInByte": -1,
+        "relativeToPublishRate": True,
+        "ratePeriodInSecond": 2,
+    }
+    s.call("POST", base + "/dispatchRate", rate)
+    s.eventually("applied", lambda: s.http("GET", f"{base}/dispatchRate?applied=true", quietly=True)[1] == rate)
+    s.call("DELETE", base + "/dispatchRate")
