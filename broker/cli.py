@@ -138,9 +138,10 @@ def _standalone(config: Path | None, data_dir: str | None, overrides: list[str])
     except (OSError, UnicodeDecodeError) as e:
         _complain("error", f"cannot read {config}: {e.strerror if isinstance(e, OSError) else e}")
         return EXIT_CONFIGURATION
-    from magnetar.broker.private_files import warnings_of_readable_files  # noqa: PLC0415 - not for `version`
+    from magnetar.broker.open_doors import warnings_of_open_doors  # noqa: PLC0415 - not for `version`
+    from magnetar.broker.private_files import warnings_of_readable_files  # noqa: PLC0415 - the same
 
-    for text in warnings_of_readable_files(settings):
+    for text in (*warnings_of_open_doors(settings), *warnings_of_readable_files(settings)):
         _complain("warning", text)
     return _run(settings)
 

@@ -20,6 +20,7 @@ from magnetar.broker.settings import SETTINGS, Setting, Settings, Value
 
 ENVIRONMENT_PREFIX: Final = "PULSAR_PREFIX_"
 _COMMAND_LINE: Final = "command line"
+_SECURITY_AREA: Final = "Security"
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -56,8 +57,10 @@ def load_settings(
     given = [] if file is None else read_file(file)
     if file is not None:
         _warn_of_readable(file, given, warn)
-    given += _from_environment(environment)
+        _warn_of_repeats(given, warn)
     problems: list[str] = []
+    given += _from_environment(environment)
+    _judge_unprefixed(environment, warn, problems)
     given += _from_command_line(overrides, problems)
     _warn_of_shown_secrets(given, warn)
     values: dict[str, Value] = {}
@@ -104,6 +107,28 @@ def _from_environment(environment: Mapping[str, str]) -> list[Given]:
         for name, value in sorted(environment.items())
         if name.startswith(ENVIRONMENT_PREFIX)
     ]
+
+
+def _judge_unprefixed(environment: Mapping[str, str], warn: Callable[[str], None], problems: list[str]) -> None:
+    """Variables that are named like settings, as images of Apache Pulsar take them: without the prefix they have no
+    effect, and whoever gives a security setting so relies on it.
+    """
+    for name in sorted(environment.keys() & SETTINGS.keys()):
+        text = f"environment variable {name} has no effect; its name must be {ENVIRONMENT_PREFIX}{name}"
+        if SETTINGS[name].area == _SECURITY_AREA and ENVIRONMENT_PREFIX + name not in environment:
+            problems.append(text)
+        else:
+            warn(text)
+
+
+def _warn_of_repeats(given: list[Given], warn: Callable[[str], None]) -> None:
+    """A file in which a key has two values: the last one counts, as in Apache Pulsar."""
+    seen: dict[str, Given] = {}
+    for item in given:
+        before = seen.get(item.key)
+        if before is not None and before.text != item.text:
+            warn(f"{item.where}: {item.key} was given before ({before.where}) with another value; the last one counts")
+        seen[item.key] = item
 
 
 def _from_command_line(overrides: Iterable[str], problems: list[str]) -> list[Given]:
@@ -232,6 +257,8 @@ def contradictions(settings: Settings) -> list[str]:
             )
     if settings.authorization_enabled and not settings.authentication_enabled:
         problems.append("authorizationEnabled=true needs authenticationEnabled=true")
+    if settings.token_audience and not settings.token_audience_claim:
+        problems.append("tokenAudience needs tokenAudienceClaim: without it no audience is looked at")
     if settings.authentication_enabled and not settings.authentication_providers:
         problems.append("authenticationEnabled=true needs authenticationProviders")
     if settings.broker_service_port is None and settings.broker_service_port_tls is None:

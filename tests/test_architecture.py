@@ -35,6 +35,7 @@ BROKER_FLOORS = (
         "settings",
         "setting_suggestions",
         "private_files",
+        "open_doors",
         "settings_loader",
         "settings_docs",
         "dynamic_settings",

@@ -189,3 +189,26 @@ def test_secrets_on_the_command_line_are_warned_of(key):
 def test_an_empty_value_is_the_default(conf):
     settings = load(conf("maxMessageSize=\nbindAddress=\nclusterName=\nmanagedLedgerDefaultMarkDeleteRateLimit=\n"))
     assert settings == Settings()
+
+
+def test_variables_without_the_prefix_have_no_effect_and_that_is_said():
+    warnings = []
+    with pytest.raises(SettingsError, match="must be PULSAR_PREFIX_authenticationEnabled"):
+        load(environment={"authenticationEnabled": "true"}, warnings=warnings)
+    both = {"authenticationEnabled": "true", "PULSAR_PREFIX_authenticationEnabled": "false", "maxMessageSize": "9"}
+    assert load(environment=both, warnings=warnings) == Settings()
+    assert [text.split()[2] for text in warnings] == ["authenticationEnabled", "maxMessageSize"]
+
+
+def test_a_key_with_two_values_in_a_file(conf):
+    warnings = []
+    settings = load(conf("clusterName=a\nmaxTenants=1\nclusterName=b\nmaxTenants=1\n"), warnings=warnings)
+    assert settings.cluster_name == "b"
+    (text,) = warnings
+    assert "line 3: clusterName was given before" in text
+    assert "line 1) with another value; the last one counts" in text
+
+
+def test_an_audience_that_is_not_looked_at():
+    with pytest.raises(SettingsError, match="tokenAudience needs tokenAudienceClaim"):
+        load(overrides=["tokenAudience=us"])
