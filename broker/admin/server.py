@@ -47,7 +47,7 @@ class AdminServer:
         server = _Server(_config(app, settings, context))
         self._serving.append(self._tasks.spawn(server.serve([bound]), "admin.http"))
         if context is not None:
-            self._certificates = CertificateWatch(context, settings)
+            self._certificates = CertificateWatch(context, settings, web=True)
             self._certificates.start(asyncio.get_running_loop())
         self._servers.append(server)
         number: int = bound.getsockname()[1]

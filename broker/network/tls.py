@@ -47,6 +47,9 @@ def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
     if settings.tls_trust_certs_file_path and not settings.tls_allow_insecure_connection:
         required = settings.tls_require_trusted_client_cert_on_connect
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+        # A resumed session is not verified again: one of a client that is no longer trusted would go on.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
     return context
 
 
@@ -68,11 +71,17 @@ def _read_files(context: ssl.SSLContext, settings: "Settings") -> None:
 
 
 class CertificateWatch:
-    """Looks at the certificate files of a context every tlsCertRefreshCheckDurationSec (0: never)."""
+    """Looks at the certificate files of a context every tlsCertRefreshCheckDurationSec (0: never).
 
-    def __init__(self, context: ssl.SSLContext, settings: "Settings") -> None:
-        self._context = context
+    A context cannot forget a certificate that it trusts. So changed files make a new one, and the listener's, which
+    cannot be exchanged, hands each handshake over to it.
+    """
+
+    def __init__(self, context: ssl.SSLContext, settings: "Settings", *, web: bool = False) -> None:
+        self._current = context
         self._settings = settings
+        self._web = web
+        context.sni_callback = self._hand_over
         self._seen = self._stamps()
         self._timer: Timer | None = None
 
@@ -98,14 +107,17 @@ class CertificateWatch:
         self._seen = stamps
         settings = self._settings
         try:
-            # Tried on a context of its own first: a half-written pair must not replace the one in use.
-            tls_context(settings)
-            _read_files(self._context, settings)
+            self._current = tls_context(settings, web=self._web)  # or, from a half-written pair, the old one stays
         except OSError as e:
             log.warning("certificate.refused", reason=str(e))
             return False
         log.info("certificate.reloaded", file=settings.tls_certificate_file_path)
         return True
+
+    def _hand_over(self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, context: ssl.SSLContext) -> None:
+        """Called by OpenSSL when a client's first message was read, whether it names a server or not."""
+        if self._current is not context:
+            handshake.context = self._current
 
     def _stamps(self) -> list[tuple[int, int] | None]:
         """Modification time and size of each file; None for one that is not there."""

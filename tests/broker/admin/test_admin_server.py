@@ -101,10 +101,10 @@ async def test_garbage_on_the_port_harms_nobody():
 class Certificates:
     """A certificate authority with a server's and a client's certificate, as PEM files."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, name="test authority"):
         self.folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.authority = self._write("ca", self._key, self._sign(self._name, self._key, ca=True))
 
     def make(self, common_name):

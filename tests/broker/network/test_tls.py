@@ -1,7 +1,9 @@
 """TLS contexts from settings, and certificates that change while the broker runs."""
 
+import contextlib
 import dataclasses
 import os
+import pathlib
 import ssl
 
 import pytest
@@ -107,6 +109,64 @@ def test_unusable_new_files_leave_the_old_ones_in_use(settings, authority, conte
     authority.make("localhost")
     touch_later(settings.tls_certificate_file_path)
     assert watch.check()
+
+
+def shake_hands(server_context, client_context, name="localhost"):
+    """The certificate of the client as the server sees it, and of the server; raises SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=name)
+    open_ends = [client, server]
+    while open_ends:
+        for end in list(open_ends):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                open_ends.remove(end)
+    server.write(b"x")  # TLSv1.3: the client hears of a refusal only when it reads
+    client.read(1)
+    return server.getpeercert(), client.getpeercert()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("name", ["localhost", None], ids=["named", "unnamed"])
+def test_a_certificate_that_is_no_longer_trusted_is_refused(settings, authority, tmp_path, version, name):
+    (tmp_path / "other").mkdir()
+    other = Certificates(tmp_path / "other", "other authority")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(b"".join(pathlib.Path(each.authority[0]).read_bytes() for each in (authority, other)))
+    settings = dataclasses.replace(
+        settings, tls_trust_certs_file_path=str(trusted), tls_require_trusted_client_cert_on_connect=True
+    )
+    context = tls_context(settings)
+    watch = CertificateWatch(context, settings)
+
+    def client(owner):
+        made = ssl.create_default_context(cafile=authority.authority[0])
+        made.check_hostname = name is not None
+        made.minimum_version = made.maximum_version = version
+        made.load_cert_chain(*owner.make("client"))
+        return made
+
+    ours, theirs = client(authority), client(other)
+    for each in (ours, theirs):
+        assert shake_hands(context, each, name)[0]
+    trusted.write_bytes(pathlib.Path(authority.authority[0]).read_bytes())
+    touch_later(str(trusted))
+    assert watch.check()
+    assert shake_hands(context, ours, name)[0]
+    with pytest.raises(ssl.SSLError):
+        shake_hands(context, theirs, name)
+
+
+def test_new_connections_get_the_new_certificate(settings, authority):
+    context = tls_context(settings)
+    watch = CertificateWatch(context, settings)
+    client = ssl.create_default_context(cafile=authority.authority[0])
+    before = shake_hands(context, client)[1]["serialNumber"]
+    authority.make("localhost")
+    touch_later(settings.tls_certificate_file_path)
+    assert watch.check()
+    assert shake_hands(context, client)[1]["serialNumber"] != before
 
 
 class Scheduler:
