@@ -235,8 +235,12 @@ class TopicsApi(Protocol):
         """`earliest_in_backlog` also reads the publish time of each subscription's first unacknowledged message."""
         ...
 
-    def loaded_stats(self) -> "list[TopicStats]":
-        """Of every loaded topic, for /metrics and broker-stats; cheap, nothing is read."""
+    def loaded_names(self, namespace: str | None = None) -> "list[TopicName]":
+        """The loaded topics, of all namespaces or of one."""
+        ...
+
+    async def loaded_stats(self) -> "list[TopicStats]":
+        """Of every loaded topic, for /metrics and broker-stats; nothing is read, and others have their turns."""
         ...
 
     async def internal_stats(self, name: "TopicName") -> dict[str, object]:

@@ -1,6 +1,5 @@
 """Figures of all topics at once: /metrics for Prometheus, /admin/v2/broker-stats for tools."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from magnetar.broker.auth.table import PROBE, SUPER
 from magnetar.broker.metrics.exposition import CONTENT_TYPE, render
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData
+from magnetar.broker.slices import give_way
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -30,7 +30,7 @@ async def metrics(call: Call) -> Response:
     api = call.api
     if api.settings.authenticate_metrics_endpoint and call.identity.role is None:
         raise RestError(401, "Authentication required")
-    parts = render(api.settings, api.metrics(), api.admin_topics.loaded_stats(), api.namespaces.effective)
+    parts = render(api.settings, api.metrics(), await api.admin_topics.loaded_stats(), api.namespaces.effective)
     return StreamingResponse(_in_turns(parts), headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -44,7 +44,7 @@ async def _in_turns(parts: Iterator[str]) -> AsyncIterator[bytes]:
         if size >= _CHUNK:
             yield "".join(waiting).encode()
             waiting, size = [], 0
-            await asyncio.sleep(0)
+            await give_way()
     yield "".join(waiting).encode()
 
 
@@ -57,7 +57,8 @@ async def metrics_with_slash(call: Call) -> Response:
 async def topics(call: Call) -> Response:
     """Every loaded topic: namespace -> bundle -> domain -> topic -> figures."""
     out: dict[str, Any] = {}
-    for stats in call.topics.loaded_stats():
+    for stats in await call.topics.loaded_stats():
+        await give_way()
         config = call.namespaces.effective(stats.name)
         bundle = out.setdefault(stats.name.namespace, {}).setdefault("0x00000000_0xffffffff", {})
         shown = topic_stats(stats, config, owner=call.api.urls.broker_id)
@@ -76,9 +77,9 @@ async def json_metrics(call: Call) -> Response:
 async def bookie_operations(call: Call) -> Response:
     """Namespace -> persistent topic -> what it waits for of its bookies: never anything."""
     out: dict[str, dict[str, dict[str, int]]] = {}
-    for stats in call.topics.loaded_stats():
-        if stats.name.persistent:
-            out.setdefault(stats.name.namespace, {})[str(stats.name)] = dict.fromkeys(_LEDGER_OPERATIONS, 0)
+    for name in call.topics.loaded_names():
+        if name.persistent:
+            out.setdefault(name.namespace, {})[str(name)] = dict.fromkeys(_LEDGER_OPERATIONS, 0)
     return json_response(out)
 
 
@@ -115,7 +116,7 @@ def _bundle_of(call: Call, name: TopicName) -> str:
 
 @routes.get(STATS + "/load-report", SUPER)
 async def load_report(call: Call) -> Response:
-    urls, topics = call.api.urls, call.topics.loaded_stats()
+    urls, topics = call.api.urls, await call.topics.loaded_stats()
     settings = call.api.settings
     bundles = sorted({_bundle_of(call, stats.name) for stats in topics})
     report = {

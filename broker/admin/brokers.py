@@ -151,7 +151,7 @@ async def owned_namespaces(call: Call) -> Response:
     if call.param("broker") != call.api.urls.broker_id:
         raise not_found(f"Broker id '{call.param('broker')}' not found in available brokers.")
     state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
-    names = {stats.name.namespace for stats in call.topics.loaded_stats()}
+    names = {name.namespace for name in call.topics.loaded_names()}
     return json_response({f"{name}/0x00000000_0xffffffff": state for name in sorted(names)})
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.admin.api import BrokerApi, PublishApi, TopicsApi
     from magnetar.broker.auth.authorizer import Identity
+    from magnetar.broker.auth.table import Need
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.policies.records import Policies
 
@@ -42,6 +43,10 @@ class Call:
         self.identity = identity
         self._most_body = most_body
         self._raw_body: bytes | None = None
+
+    def may(self, need: "Need", target: Target) -> bool:
+        """Whether the caller may do that as well: of what a call finds on its way."""
+        return self.api.authorizer.allows(self.identity, need, target)
 
     @property
     def topics(self) -> "TopicsApi":

@@ -13,9 +13,11 @@ from magnetar.broker.admin.json_body import fitted
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
+from magnetar.broker.admin.topic_calls import bounded, check_subscriptions
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.errors import SubscriptionNotFoundError
 from magnetar.broker.policies.records import KEPT_APART, Policies, bundle_of, even_bundles, shown
+from magnetar.broker.slices import give_way, sliced
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 routes = RouteTable()
 COMPACTION: Final = "__compaction"  # a subscription that compaction alone moves
 BOUNDARY: Final = re.compile("0x[0-9a-f]{1,8}")
-_MOST_BUNDLES: Final = 2**20
+_MOST_BUNDLES: Final = 2**14
+_AT_A_TIME: Final = 64
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
     "PERSISTENT": ("persistent",),
     "NON_PERSISTENT": ("non-persistent",),
@@ -101,7 +104,7 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
             raise problem
     count = given.bundles.num_bundles
     if count > _MOST_BUNDLES:
-        raise precondition("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^20].")
+        raise precondition("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^14].")
     boundaries = sorted(set(given.bundles.boundaries or ()))
     if count > 0 and not all(map(BOUNDARY.fullmatch, boundaries)):
         raise RestError(500, "a boundary of a bundle is a hexadecimal number")
@@ -139,8 +142,10 @@ async def delete_namespace_by_force(call: Call, namespace: str) -> None:
     """The namespace with all topics in it, whoever is connected."""
     for text in _partitioned(call, namespace):
         await call.topics.delete_partitioned(TopicName.parse(text))
+        await give_way()
     for text in _topics(call, namespace, "ALL", system=True):
         await call.topics.delete(TopicName.parse(text))
+        await give_way()
     await call.namespaces.delete_namespace(namespace)
 
 
@@ -188,9 +193,9 @@ async def unload_namespace(call: Call) -> Response:
 
 async def unload_topics(call: Call, namespace: str, bundle: str = "") -> None:
     bundles = call.policies().bundles
-    names = [stats.name for stats in call.topics.loaded_stats() if stats.name.namespace == namespace]
-    loaded = [name for name in names if bundle in ("", bundle_of(str(name), bundles))]
-    await asyncio.gather(*(call.topics.unload(name) for name in loaded))
+    async for names in sliced(call.topics.loaded_names(namespace), _AT_A_TIME):
+        chosen = [name for name in names if bundle in ("", bundle_of(str(name), bundles))]
+        await asyncio.gather(*(call.topics.unload(name) for name in chosen))
 
 
 # --- bundles ----------------------------------------------------------------------------------------------------
@@ -216,22 +221,31 @@ async def clear_backlog_of_subscription(call: Call) -> Response:
     return done()
 
 
-def _persistent(call: Call, bundle: str) -> list[str]:
+async def _persistent(call: Call, bundle: str) -> list[TopicName]:
     """Persistent topics of the namespace or, when one is named, of its bundle."""
-    names, bundles = call.topics.names(call.namespace, "persistent"), call.policies().bundles
-    return [name for name in names if bundle in ("", bundle_of(name, bundles))]
+    bundles = call.policies().bundles
+    found: list[TopicName] = []
+    async for names in sliced(call.topics.names(call.namespace, "persistent")):
+        found += [TopicName.parse(name) for name in names if bundle in ("", bundle_of(name, bundles))]
+    return found
 
 
 async def clear_subscriptions(call: Call, subscription: str | None, bundle: str = "") -> None:
-    """Of all topics; raises 500, after all was done, when one of them does not have it."""
+    """Of all topics; raises 403 before anything is changed when the caller may not consume through one of them, and
+    500, after all was done, when one of the topics does not have it.
+    """
     missing = False
-    for text in _persistent(call, bundle):
-        name = TopicName.parse(text)
+    chosen: list[tuple[TopicName, list[str]]] = []
+    for name in await _persistent(call, bundle):
         known = await call.topics.subscriptions(name)
         missing = missing or subscription not in (None, *known)
-        for each in known:
-            if subscription in (None, each) and each != COMPACTION:
-                await call.topics.skip(name, each, None)
+        wanted = [each for each in known if subscription in (None, each) and each != COMPACTION]
+        check_subscriptions(call, name, wanted, NAMESPACE_CONSUME)
+        chosen.append((name, wanted))
+        await give_way()
+    for name, wanted in chosen:
+        for each in wanted:
+            await call.topics.skip(name, each, None)
     if missing:
         raise RestError(500, f"Subscription {subscription} not found on every topic")
 
@@ -242,9 +256,9 @@ async def unsubscribe(call: Call) -> Response:
 
 
 async def unsubscribe_everywhere(call: Call, bundle: str = "") -> Response:
-    for text in _persistent(call, bundle):
+    for name in await _persistent(call, bundle):
         try:
-            await call.topics.delete_subscription(TopicName.parse(text), call.param("subscription"), force=False)
+            await call.topics.delete_subscription(name, call.param("subscription"), force=False)
         except SubscriptionNotFoundError:
             continue  # topics without it are as wanted already
     return done()
@@ -298,5 +312,5 @@ async def set_property(call: Call) -> Response:
 
 async def _change_properties(call: Call, change: "Callable[[dict[str, str]], dict[str, str]]") -> None:
     await call.namespaces.update_namespace(
-        call.namespace, lambda old: msgspec.structs.replace(old, properties=change(old.properties))
+        call.namespace, lambda old: msgspec.structs.replace(old, properties=bounded(change(old.properties)))
     )

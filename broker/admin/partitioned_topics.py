@@ -11,10 +11,11 @@ from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import partitioned_stats, topic_stats
-from magnetar.broker.admin.topic_calls import load_partition, topic_missing, topic_parts
+from magnetar.broker.admin.topic_calls import bounded, load_partition, topic_missing, topic_parts
 from magnetar.broker.admin.topics import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.limits import most_partitions
 from magnetar.broker.policies.records import bundle_of
 from magnetar.protocol.topic_name import TopicName
 
@@ -75,8 +76,8 @@ async def create_partitioned(call: Call) -> Response:
         raise precondition("Partitioned Topic Name should not contain '-partition-'")
     if body.partitions <= 0:
         raise RestError(406, "Number of partitions should be more than 0")
-    most = call.api.settings.max_num_partitions_per_partitioned_topic
-    if most and body.partitions > most:
+    most = most_partitions(call.api.settings.max_num_partitions_per_partitioned_topic)
+    if body.partitions > most:
         raise RestError(406, f"Number of partitions should be less than or equal to {most}")
     if call.topics.partition_count(name) == body.partitions and call.flag("createLocalTopicOnly"):
         await call.topics.create_missed_partitions(name)
@@ -84,7 +85,7 @@ async def create_partitioned(call: Call) -> Response:
     if call.topics.partition_count(name) is not None or call.topics.exists(name):
         raise conflict("This topic already exists")
     try:
-        await call.topics.create_partitioned(name, body.partitions, body.properties or {})
+        await call.topics.create_partitioned(name, body.partitions, bounded(body.properties or {}))
     except NotAllowedError as e:
         raise precondition(str(e)) from e
     return done()
@@ -104,8 +105,8 @@ async def grow(call: Call) -> Response:
         raise conflict(f"{name} is not a partitioned topic")
     if body.partitions < count:
         raise RestError(422, f"Desired partitions {body.partitions} can't be less than the current {count}")
-    most = call.api.settings.max_num_partitions_per_partitioned_topic
-    if most and body.partitions > most:
+    most = most_partitions(call.api.settings.max_num_partitions_per_partitioned_topic)
+    if body.partitions > most:
         raise RestError(422, f"Number of partitions should be less than or equal to {most}")
     if body.partitions > count:
         await call.topics.grow(name, body.partitions)

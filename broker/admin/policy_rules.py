@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.admin.responses import RestError, precondition
+from magnetar.broker.limits import most_partitions
 from magnetar.broker.policies.values import (
     AutoTopicCreation,
     BacklogQuota,
@@ -80,8 +81,8 @@ def auto_topic_creation(value: AutoTopicCreation) -> RestError | None:
 
 def partitions_allowed(settings: "Settings", value: AutoTopicCreation) -> RestError | None:
     """Also of an override that creates nothing, as in Apache Pulsar."""
-    most = settings.max_num_partitions_per_partitioned_topic
-    if most and (value.default_num_partitions or 0) > most:
+    most = most_partitions(settings.max_num_partitions_per_partitioned_topic)
+    if (value.default_num_partitions or 0) > most:
         return RestError(406, f"Number of partitions should be less than or equal to {most}")
     return None
 

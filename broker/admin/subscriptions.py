@@ -11,10 +11,19 @@ from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
-from magnetar.broker.admin.topic_calls import MessageIdBody, existing_parts, load_partition, single_topic, topic_parts
+from magnetar.broker.admin.topic_calls import (
+    MessageIdBody,
+    bounded,
+    check_subscriptions,
+    existing_parts,
+    load_partition,
+    single_topic,
+    topic_parts,
+)
 from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.errors import BrokerError, NotAllowedError, SubscriptionNotFoundError
 from magnetar.broker.java_order import java_order
+from magnetar.broker.limits import MAX_SUBSCRIPTION_PROPERTIES_BYTES, check_subscription_name
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -36,7 +45,9 @@ async def create(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise RestError(400, "Create subscription on non-persistent topic can only be done through client")
     name, subscription = call.topic(), call.param("subscription")
+    check_subscription_name(subscription)
     start, properties = _start_of(await call.body(str | MessageIdBody))  # type: ignore[arg-type]
+    bounded(properties, MAX_SUBSCRIPTION_PROPERTIES_BYTES)
     beyond = name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0)
     if beyond and not call.topics.exists(name):
         try:
@@ -197,10 +208,11 @@ async def expire_up_to(call: Call) -> Response:
 @routes.post(TOPIC + "/all_subscription/expireMessages/{seconds}", TOPIC_CONSUME)
 async def expire_all_older(call: Call) -> Response:
     seconds = call.number("seconds", bits=32)
-    for part in _persistent_parts(call):
-        refused = [
-            name for name in await call.topics.subscriptions(part) if not await call.topics.expire(part, name, seconds)
-        ]
+    parts = [(part, await call.topics.subscriptions(part)) for part in _persistent_parts(call)]
+    for part, names in parts:
+        check_subscriptions(call, part, names, TOPIC_CONSUME)
+    for part, names in parts:
+        refused = [name for name in names if not await call.topics.expire(part, name, seconds)]
         if refused:
             raise _nothing_to_expire(part, ", ".join(refused))
     return done()
@@ -225,7 +237,7 @@ async def get_properties(call: Call) -> Response:
 
 @routes.put(SUBSCRIPTION + "/properties", TOPIC_CONSUME)
 async def set_properties(call: Call) -> Response:
-    properties = await call.body(dict[str, str]) or {}
+    properties = bounded(await call.body(dict[str, str]) or {}, MAX_SUBSCRIPTION_PROPERTIES_BYTES)
     subscription = call.param("subscription")
     await _each(call, lambda part: call.topics.set_subscription_properties(part, subscription, properties))
     return done()

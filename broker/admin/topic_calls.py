@@ -1,13 +1,35 @@
 """What calls about topics share: whether the topic exists, and going over its partitions."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import RestError, conflict, not_found, precondition
+from magnetar.broker.auth.authorizer import Target
+from magnetar.broker.auth.table import TOPIC_CONSUME, Need
+from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
 from magnetar.protocol.topic_name import TopicName
 
 NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
+
+
+def bounded(properties: dict[str, str], most: int = MAX_TOPIC_PROPERTIES_BYTES) -> dict[str, str]:
+    """The properties; raises 413 when they are too large together."""
+    if size_of(properties) > most:
+        raise RestError(413, f"properties of {size_of(properties)} bytes, at most {most}")
+    return properties
+
+
+def check_subscriptions(call: Call, name: TopicName, subscriptions: Iterable[str], need: Need) -> None:
+    """Raise what `need` is refused with unless the caller may consume through each of these subscriptions.
+
+    A call about all subscriptions gives no more than calls about each of them would.
+    """
+    for subscription in subscriptions:
+        if not call.may(TOPIC_CONSUME, Target.of_topic(name, subscription)):
+            raise RestError(need.denied_status, f"Unauthorized to {need.action.value} through {subscription}")
 
 
 class MessageIdBody(msgspec.Struct, rename="camel"):

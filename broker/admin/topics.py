@@ -11,6 +11,7 @@ from magnetar.broker.admin.responses import RestError, conflict, done, json_resp
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, topic_stats
 from magnetar.broker.admin.topic_calls import (
+    bounded,
     existing_parts,
     load_partition,
     single_topic,
@@ -101,7 +102,7 @@ async def add_properties(call: Call) -> Response:
         return done()  # nobody asks whether there is such a topic
     name = _any_topic(call)
     if more:
-        await call.topics.set_properties(name, (await call.topics.properties(name) or {}) | more)
+        await call.topics.set_properties(name, bounded((await call.topics.properties(name) or {}) | more))
     return done()
 
 
@@ -137,7 +138,7 @@ async def truncate(call: Call) -> Response:
 @routes.put(TOPIC, NAMESPACE_ADMIN)
 async def create(call: Call) -> Response:
     name = call.topic()
-    properties = await call.body(dict[str, str]) or {}
+    properties = bounded(await call.body(dict[str, str]) or {})
     beyond = name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0)
     if beyond or (not name.is_partition and _LIKE_A_PARTITION.search(name.local_name)):
         raise precondition("A topic that is no partition must not be named like one")

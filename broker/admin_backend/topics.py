@@ -26,6 +26,7 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
     TopicNotFoundError,
 )
+from magnetar.broker.slices import sliced
 from magnetar.broker.subscriptions import expiry
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.catalog import PartitionedTopic
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 # With a consumer and less than this behind, a subscription counts as caught up: nothing is looked for.
 _LITTLE_BACKLOG = 1000
+_STATS_IN_ONE_TURN = 16
 
 
 class AdminTopics:
@@ -220,8 +222,15 @@ class AdminTopics:
                 earliest[subscription.name] = -1 if position is None else await topic.entry_time_ms(position)
         return topic_stats(topic, earliest)
 
-    def loaded_stats(self) -> list[TopicStats]:
-        return [topic_stats(topic, {}) for topic in self._topics.loaded.values()]
+    def loaded_names(self, namespace: str | None = None) -> list[TopicName]:
+        names = [topic.name for topic in self._topics.loaded.values()]
+        return names if namespace is None else [name for name in names if name.namespace == namespace]
+
+    async def loaded_stats(self) -> list[TopicStats]:
+        found: list[TopicStats] = []
+        async for topics in sliced(list(self._topics.loaded.values()), _STATS_IN_ONE_TURN):
+            found += [topic_stats(topic, {}) for topic in topics]
+        return found
 
     async def internal_stats(self, name: TopicName) -> dict[str, object]:
         topic = await self._topic(name)
@@ -357,14 +366,8 @@ class AdminTopics:
         found = topic.subscriptions.by_name.get(subscription)
         if found is None:  # as in Apache Pulsar, who asks for a message of it makes it
             found = await topic.subscriptions.create(SubscribeRequest(subscription, from_earliest=True))
-        position = topic.ledger.next_valid(found.cursor.mark_delete)
-        while position is not None:
-            if not found.cursor.is_deleted(position):
-                number -= 1
-                if number <= 0:
-                    return await _stored(topic, position)
-            position = topic.ledger.next_valid(position)
-        return None
+        position = found.cursor.unacknowledged(max(0, number - 1))
+        return None if position is None else await _stored(topic, position)
 
     async def as_delivered(self, name: TopicName, message: StoredMessage) -> StoredMessage:
         converting = self._broker.converting

@@ -16,6 +16,14 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.publish import unique_metadata
+from magnetar.broker.limits import (
+    MAX_ACK_SET_WORDS,
+    MAX_SUBSCRIPTION_PROPERTIES_BYTES,
+    check_client_name,
+    check_properties,
+    check_subscription_name,
+)
+from magnetar.broker.slices import sliced
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -24,7 +32,7 @@ from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
     from magnetar.broker.network.connection import Connection
     from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
@@ -32,6 +40,8 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 _INT32_MAX = 2**31 - 1
+ACKS_IN_ONE_TURN = 5000
+"""Message ids of one ACK that are handled in one go: some 5 ms."""
 
 
 def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None]:
@@ -50,6 +60,10 @@ def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> Coroutine[An
 def _check(conn: Connection, command: pb.CommandSubscribe, name: TopicName) -> dict[str, str]:
     """The metadata of a consumer that may be; raises what the client is told."""
     conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.subscription)
+    check_subscription_name(command.subscription)
+    check_client_name("Consumer name", command.consumer_name)
+    properties = {p.key: p.value for p in command.subscription_properties}
+    check_properties("Subscription properties", properties, MAX_SUBSCRIPTION_PROPERTIES_BYTES)
     metadata = unique_metadata(command.metadata)
     size = sum(len(k.encode()) + len(v.encode()) for k, v in metadata.items())
     if size > conn.broker.settings.max_consumer_metadata_size:
@@ -156,6 +170,9 @@ def on_ack(conn: Connection, command: pb.CommandAck):  # type: ignore[no-untyped
         shared = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
         if not (shared and command.ack_type == pb.CommandAck.Cumulative):
             raise NotAllowedError("Transactions are not enabled")
+    if len(command.message_id) > ACKS_IN_ONE_TURN:
+        return _ack_in_slices(conn, consumer, command)
+    _check_ack_sets(command.message_id)
     durable = consumer.subscription.on_ack(consumer, command)
     if not command.HasField("request_id"):
         return None
@@ -163,6 +180,35 @@ def on_ack(conn: Connection, command: pb.CommandAck):  # type: ignore[no-untyped
         conn.write(replies.ack_response(command.consumer_id, command.request_id))
         return None
     return _answer_ack(conn, command, durable)
+
+
+def _check_ack_sets(ids: Sequence[pb.MessageIdData]) -> None:
+    """Raise NotAllowedError for an ack set of more messages than any batch has."""
+    for ident in ids:
+        if len(ident.ack_set) > MAX_ACK_SET_WORDS:
+            raise NotAllowedError(f"an ack set of {len(ident.ack_set)} words, at most {MAX_ACK_SET_WORDS}")
+
+
+async def _ack_in_slices(conn: Connection, consumer: Consumer, command: pb.CommandAck) -> None:
+    """Many ids, a few at a time; nothing more is read from the connection meanwhile, so that the order stays."""
+    ids = list(command.message_id)
+    part = pb.CommandAck()
+    part.CopyFrom(command)
+    durable = None
+    conn.hold_reading("acks")
+    try:
+        async for some in sliced(ids, ACKS_IN_ONE_TURN):
+            _check_ack_sets(some)
+            del part.message_id[:]
+            part.message_id.extend(some)
+            durable = consumer.subscription.on_ack(consumer, part)
+            part.ClearField("validation_error")  # once in the log
+    finally:
+        conn.release_reading("acks")
+    if command.HasField("request_id"):
+        if durable is not None:
+            await durable
+        conn.write(replies.ack_response(command.consumer_id, command.request_id))
 
 
 def on_redeliver_unacknowledged_messages(conn: Connection, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
@@ -197,6 +243,7 @@ async def on_seek(conn: Connection, command: pb.CommandSeek) -> None:
         conn.write(replies.success(command.request_id))
     elif command.HasField("message_id"):
         ident = command.message_id
+        _check_ack_sets([ident])
         position = Position(signed(ident.ledgerId), signed(ident.entryId))
         await subscription.seek(position, list(ident.ack_set) or None)
         conn.write(replies.success(command.request_id))

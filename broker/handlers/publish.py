@@ -13,6 +13,12 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.schema import version_without_schema
+from magnetar.broker.limits import (
+    MAX_PRODUCER_METADATA_BYTES,
+    check_client_name,
+    check_properties,
+    check_subscription_name,
+)
 from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -43,6 +49,9 @@ async def on_producer(conn: Connection, command: pb.CommandProducer) -> None:
     if command.initial_subscription_name:
         conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.initial_subscription_name)
     metadata = unique_metadata(command.metadata)
+    check_properties("Producer metadata", metadata, MAX_PRODUCER_METADATA_BYTES)
+    check_client_name("Producer name", command.producer_name)
+    check_subscription_name(command.initial_subscription_name)
     existing = conn.producers.get(command.producer_id)
     if existing is not None:
         _answer_again(conn, command, existing)

@@ -30,6 +30,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
 )
 from magnetar.broker.java_order import java_order
+from magnetar.broker.limits import MAX_SCHEMA_PROPERTIES_BYTES, check_properties
 from magnetar.broker.schemas.compatibility import (
     Definition,
     Strategy,
@@ -182,10 +183,13 @@ class SchemaRegistry:
     async def put(
         self, name: TopicName, schema_type: int, data: bytes, properties: dict[str, str], strategy: Strategy
     ) -> StoredSchema:
-        """Add a schema, or find it; raises InvalidSchemaError, IncompatibleSchemaError when the strategy forbids it,
-        NotAllowedError when the topic's schemas would be too large together.
+        """Add a schema, or find it.
+
+        Raises: MetadataError (large properties), InvalidSchemaError, IncompatibleSchemaError (the strategy forbids it),
+        NotAllowedError (the topic's schemas would be too large together).
         """
         new = Definition(schema_type, data, properties)
+        check_properties("Schema properties", properties, MAX_SCHEMA_PROPERTIES_BYTES)
         while True:
             live = await self.live(name)
             known = _same_bytes(live, schema_type, data)

@@ -395,11 +395,9 @@ class Topic:
         }
 
     async def set_user_properties(self, properties: dict[str, str]) -> None:
-        """Replace them, durable on return."""
-        for key in self.user_properties().keys() - properties.keys():
-            await self.ledger.set_property(USER_PROPERTY + key, None)
-        for key, value in properties.items():
-            await self.ledger.set_property(USER_PROPERTY + key, value)
+        """Replace them in one transaction, durable on return."""
+        gone: dict[str, str | None] = dict.fromkeys(self.user_properties().keys() - properties.keys())
+        await self.ledger.set_properties({USER_PROPERTY + key: value for key, value in (gone | properties).items()})
         self.index_as_kept = self.ledger.confirmed_index
 
     async def recall_last_publish(self) -> None:

@@ -187,15 +187,17 @@ class ManagedLedger:
 
     async def set_property(self, key: str, value: str | None) -> None:
         """Durable on return; None removes the key."""
-        before = dict(self._list.properties)
-        if value is None:
-            self._list.properties.pop(key, None)
-        else:
-            self._list.properties[key] = value
+        await self.set_properties({key: value})
+
+    async def set_properties(self, changes: Mapping[str, str | None]) -> None:
+        """All of them or none, durable on return; None removes a key."""
+        properties = self._list.properties
+        before = {key: properties.get(key) for key in changes}
+        _change(properties, changes)
         try:
             await self._list.save()
         except Exception:
-            self._list.properties = before
+            _change(self._list.properties, before)
             raise
 
     # -- appending ---
@@ -419,3 +421,11 @@ class ManagedLedger:
             raise ManagedLedgerClosedError(self.name)
         if self._list.fenced:
             raise ManagedLedgerFencedError(self.name)
+
+
+def _change(properties: dict[str, str], changes: Mapping[str, str | None]) -> None:
+    for key, value in changes.items():
+        if value is None:
+            properties.pop(key, None)
+        else:
+            properties[key] = value

@@ -123,7 +123,11 @@ class FakeTopics:
         subscriptions = {s: SubscriptionStats(msg_backlog=3) for s in self.plain[name]["subscriptions"]}
         return TopicStats(name=TopicName.parse(name), msg_in_counter=5, subscriptions=subscriptions)
 
-    def loaded_stats(self):
+    def loaded_names(self, namespace=None):
+        names = [TopicName.parse(name) for name in self.plain]
+        return [name for name in names if namespace in (None, name.namespace)]
+
+    async def loaded_stats(self):
         return [self._stats(name) for name in self.plain]
 
     async def internal_stats(self, name):

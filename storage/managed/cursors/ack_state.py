@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
     from magnetar.storage.managed.ledger_map import LedgerMap
 
-__all__ = ["AckState"]
+__all__ = ["LARGE_PARTS_BYTES", "AckState"]
+
+LARGE_PARTS_BYTES = 16 << 20
+_COUNT_EVERY = 256
+_USUAL_PART_BYTES = 128
+"""Of a batch of 1,024 messages."""
 
 
 class AckState:
@@ -41,6 +46,9 @@ class AckState:
         self.partial: dict[Position, int] = {}
         """Batch indexes still to be acknowledged, bit k = index k (what the wire calls ack_set)."""
         self.deleted_count = 0
+        self._large_parts_bytes = 0
+        self._counted_parts = -1
+        self._refused = 0
         self._ledgers = ledgers
         self._all_new = True
         self._new_deleted: dict[int, BitMap] = {}
@@ -59,6 +67,27 @@ class AckState:
     def backlog_entries(self) -> int:
         """Existing entries that are not acknowledged (exact; partly acknowledged batches count)."""
         return self._ledgers.count_between(self.mark_delete, self._ledgers.last_confirmed) - self.deleted_count
+
+    def unacknowledged(self, number: int) -> Position | None:
+        """The entry before which ``number`` existing entries are not acknowledged; None when there are not so many.
+
+        The cost depends on how many ledgers there are, not on ``number``.
+        """
+        if not 0 <= number < self.backlog_entries:
+            return None
+        for slot in self._ledgers.slots:
+            ledger_id = slot.ledger_id
+            if ledger_id < self.mark_delete.ledger_id:
+                continue
+            first = self.mark_delete.entry_id + 1 if ledger_id == self.mark_delete.ledger_id else 0
+            held = self.deleted.get(ledger_id)
+            left = slot.entries - first - (0 if held is None else len(held))
+            if number < left:
+                return Position(
+                    ledger_id, first + number if held is None else _absent(held, first, slot.entries, number)
+                )
+            number -= max(0, left)
+        return None
 
     # -- changes ---
 
@@ -124,7 +153,7 @@ class AckState:
         left = remaining if known is None else known & remaining
         if left == 0:
             return self.ack(position)
-        if left == known:
+        if left == known or not self._room_for(left):
             return False
         self.partial[position] = self._new_partial[position] = left
         return True
@@ -155,6 +184,28 @@ class AckState:
         self.mark_delete = mark_delete
         self.deleted, self.partial, self.deleted_count = {}, dict(partial or {}), 0
         self._all_new = True
+
+    def _room_for(self, bits: int) -> bool:
+        """Whether a part of a batch may be remembered. Those of usual batches always may; all of larger ones together
+        have LARGE_PARTS_BYTES. What is not remembered is delivered again.
+        """
+        size = bits.bit_length() // 8
+        if size <= _USUAL_PART_BYTES:
+            return True
+        if self._large_parts_bytes + size > LARGE_PARTS_BYTES and self._may_count():
+            sizes = (each.bit_length() // 8 for each in self.partial.values())
+            self._large_parts_bytes = sum(each for each in sizes if each > _USUAL_PART_BYTES)
+        if self._large_parts_bytes + size > LARGE_PARTS_BYTES:
+            return False
+        self._large_parts_bytes += size
+        return True
+
+    def _may_count(self) -> bool:
+        """Whether to count again: after a change of their number, and now and then."""
+        self._refused += 1
+        changed = len(self.partial) != self._counted_parts
+        self._counted_parts = len(self.partial)
+        return changed or self._refused % _COUNT_EVERY == 0
 
     # -- saving ---
 
@@ -234,3 +285,15 @@ class AckState:
             if partly:
                 for position in [position for position in partly if position <= self.mark_delete]:
                     del partly[position]
+
+
+def _absent(held: BitMap, first: int, stop: int, number: int) -> int:
+    """The id in ``first .. stop - 1`` before which ``number`` of that range are not held. All held are in the range."""
+    low, high = first, stop - 1
+    while low < high:
+        middle = (low + high) // 2
+        if middle - first + 1 - held.rank(middle) > number:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -13,19 +13,16 @@ if TYPE_CHECKING:
 __all__ = ["bits_to_words", "words_to_bits"]
 
 _MASK = (1 << 64) - 1
+_WORD_BYTES = 8
 
 
 def words_to_bits(words: Sequence[int]) -> int:
-    bits = 0
-    for k, word in enumerate(words):
-        bits |= (word & _MASK) << (64 * k)
-    return bits
+    """In time linear in the words: a peer may send many."""
+    return int.from_bytes(b"".join([(word & _MASK).to_bytes(_WORD_BYTES, "little") for word in words]), "little")
 
 
 def bits_to_words(bits: int) -> list[int]:
-    words = []
-    while bits:
-        word = bits & _MASK
-        words.append(word - (1 << 64) if word >> 63 else word)
-        bits >>= 64
-    return words
+    size = -(-bits.bit_length() // 64) * _WORD_BYTES
+    data = bits.to_bytes(size, "little")
+    starts = range(0, size, _WORD_BYTES)
+    return [int.from_bytes(data[at : at + _WORD_BYTES], "little", signed=True) for at in starts]

@@ -240,20 +240,18 @@ class ManagedCursor:
         """Estimate of the bytes behind mark-delete."""
         return self._ledgers.bytes_after(self._acks.mark_delete)
 
+    def unacknowledged(self, number: int) -> Position | None:
+        """The entry before which ``number`` entries are not acknowledged; None when there are not so many."""
+        return self._acks.unacknowledged(number)
+
     def skip(self, entries: int) -> int:
         """Acknowledge the oldest ``entries`` unacknowledged entries; returns how many that were."""
         backlog = self.backlog_entries
         count = min(entries, backlog)
         if count <= 0:
             return 0
-        start = self._ledgers.ordinal_after(self.mark_delete)
-        target = start + count
-        while True:
-            position = self._ledgers.at(target - 1)
-            holes = sum(self._deleted_up_to(ledger_id, position) for ledger_id in self._acks.deleted)
-            if start + count + holes == target:
-                break
-            target = start + count + holes
+        position = self._acks.unacknowledged(count - 1)
+        assert position is not None, "the backlog has that many"
         self.ack_cumulative(position)
         self._read_position = max(self._read_position, position.next())
         return count
@@ -390,12 +388,6 @@ class ManagedCursor:
                 return [p for p in positions if p[1] not in held] if held is not None else positions
         is_deleted, is_valid = self._acks.is_deleted, self._ledgers.is_valid
         return [position for position in positions if not is_deleted(position) and is_valid(position)]
-
-    def _deleted_up_to(self, ledger_id: int, position: Position) -> int:
-        held = self._acks.deleted[ledger_id]
-        if ledger_id < position.ledger_id:
-            return len(held)
-        return int(held.rank(position.entry_id)) if ledger_id == position.ledger_id else 0
 
     def _changed(self, mark_delete_before: Position, acks: int) -> None:
         if self._saver is not None:

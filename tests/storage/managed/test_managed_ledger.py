@@ -537,6 +537,26 @@ async def test_properties_are_durable():
     assert (await ground.after_crash().open()).properties == {"c": "d"}
 
 
+async def test_many_properties_are_one_transaction():
+    ground, ledger = await opened()
+    await ledger.set_properties({"a": "b", "c": "d"})
+    writes = []
+    put = ground.metadata.put
+
+    async def counted(*args):
+        writes.append(args)
+        return await put(*args)
+
+    ground.metadata.put = counted
+    await ledger.set_properties({f"k{i}": "v" for i in range(1000)} | {"a": None})
+    assert len(writes) == 1
+    ground.metadata.fail_writes = FULL
+    with pytest.raises(StorageFullError):
+        await ledger.set_properties({"c": "e", "k1": None, "new": "x"})
+    assert ledger.properties == {"c": "d"} | {f"k{i}": "v" for i in range(1000)}
+    assert (await ground.after_crash().open()).properties == ledger.properties
+
+
 async def test_positions():
     _, ledger = await opened()
     every = await append(ledger, [b"x"] * 12)

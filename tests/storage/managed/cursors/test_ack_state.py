@@ -5,6 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
+from magnetar.storage.managed.cursors import ack_state
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.state import CursorState
 from magnetar.storage.managed.ledger_map import LedgerMap, LedgerSlot
@@ -81,6 +82,27 @@ def agree(acks, acked, partial):
     assert following == (left[0] if left else None)
     assert acks.deleted_count == sum(len(held) for held in acks.deleted.values())
     assert all(held for held in acks.deleted.values())
+    assert [acks.unacknowledged(number) for number in range(-1, len(left) + 1)] == [None, *left, None]
+
+
+def test_an_entry_behind_many_acknowledged_ones_is_found_without_walking():
+    acks = AckState(LedgerMap([LedgerSlot(1, 10_000_000)]), EARLIEST)
+    acks.ack_entries(1, [1])
+    acks.deleted[1].add_range(2, 9_999_990)
+    acks.deleted_count = len(acks.deleted[1])
+    assert acks.unacknowledged(1) == Position(1, 9_999_990)
+
+
+def test_parts_of_very_large_batches_share_a_bound(monkeypatch):
+    monkeypatch.setattr(ack_state, "LARGE_PARTS_BYTES", 1000)
+    acks = AckState(ledgers(), EARLIEST)
+    large = (1 << 4000) - 1
+    assert acks.ack_partly(Position(0, 1), large)
+    assert acks.ack_partly(Position(0, 2), large)
+    assert not acks.ack_partly(Position(0, 3), large)
+    assert acks.ack_partly(Position(0, 3), 0b101)
+    assert acks.ack(Position(0, 2))
+    assert any(acks.ack_partly(Position(0, 4), large) for _ in range(1000))
 
 
 def test_mark_delete_jumps_over_holes_and_ledgers():

@@ -20,3 +20,8 @@ def test_java_bit_set_words():
     assert bits_to_words(1 << 63 | 1 << 64) == [-(1 << 63), 1]
     assert bits_to_words(0) == []
     assert words_to_bits([-1, 0]) == (1 << 64) - 1
+
+
+def test_many_words_take_time_in_proportion():
+    words = [-1, 5] * 30_000
+    assert bits_to_words(words_to_bits(words)) == words

@@ -1,0 +1,55 @@
+"""How large what a peer attaches to its producers, subscriptions, topics and namespaces may be.
+
+Apache Pulsar bounds the metadata of consumers alone (`maxConsumerMetadataSize`); all else ends in statistics, records
+and /metrics as large as a frame can carry it. The bounds are far above what applications use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.errors import InvalidTopicNameError, MetadataError, NamingError
+from magnetar.protocol.topic_name import MAX_NAME_CHARS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_PRODUCER_METADATA_BYTES: Final = 64 << 10
+MAX_SUBSCRIPTION_PROPERTIES_BYTES: Final = 64 << 10
+MAX_TOPIC_PROPERTIES_BYTES: Final = 256 << 10
+MAX_SCHEMA_PROPERTIES_BYTES: Final = 64 << 10
+MAX_PARTITIONS: Final = 10_000
+"""Of a topic, where maxNumPartitionsPerPartitionedTopic says less or nothing: whatever is asked of it asks them all."""
+MAX_ACK_SET_WORDS: Final = 4096
+"""Of one entry: a batch of 262,144 messages."""
+
+
+def most_partitions(setting: int) -> int:
+    """How many partitions a topic may have where maxNumPartitionsPerPartitionedTopic is `setting` (0: not set)."""
+    return min(setting, MAX_PARTITIONS) if setting > 0 else MAX_PARTITIONS
+
+
+def size_of(properties: Mapping[str, str]) -> int:
+    """Bytes of keys and values in UTF-8."""
+    return sum(
+        len(key.encode(errors="replace")) + len(value.encode(errors="replace")) for key, value in properties.items()
+    )
+
+
+def check_properties(what: str, properties: Mapping[str, str], most: int) -> None:
+    """Raise MetadataError when they are larger than `most` bytes."""
+    size = size_of(properties)
+    if size > most:
+        raise MetadataError(f"{what} size is too large: {size} bytes, at most {most}")
+
+
+def check_client_name(what: str, name: str) -> None:
+    """Raise NamingError for the name of a producer or consumer that is too long."""
+    if len(name) > MAX_NAME_CHARS:
+        raise NamingError(f"{what} of {len(name)} characters, at most {MAX_NAME_CHARS}")
+
+
+def check_subscription_name(name: str) -> None:
+    """Raise InvalidTopicNameError for the name of a subscription that is too long."""
+    if len(name) > MAX_NAME_CHARS:
+        raise InvalidTopicNameError(f"Subscription name of {len(name)} characters, at most {MAX_NAME_CHARS}")

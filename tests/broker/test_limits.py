@@ -1,0 +1,55 @@
+"""Bounds of what peers attach to things."""
+
+import pytest
+
+from magnetar.broker import limits
+from magnetar.broker.errors import InvalidTopicNameError, MetadataError, NamingError
+from tests.broker.admin_fakes import open_client
+
+A = "persistent/public/default/a"
+
+
+def test_sizes_are_bytes_of_both_keys_and_values():
+    assert limits.size_of({"a": "é", "": "xyz"}) == 6
+    limits.check_properties("x", {"a": "b" * 9}, 10)
+    with pytest.raises(MetadataError, match="11 bytes, at most 10"):
+        limits.check_properties("x", {"a": "b" * 10}, 10)
+
+
+def test_names():
+    limits.check_client_name("Producer name", "x" * 1024)
+    limits.check_subscription_name("x" * 1024)
+    with pytest.raises(NamingError):
+        limits.check_client_name("Producer name", "x" * 1025)
+    with pytest.raises(InvalidTopicNameError):
+        limits.check_subscription_name("x" * 1025)
+
+
+@pytest.mark.parametrize(("setting", "most"), [(0, 10_000), (-1, 10_000), (5, 5), (20_000, 10_000)])
+def test_partitions(setting, most):
+    assert limits.most_partitions(setting) == most
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("PUT", f"{A}/properties", {"a": "b" * (250 << 10)}, 204),
+        ("PUT", f"{A}/properties", {f"k{i}": "b" * 10 for i in range(200_000)}, 413),
+        ("PUT", "persistent/public/default/b/partitions", 10_001, 406),
+        ("PUT", "namespaces/public/many", {"bundles": {"numBundles": 2**14 + 1}}, 412),
+        ("PUT", f"{A}/subscription/{'s' * 1025}", None, 412),
+        ("PUT", f"{A}/subscription/s/properties", {"a": "b" * (65 << 10)}, 413),
+    ],
+)
+async def test_over_http(method, path, body, status):
+    call = await open_client()
+    await call("PUT", A)
+    await call("PUT", f"{A}/subscription/s")
+    assert (await call(method, path, body)).status == status
+
+
+async def test_properties_do_not_grow_past_the_bound_by_many_calls():
+    call = await open_client()
+    await call("PUT", A)
+    statuses = [(await call("PUT", f"{A}/properties", {f"k{i}": "b" * (100 << 10)})).status for i in range(4)]
+    assert statuses == [204, 204, 413, 413]
