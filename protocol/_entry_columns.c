@@ -105,6 +105,20 @@ static int look_at_pair(span pair, int *named) {
     return state == NO_MORE && seen == 3;
 }
 
+/* EncryptionKeys: whether it has a key's name and value, and its metadata are pairs. */
+static int look_at_encryption(span keys) {
+    field f = {0};
+    step state;
+    unsigned seen = 0;
+    int pairs = 1, named;
+    while ((state = next_field(&keys, &f)) == FIELD)
+        if (f.wire == 2 && f.number <= 2)
+            seen |= f.number;
+        else if (f.wire == 2 && f.number == 3)
+            pairs &= look_at_pair(f.bytes, &named);
+    return state == NO_MORE && seen == 3 && pairs;
+}
+
 /* MessageMetadata of one entry. */
 static int read_metadata(const row *r, span s, unsigned *flags) {
     field f = {0};
@@ -124,7 +138,7 @@ static int read_metadata(const row *r, span s, unsigned *flags) {
                 break;
             case 5: put_bytes(r, REPLICATED_START, &f.bytes); break;
             case 6: put_bytes(r, KEY_START, &f.bytes); break;
-            case 13: *flags |= ENCRYPTED; break;
+            case 13: *flags |= ENCRYPTED; pairs &= look_at_encryption(f.bytes); break;
             case 16: put_bytes(r, SCHEMA_START, &f.bytes); break;
             case 18: put_bytes(r, ORDERING_START, &f.bytes); break;
             case 26: put_bytes(r, UUID_START, &f.bytes); break;

@@ -203,6 +203,20 @@ def _pair(view: memoryview, at: int, end: int) -> tuple[bool, bool]:
     return seen == 3, named
 
 
+def _encryption(view: memoryview, at: int, end: int) -> bool:
+    """Whether EncryptionKeys has a key's name and value, and its metadata are pairs."""
+    seen, pairs = 0, True
+    try:
+        for number, wire, size, after in _fields(view, at, end):
+            if wire == 2 and number in (1, 2):
+                seen |= number
+            elif wire == 2 and number == 3:
+                pairs = _pair(view, after - size, after)[0] and pairs
+    except _BrokenError:
+        return False
+    return seen == 3 and pairs
+
+
 def _metadata(row: list[int], view: memoryview, at: int, end: int) -> EntryStatus:
     """MessageMetadata into its columns."""
     required = set()
@@ -219,6 +233,7 @@ def _metadata(row: list[int], view: memoryview, at: int, end: int) -> EntryStatu
                 row[EntryColumn.FLAGS] |= ColumnFlag.NAMES_FORMAT if named else 0
             if number == 13:
                 row[EntryColumn.FLAGS] |= ColumnFlag.ENCRYPTED
+                whole = _encryption(view, after - value, after) and whole
         elif wire == 0:
             _number(row, number, value)
         if (number, wire) in {(1, 2), (2, 0), (3, 0)}:

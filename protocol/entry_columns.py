@@ -4,7 +4,7 @@ Compiled, else the pure twin, chosen as in `speed.py`. A table is ``bytes`` of n
 of column c is element ``c * rows + r``. Offsets count from the beginning of the buffer; a length of -1 means that there
 is no such field, 0 stands in number columns without a value. u64 values of the wire are signed. Metadata are read as
 protobuf prescribes: the last of a repeated scalar counts, unknown fields are skipped, and so are known ones of another
-wire type; groups and a KeyValue without key or value make metadata unreadable.
+wire type; groups, and a KeyValue or EncryptionKeys that is not whole, make metadata unreadable.
 
 entry_columns(buffer, starts, ends, verify) -> table
     One row an entry ``buffer[starts[i]:ends[i]]`` (native int64 arrays), columns as EntryColumn. `verify`: compute the

@@ -21,12 +21,21 @@ def encryption_context(metadata: bytes) -> dict[str, Any]:
     found = pb.MessageMetadata.FromString(metadata)
     return {
         "keys": [
-            {"name": key.key, "value": key.value, "metadata": [(pair.key, pair.value) for pair in key.metadata]}
+            {
+                "name": _text(key.key),
+                "value": key.value,
+                "metadata": [(_text(pair.key), _text(pair.value)) for pair in key.metadata],
+            }
             for key in found.encryption_keys
         ],
-        "algorithm": found.encryption_algo,
+        "algorithm": _text(found.encryption_algo),
         "param": found.encryption_param,
         "compression": CODECS.get(found.compression, str(found.compression)),
         "uncompressedSize": min(found.uncompressed_size, (1 << 31) - 1),
         "batchSize": found.num_messages_in_batch if found.HasField("num_messages_in_batch") else None,
     }
+
+
+def _text(value: str | bytes) -> str:
+    """The library gives text that is no UTF-8 as bytes."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

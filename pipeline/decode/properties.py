@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from magnetar.converters.errors import ConversionError
+from magnetar.converters.kafka_entry.properties import PREFIX, decode_properties
 from magnetar.pipeline.columns import HEADERS, PROPERTIES
 from magnetar.pipeline.decode.byte_columns import Slices, validity
 from magnetar.protocol.entry_columns import property_columns
@@ -70,12 +73,31 @@ def _last_of_each(row: Int64s, keys: pa.Array) -> NDArray[np.bool_]:
 
 
 def property_headers(rows: Rows, buffers: Buffers) -> pa.Array:
-    """``list<struct<key: string, value: binary>>`` of Kafka's style, in order with repetitions; null when empty."""
+    """``list<struct<key: string, value: binary>>`` of Kafka's style, in order with repetitions; null when empty. Those
+    of Kafka-format entries are what the Kafka producer set.
+    """
     n = len(rows)
     row, key_slices, value_slices = _pairs(rows, buffers)
     pairs = pa.StructArray.from_arrays([buffers.text(key_slices), buffers.binary(value_slices)], names=["key", "value"])
     offsets = _offsets(row, n)
     null: Any = np.diff(offsets) == 0
-    return pa.Array.from_buffers(
+    headers = pa.Array.from_buffers(
         HEADERS, n, [validity(null), pa.py_buffer(offsets)], children=[pairs.cast(HEADERS.value_type)]
     )
+    companions = pc.starts_with(pairs.field(0), PREFIX).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return _as_recorded(headers, np.unique(row[companions])) if companions.any() else headers
+
+
+def _as_recorded(headers: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
+    """The headers of converted Kafka records as they were: null and binary values, without the companions that tell."""
+    lists = headers.to_pylist()
+    for row in rows.tolist():
+        pairs = [(each["key"], each["value"].decode("utf-8", "replace")) for each in lists[row]]
+        try:
+            found = decode_properties(pairs).headers
+        except ConversionError:  # properties of a Pulsar message that only look like it
+            continue
+        lists[row] = [
+            {"key": each.key.encode("utf-8", "replace").decode(), "value": each.value} for each in found
+        ] or None
+    return pa.array(lists, HEADERS)

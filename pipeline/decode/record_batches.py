@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from magnetar.pipeline.columns import ENCRYPTION, TIMESTAMP
+from magnetar.pipeline.columns import ENCRYPTION, FIRST_MS, LAST_MS, TIMESTAMP
 from magnetar.pipeline.decode.base64_keys import decoded_keys
 from magnetar.pipeline.decode.byte_columns import Slices, fixed, repeated
 from magnetar.pipeline.decode.encryption import encryption_context
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 ROW_OVERHEAD_BYTES: Final = 160
 """About what the columns of fixed width take a row."""
-_MAX_MS: Final = ((1 << 63) - 1) // 1000
 
 
 def cut_rows(rows: Rows, max_bytes: int, max_rows: int) -> Iterator[Rows]:
@@ -98,8 +98,8 @@ class BatchSource:
 
 
 def _time(ms: Int64s, absent: Any = None) -> pa.Array:
-    """Milliseconds as TIMESTAMP; null where microseconds can't hold them."""
-    null = (ms > _MAX_MS) | (ms < -_MAX_MS)
+    """Milliseconds as TIMESTAMP; null outside of the years 1 to 9999."""
+    null = (ms > LAST_MS) | (ms < FIRST_MS)
     if absent is not None:
         null |= absent
     return fixed(np.where(null, 0, ms) * 1000, TIMESTAMP, null)
@@ -152,7 +152,7 @@ def _index(source: BatchSource) -> pa.Array:
 
 def _kafka_key(source: BatchSource) -> pa.Array:
     ordering = source.buffers.binary(ordering_keys(source.rows))
-    return pa.compute.coalesce(ordering, source.keys)
+    return pc.coalesce(ordering, source.keys)
 
 
 def _kafka_time(source: BatchSource) -> pa.Array:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.converters.errors import ConverterError
 from magnetar.converters.kafka.errors import KafkaFormatError
+from magnetar.pipeline.columns import FIRST_MS, LAST_MS
 from magnetar.pipeline.decode.encryption import encryption_context
 from magnetar.pipeline.decode.kafka_entries import KafkaEntries
 from magnetar.pipeline.decode.message_ids import message_id
@@ -187,5 +188,7 @@ def _key(message: pb.MessageMetadata | pb.SingleMessageMetadata) -> bytes | None
     return message.partition_key.encode()
 
 
-def _time(ms: int) -> datetime:
+def _time(ms: int) -> datetime | None:
+    if not FIRST_MS <= signed(ms) <= LAST_MS:
+        return None
     return _EPOCH + timedelta(milliseconds=signed(ms))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from magnetar.pipeline.columns import TIMESTAMP
+from magnetar.pipeline.columns import FIRST_MS, LAST_MS, TIMESTAMP
 from magnetar.pipeline.decode.byte_columns import NULL, Buffers, Slices, fixed
 from magnetar.pipeline.values.types import TIMESTAMP_NTZ
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 _KINDS: Final = ("boolean", "int", "long", "float", "double", "string", "bytes", "enum", "fixed")
-_FIRST_MS: Final = -62_135_596_800_000  # the years 1 to 9999, what Python's and Spark's calendars share
-_LAST_MS: Final = 253_402_300_799_999
 _TIMES: Final[Mapping[str, tuple[int, pa.DataType]]] = {
     "timestamp-millis": (1000, TIMESTAMP),
     "timestamp-micros": (1, TIMESTAMP),
@@ -34,7 +32,7 @@ _TIMES: Final[Mapping[str, tuple[int, pa.DataType]]] = {
     "local-timestamp-micros": (1, TIMESTAMP_NTZ),
 }
 _INT32: Final = (-(1 << 31), (1 << 31) - 1)
-_DAYS: Final = (_FIRST_MS // 86_400_000, _LAST_MS // 86_400_000)
+_DAYS: Final = (FIRST_MS // 86_400_000, LAST_MS // 86_400_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +152,7 @@ class FlatReader:
         if field.logical not in _TIMES:
             return fixed(spread, pa.int64(), null)
         factor, arrow = _TIMES[field.logical]
-        bounds = (_FIRST_MS * 1000 // factor, (_LAST_MS + 1) * 1000 // factor - 1)
+        bounds = (FIRST_MS * 1000 // factor, (LAST_MS + 1) * 1000 // factor - 1)
         self._require(rows, (values >= bounds[0]) & (values <= bounds[1]))
         return fixed(np.where(self.good, spread, 0) * factor, arrow, null)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from magnetar.pipeline.columns import TIMESTAMP
+from magnetar.pipeline.columns import FIRST_MS, LAST_MS, TIMESTAMP
 from magnetar.pipeline.decode.byte_columns import fixed
 from magnetar.pipeline.values.interface import DecodedValues
 from magnetar.pipeline.values.row_by_row import ENCRYPTED
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 _DAY_MS: Final = 86_400_000
 _DAY_US: Final = _DAY_MS * 1000
-_MAX_MS: Final = ((1 << 63) - 1) // 1000
-_MAX_DAYS: Final = (1 << 31) - 1
+_DAYS: Final = (FIRST_MS // _DAY_MS, LAST_MS // _DAY_MS)
 
 
 def _at(data: NDArray[np.uint8], column_: int, kind: str) -> Any:
@@ -46,8 +45,8 @@ def _at(data: NDArray[np.uint8], column_: int, kind: str) -> Any:
     return raw.astype(raw.dtype.newbyteorder("="))
 
 
-def _within(values: Any, bound: int) -> Any:
-    return (values <= bound) & (values >= -bound)
+def _within(values: Any, bounds: tuple[int, int]) -> Any:
+    return (values >= bounds[0]) & (values <= bounds[1])
 
 
 def _number(kind: str) -> Callable[[Any], tuple[Any, Any]]:
@@ -60,27 +59,29 @@ def _boolean(data: Any) -> tuple[Any, Any]:
 
 def _date(data: Any) -> tuple[Any, Any]:
     days = _at(data, 0, ">i8") // _DAY_MS
-    return days.astype(np.int32), _within(days, _MAX_DAYS)
+    return days.astype(np.int32), _within(days, _DAYS)
 
 
 def _local_date(data: Any) -> tuple[Any, Any]:
     days = _at(data, 0, ">i8")
-    return days.astype(np.int32), _within(days, _MAX_DAYS)
+    return days.astype(np.int32), _within(days, _DAYS)
 
 
 def _milliseconds(data: Any) -> tuple[Any, Any]:
     ms = _at(data, 0, ">i8")
-    return ms * 1000, _within(ms, _MAX_MS)
+    return ms * 1000, _within(ms, (FIRST_MS, LAST_MS))
 
 
 def _instant(data: Any) -> tuple[Any, Any]:
     seconds = _at(data, 0, ">i8")
-    return seconds * 1_000_000 + _at(data, 8, ">i4") // 1000, _within(seconds, _MAX_MS // 1000 - 3)
+    return seconds * 1_000_000 + _at(data, 8, ">i4") // 1000, _within(
+        seconds, (FIRST_MS // 1000 + 3, LAST_MS // 1000 - 3)
+    )
 
 
 def _local_date_time(data: Any) -> tuple[Any, Any]:
     days, nanoseconds = _at(data, 0, ">i8"), _at(data, 8, ">i8")
-    good = _within(days, _MAX_MS * 1000 // _DAY_US - 1) & (nanoseconds >= 0) & (nanoseconds < _DAY_US * 1000)
+    good = _within(days, _DAYS) & (nanoseconds >= 0) & (nanoseconds < _DAY_US * 1000)
     return days * _DAY_US + nanoseconds // 1000, good
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-ENCRYPTED = "the payload is encrypted and has no value of the schema"
+_ADDRESS: Final = re.compile(r" object at 0x[0-9a-f]+")
+ENCRYPTED: Final = "the payload is encrypted and has no value of the schema"
 _NOT_A_VALUE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, ValueError, TypeError)
 
 
@@ -24,9 +26,16 @@ def decode_each(
             try:
                 value = decode(payload)
             except Exception as e:  # noqa: BLE001 - decoders of foreign bytes raise what they like; it is the row's failure
-                failures[row] = f"{type(e).__name__}: {e}"[:300]
+                failures[row] = _why(e)
         out.append(value)
     return out
+
+
+def _why(error: Exception) -> str:
+    """A short reason without addresses of objects: equal damage has equal reasons."""
+    if isinstance(error, EOFError):
+        return "the payload ends early"
+    return _ADDRESS.sub("", f"{type(error).__name__}: {error}")[:300]
 
 
 def arrow_array(values: list[Any], arrow: pa.DataType, failures: dict[int, str]) -> pa.Array:

@@ -38,6 +38,9 @@ def body(rng: random.Random, *, sound: bool = False) -> bytes:
     meta = metadata(rng)
     for _ in range(rng.choice((0, 0, 2))):
         meta.properties.add(key=rng.choice(("a", "entry.format", "k" * 200)), value=rng.choice(("", "v")))
+    if rng.random() < 0.2:
+        key = meta.encryption_keys.add(key="k", value=b"v")
+        key.metadata.add(key="a", value="b")
     encoded = meta.SerializePartialToString()
     out = resealed(
         rng, mutated(rng, encoded) if not sound and rng.random() < 0.3 else encoded, rng.randbytes(rng.randrange(50))

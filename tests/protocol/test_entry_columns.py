@@ -67,9 +67,7 @@ def test_an_entry_says_what_the_protobuf_library_reads(seed):
         assert row[EntryColumn.STATUS] == EntryStatus.FINE
     if row[EntryColumn.STATUS] != EntryStatus.FINE:
         return  # groups are the one thing that the library reads and the tables do not
-    if metadata is None:
-        assert row[EntryColumn.FLAGS] & ColumnFlag.ENCRYPTED, "keys to encrypt with are left to the library"
-        return
+    assert metadata is not None
     assert data[row[EntryColumn.METADATA_END] :] == payload
     assert cut(data, row, EntryColumn.PRODUCER_START) == as_bytes(metadata.producer_name)
     assert row[EntryColumn.SEQUENCE_ID] == signed(metadata.sequence_id)

@@ -116,6 +116,24 @@ def test_kafka_style():
     assert row["timestamp"].timestamp() * 1000 == e.NOW
 
 
+def test_headers_of_kafka_records_are_what_their_producer_set():
+    headers = [("text", b"a"), ("null", None), ("binary", b"\xff\x00"), ("text", b"b")]
+    rows = decoded(
+        [
+            e.kafka([(b"k", b"v", headers), (None, b"w", ())], index=1),
+            e.plain(b"x", properties=[("__kafka.header.b64", "9")]),
+        ],
+        columns=["headers", "key"],
+        style="kafka",
+        include_headers=True,
+    )
+    assert [row["headers"] and [(h["key"], h["value"]) for h in row["headers"]] for row in rows] == [
+        headers,
+        None,
+        [("__kafka.header.b64", b"9")],
+    ]
+
+
 def test_kafka_style_without_headers_has_null():
     row = one([e.plain(event_time=1000)], columns=None, style="kafka", include_headers=True)
     assert (row["headers"], row["offset"], row["key"], row["timestamp"].timestamp()) == (None, None, None, 1)
