@@ -16,9 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from magnetar.pipeline.offsets import Place
+    from magnetar.storage.reading.ledger_segment import Walked
 
 MOST_SMALL_TASKS = 64
 """With more ranges than this, small ones share a Spark partition: each costs Spark tens of milliseconds."""
+
+
+class EntrySpan(NamedTuple):
+    """The entries ``first .. end - 1`` of a ledger file, and the part of an earlier walk they lie in."""
+
+    first: int
+    end: int
+    walked: Walked
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,7 @@ class ReadRange:
     start, end: half-open; both indexes, or both positions.
     ledger_id: the ledger file to read; None: through the broker.
     weight_bytes: about how many stored bytes it is.
-    point: a record of that ledger at or before `start`, for a file that has no index of its own.
+    span: where these entries are, for a file that has no index of its own.
     """
 
     topic: str
@@ -37,7 +46,7 @@ class ReadRange:
     end: Place
     ledger_id: int | None = None
     weight_bytes: float = 0.0
-    point: tuple[int, int] | None = None
+    span: EntrySpan | None = None
 
     @property
     def messages(self) -> int | None:

@@ -175,7 +175,7 @@ class SourcePlan:
             min_tasks=options.min_partitions,
             max_messages=options.max_records,
         )
-        return [[self._with_point(piece) for piece in task] for task in tasks]
+        return [[self._with_span(piece) for piece in task] for task in tasks]
 
     def _stored_from(self, stored: LogRange, first: Place, until: Place) -> Place:
         """The first place of the range that is still stored; what is not is reported."""
@@ -201,10 +201,12 @@ class SourcePlan:
             )
         return [whole] if rest and whole.weight_bytes < _SMALL_BYTES else pieces
 
-    def _with_point(self, piece: ReadRange) -> ReadRange:
-        if piece.ledger_id is None or self._segments is None or not isinstance(piece.start, int):
+    def _with_span(self, piece: ReadRange) -> ReadRange:
+        if piece.ledger_id is None or self._segments is None:
             return piece
-        return replace(piece, point=self._segments.point(piece.ledger_id, piece.start))
+        assert isinstance(piece.start, int)
+        assert isinstance(piece.end, int)
+        return replace(piece, span=self._segments.span(piece.ledger_id, piece.start, piece.end))
 
     def _lose(self, topic: str, first: object, end: object, why: str) -> None:
         error = DataLossError(topic, first, end, why)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from magnetar.pipeline.entry_chunk import EntryChunk
-from magnetar.pipeline.planning import Covered
+from magnetar.pipeline.planning import Covered, EntrySpan
 from magnetar.storage.reading.data_directory import DataDirectory
 from magnetar.storage.reading.errors import CorruptEntryError, DamagedFileError, NoSuchLedgerError, StorageError
 
@@ -43,12 +43,16 @@ def read_segment(
     assert piece.ledger_id is not None
     assert isinstance(piece.start, int)
     assert isinstance(piece.end, int)
+    span = piece.span
     try:
-        ledger = directory.open_ledger(piece.ledger_id, piece.point)
+        ledger = directory.open_ledger(piece.ledger_id, span.walked if span else None)
     except (NoSuchLedgerError, DamagedFileError) as error:
         raise SegmentGoneError(str(error)) from error
     with ledger:
-        at, end = ledger.entry_of_index(piece.start), ledger.entry_of_index(piece.end - 1) + 1
+        if span is not None:
+            at, end = span.first, span.end
+        else:
+            at, end = ledger.entry_of_index(piece.start), ledger.entry_of_index(piece.end - 1) + 1
         if end > ledger.entries:
             raise SegmentGoneError(f"ledger {piece.ledger_id} ends before index {piece.end}")
         yield from _entries(ledger, piece.topic, piece.partition, at, end, on_damaged)
@@ -96,10 +100,13 @@ class SegmentMap:
                 break
         return found[::-1]
 
-    def point(self, ledger_id: int, index: int) -> tuple[int, int] | None:
-        """Where to begin in a ledger that says nothing itself of its records; None for one that does."""
+    def span(self, ledger_id: int, start: int, end: int) -> EntrySpan | None:
+        """Where the messages ``start .. end - 1`` are, in a ledger whose file has no index yet; else None."""
         growing = self._growing.get(ledger_id)
-        return growing.point_for(growing.entry_of_index(index)) if growing is not None else None
+        if growing is None:
+            return None
+        first, last = growing.entry_of_index(start), growing.entry_of_index(end - 1)
+        return EntrySpan(first, last + 1, growing.walked(first))
 
     def close(self) -> None:
         """Close what is open; it may be used again."""

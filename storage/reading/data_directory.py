@@ -14,6 +14,7 @@ from magnetar.storage.reading.ledger_segment import LedgerSegment
 
 if TYPE_CHECKING:
     from magnetar.storage.embedded.files import File, FileSystem
+    from magnetar.storage.reading.ledger_segment import Walked
 
 __all__ = ["DataDirectory"]
 
@@ -44,11 +45,11 @@ class DataDirectory:
         found = map(ledger_id_of, self._files.list_dir(self._layout.ledgers))
         return sorted(ledger_id for ledger_id in found if ledger_id is not None)
 
-    def open_ledger(self, ledger_id: int, point: tuple[int, int] | None = None) -> LedgerSegment:
+    def open_ledger(self, ledger_id: int, walked: Walked | None = None) -> LedgerSegment:
         """The ledger, open for reading; close it, or use it in a ``with``.
 
-        ``point`` is one that ``LedgerSegment.point_for`` of this ledger gave before: what lies before it is not walked
-        through again, and cannot be read.
+        ``walked`` is what ``LedgerSegment.walked`` of this ledger gave before: that part can be read, without looking
+        how far the file goes now. Records are checked all the same when they are read.
 
         Raises NoSuchLedgerError when it has no file (deleted, or nothing written behind yet), DamagedFileError when the
         file's header is damaged or is that of another ledger or store, UnsupportedFormatError.
@@ -60,7 +61,7 @@ class DataDirectory:
             raise NoSuchLedgerError(ledger_id) from None
         try:
             self._check_header(file, path, ledger_id)
-            return LedgerSegment(file, path, ledger_id, point)
+            return LedgerSegment(file, path, ledger_id, walked)
         except BaseException:
             file.close()
             raise

@@ -6,7 +6,7 @@ once, from the place where the last walk ended; the walk makes the same index.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from magnetar.protocol import speed
 from magnetar.protocol.metadata import parse_entry_metadata
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.files import File
     from magnetar.storage.slab import Slab
 
-__all__ = ["PIECE_BYTES", "LedgerSegment"]
+__all__ = ["PIECE_BYTES", "LedgerSegment", "Walked"]
 
 PIECE_BYTES = 2 << 20
 """What one read of a sequential pass takes."""
@@ -34,27 +34,43 @@ _MOST_PROBES = 64
 """Entries that are tried for one that has a broker index."""
 
 
+class Walked(NamedTuple):
+    """Part of a ledger file that was walked through before, from a record to the end of what was in the file."""
+
+    entry_id: int
+    """Of the first record."""
+    offset: int
+    """Where it begins in the file."""
+    entries: int
+    """One more than the last entry."""
+    length_bytes: int
+    """Bytes of the records of entries ``0 .. entries - 1``."""
+
+
 class LedgerSegment:
     """The entries ``first_entry_id .. entries - 1`` of a ledger, as far as its file holds them.
 
     Not for several threads at once.
     """
 
-    def __init__(self, file: File, path: str, ledger_id: int, point: tuple[int, int] | None = None) -> None:
+    def __init__(self, file: File, path: str, ledger_id: int, walked: Walked | None = None) -> None:
         self.path = path
         self.ledger_id = ledger_id
-        self.first_entry_id, offset = point or (0, FILE_HEADER_BYTES)
-        """0, unless the ledger was opened at a later point."""
-        self.entries = self.first_entry_id
+        self.first_entry_id = walked.entry_id if walked else 0
+        """0, unless the ledger was opened with a part of an earlier walk."""
+        self.entries = walked.entries if walked else 0
         """One more than the last entry that can be read here; all up to it are confirmed."""
-        self.length_bytes = offset - FILE_HEADER_BYTES
+        self.length_bytes = walked.length_bytes if walked else 0
         """Bytes of the records of entries ``0 .. entries - 1``."""
         self.sealed = False
         """Whether the file says itself that these are all entries the ledger has and will have."""
         self._file = file
         self._index = LedgerIndex()
         self._reader = LedgerReader(_OneFile(file), ledger_id, _MAX_RECORD_BYTES)
-        self.refresh()
+        if walked is None:
+            self.refresh()
+        else:
+            self._index.add(walked.entry_id, walked.offset)
 
     def refresh(self) -> None:
         """Look again how far the file goes; of a sealed one nothing is read."""
@@ -147,9 +163,9 @@ class LedgerSegment:
         begin = points[low - 1] if low else self.first_entry_id
         return self._first_from(begin, index)
 
-    def point_for(self, entry_id: int) -> tuple[int, int]:
-        """(entry, file offset) of a record at or before the entry, for ``DataDirectory.open_ledger``."""
-        return self._index.point_for(entry_id)
+    def walked(self, entry_id: int) -> Walked:
+        """What ``DataDirectory.open_ledger`` takes, so that another reader begins at an entry without a walk."""
+        return Walked(*self._index.point_for(entry_id), self.entries, self.length_bytes)
 
     def _first_from(self, entry_id: int, index: int) -> int:
         while entry_id < self.entries:

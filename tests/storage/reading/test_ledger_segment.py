@@ -240,15 +240,19 @@ def test_a_folder_that_is_no_data_directory_is_refused():
         DataDirectory("/elsewhere", SimDisk())
 
 
-def test_an_open_ledger_can_be_opened_again_at_a_point_of_its_walk():
+def test_an_open_ledger_can_be_opened_again_with_a_part_of_its_walk():
     bodies = [entry(k, payload=b"." * 9000) for k in range(50)]
-    directory = DataDirectory(ROOT, disk_with(3, bodies))
+    disk = disk_with(3, bodies)
+    directory = DataDirectory(ROOT, disk)
     with directory.open_ledger(3) as whole:
-        point = whole.point_for(whole.entry_of_index(33))
-    assert 0 < point[0] <= 33
-    with directory.open_ledger(3, point) as later:
-        assert (later.first_entry_id, later.entries) == (point[0], 50)
+        walked = whole.walked(whole.entry_of_index(33))
+    assert 0 < walked.entry_id <= 33
+    with directory.open_ledger(3, walked) as later:
+        assert (later.first_entry_id, later.entries) == (walked.entry_id, 50)
         assert later.entry_of_index(33) == 33
         assert bodies_of(list(later.slabs(33, 50)), 33, 49) == bodies[33:]
         with pytest.raises(NoSuchEntryError):
-            later.read(point[0] - 1)
+            later.read(walked.entry_id - 1)
+    disk.flip_bit(Layout(ROOT).ledger(3), (walked.offset + 100) * 8)
+    with directory.open_ledger(3, walked) as later, pytest.raises(CorruptEntryError):
+        later.read(walked.entry_id)

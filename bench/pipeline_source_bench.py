@@ -1,0 +1,184 @@
+"""The Spark source against Spark's own Parquet reader and plain pyarrow, on the same messages of 1 KiB.
+
+    python bench/pipeline_source_bench.py [--messages 600000] [--rounds 4]
+
+A broker process takes the messages from the official client; after that, in interleaved rounds:
+
+* `ledgers`   the source over ledger files -> noop
+* `broker`    the source through the broker -> noop (fewer messages)
+* `parquet`   Spark's Parquet reader over the same columns -> noop
+* `pyarrow`   pyarrow reads that Parquet in one process
+
+Then planning of 10,000 partitions, and the latency of a stream at a trigger of one second.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+import pulsar
+import pyarrow.parquet
+from pyspark.sql import SparkSession
+
+from magnetar.pipeline import register
+from magnetar.pipeline.connect_options import ConnectOptions
+from magnetar.pipeline.options import SourceOptions
+from magnetar.pipeline.source_plan import SourcePlan
+from magnetar.pytest_plugin import BrokerProcess
+
+TOPIC = "persistent://public/default/bench"
+SETTINGS = {
+    "defaultRetentionTimeInMinutes": -1,
+    "defaultRetentionSizeInMB": -1,
+    "maxNumPartitionsPerPartitionedTopic": 0,
+}
+
+
+def session():
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.memory", "2g").config("spark.sql.session.timeZone", "UTC")
+    spark = builder.config("spark.log.level", "OFF").getOrCreate()
+    register(spark)
+    return spark
+
+
+def client_of(broker):
+    return pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+
+
+def publish(broker, count):
+    client = client_of(broker)
+    producer = client.create_producer(
+        TOPIC, batching_enabled=False, block_if_queue_full=True, max_pending_messages=5000
+    )
+    pool = os.urandom(1 << 20)
+    for k in range(count):
+        at = (k * 7919) % ((1 << 20) - 1024)
+        producer.send_async(pool[at : at + 1024], lambda *_: None, partition_key=f"k{k % 1000}")
+    producer.flush()
+    client.close()
+
+
+def options_of(broker, **more):
+    return {"service.url": broker.url, "admin.url": broker.http_url, "topic": TOPIC, **more}
+
+
+def timed(work):
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def noop(frame):
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def throughput(spark, broker, count, rounds):
+    folder = tempfile.mkdtemp()
+    columns = "value,__key,__publishTime,__index"
+    ledgers = spark.read.format("pulsar").options(
+        **options_of(broker, columns=columns, **{"storage.url": str(broker.data_dir)})
+    )
+    few = count // 10
+    pushed = spark.read.format("pulsar").options(
+        **options_of(
+            broker, columns=columns, readMode="broker", endingOffsets=f'{{"{TOPIC}": {few}}}', minPartitions="2"
+        )
+    )
+    ledgers.load().write.option("compression", "snappy").parquet(folder + "/t")
+    files = sorted(str(p) for p in pathlib.Path(folder, "t").glob("*.parquet"))
+    cases = {
+        "ledgers": (count, lambda: noop(ledgers.load())),
+        "parquet": (count, lambda: noop(spark.read.parquet(folder + "/t"))),
+        "pyarrow": (count, lambda: [pyarrow.parquet.ParquetFile(f, memory_map=True).read() for f in files]),
+        "broker": (few, lambda: noop(pushed.load())),
+    }
+    assert ledgers.load().count() == count, "every message is in a ledger file or comes from the broker"
+    rates = {name: [] for name in cases}
+    for _, work in cases.values():
+        timed(work)
+    for k in range(rounds):
+        for name in list(cases)[:: 1 if k % 2 else -1]:
+            messages, work = cases[name]
+            rates[name].append(messages / timed(work))
+    print(f"\n{count} messages of 1 KiB, {rounds} rounds; million messages/s, median [least-most]")
+    for name, found in rates.items():
+        print(f"  {name:10} {statistics.median(found) / 1e6:.3f} [{min(found) / 1e6:.3f}-{max(found) / 1e6:.3f}]")
+    against = [a / b for a, b in zip(rates["ledgers"], rates["parquet"], strict=True)]
+    print(f"  ledgers / parquet: {statistics.median(against):.2f} [{min(against):.2f}-{max(against):.2f}]")
+
+
+def planning(broker, topics=10, partitions=1000):
+    admin = ConnectOptions.parse(options_of(broker)).admin()
+    for n in range(topics):
+        admin.call("PUT", f"/admin/v2/persistent/public/default/wide-{n}/partitions", str(partitions).encode())
+    options = {k: v for k, v in options_of(broker).items() if k != "topic"} | {"topicsPattern": "wide-.*"}
+    for name in ("first", "second", "third"):
+        plan = SourcePlan(SourceOptions.parse(options))
+        started = time.perf_counter()
+        logs = plan.logs()
+        found = plan.tasks(plan.starting(logs), plan.ending(logs), logs)
+        print(
+            f"planning {len(logs)} partitions, {name} time: {time.perf_counter() - started:.2f} s ({len(found)} tasks)"
+        )
+
+
+def latency(spark, broker, seconds=30):
+    topic = "persistent://public/default/latency"
+    client = client_of(broker)
+    producer = client.create_producer(topic, batching_enabled=False)
+    frame = spark.readStream.format("pulsar").options(**options_of(broker) | {"topic": topic}).load()
+    seen = []
+
+    def note(batch, _):
+        now = time.time()
+        seen.extend(now - row[0] / 1000 for row in batch.selectExpr("unix_millis(__publishTime)").collect())
+
+    query = frame.writeStream.foreachBatch(note).trigger(processingTime="1 second").start()
+    try:
+        until = time.time() + seconds
+        while time.time() < until:
+            producer.send(b"x")
+            time.sleep(0.05)
+        time.sleep(3)
+    finally:
+        query.stop()
+        client.close()
+    seen.sort()
+    late = seen[len(seen) // 5 :]  # the first micro-batch waits for the JVM to warm up
+    if seen:
+        print(
+            f"stream latency, trigger of 1 s: p50 {statistics.median(seen):.2f} s, p90 {seen[len(seen) * 9 // 10]:.2f} s of {len(seen)} messages"
+        )
+    assert late
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--messages", type=int, default=600_000)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--only", default="planning,throughput,latency")
+    given = parser.parse_args()
+    broker = BrokerProcess(pathlib.Path(tempfile.mkdtemp()) / "data", SETTINGS)
+    try:
+        if "planning" in given.only:
+            planning(broker)
+        spark = session()
+        if "throughput" in given.only:
+            print(f"publishing took {timed(lambda: publish(broker, given.messages)):.0f} s")
+            throughput(spark, broker, given.messages, given.rounds)
+        if "latency" in given.only:
+            latency(spark, broker)
+        spark.stop()
+    finally:
+        broker.stop()
+
+
+if __name__ == "__main__":
+    main()
