@@ -24,6 +24,7 @@ from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.table import check_complete
 from magnetar.broker.consumers.unacked_total import UnackedTotal
+from magnetar.broker.descriptors import DescriptorShares, process_limit, raise_limit
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.loop_watch import LoopWatch
@@ -32,6 +33,7 @@ from magnetar.broker.meters.distributions import CacheMeter
 from magnetar.broker.network.connections import Connections, LookupCounters
 from magnetar.broker.network.publish_gate import PublishBudget
 from magnetar.broker.network.read_buffer import SharedReadBuffer
+from magnetar.broker.network.seats import Seats
 from magnetar.broker.network.server import BinaryServer
 from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.schemas.registry import SchemaRegistry
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.embedded.engine import EmbeddedStorage
+    from magnetar.storage.embedded.engine_settings import EngineSettings
 
 log = structlog.get_logger(__name__)
 EXIT_OK = 0
@@ -82,7 +85,11 @@ class Broker:
         self.server_version = f"Magnetar {__version__}"
         self.max_frame_bytes = settings.max_message_size + FRAME_PADDING_BYTES
         self.tasks = TaskSet()
-        self.connections = Connections(settings.broker_max_connections, settings.broker_max_connections_per_ip)
+        self.descriptors = DescriptorShares.of_limit(
+            process_limit(), settings.max_http_server_connections, settings.broker_max_connections
+        )
+        self.seats = Seats(self.descriptors.connections)
+        self.connections = Connections(self.descriptors.connections, settings.broker_max_connections_per_ip)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, self.max_frame_bytes))
         self.publish_budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20)
         self.shared_buffer = SharedReadBuffer()
@@ -127,7 +134,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings
         interceptors = entry_interceptors.load(settings.broker_entry_metadata_interceptors)
-        self.storage = await open_embedded(settings.data_dir, engine_settings(settings), self.environment)
+        self.storage = await open_embedded(settings.data_dir, self._engine_settings(), self.environment)
         self.storage.health.on_failure(self._on_storage_failure)
         metadata = self.storage.metadata
         self.dynamic_settings = DynamicSettings(metadata, settings)
@@ -253,9 +260,12 @@ class Broker:
             self.tasks.spawn(topic.config_changed(), "topic.config_changed")
             topic.recheck_rights()
 
+    def _engine_settings(self) -> EngineSettings:
+        return engine_settings(self.settings, self.descriptors.ledger_files)
+
     def _apply_settings(self) -> None:
         self.publish_budget.max_bytes = self.settings.max_message_publish_buffer_size_in_mb << 20
-        self.storage.cache.max_bytes = engine_settings(self.settings).cache_bytes
+        self.storage.cache.max_bytes = self._engine_settings().cache_bytes
 
     def _on_policies_changed(self, change: PolicyChange) -> None:
         """Policies or grants changed: loaded topics follow, clients that lost their right are closed."""
@@ -381,6 +391,7 @@ def _take_signals(broker: Broker) -> None:
 
 async def run(settings: Settings) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
+    raise_limit()
     broker = Broker(settings)
     await broker.start(lambda: _take_signals(broker))
     _spare_the_collector()

@@ -28,8 +28,8 @@ IMPURE = {"asyncio", "socket", "ssl", "threading", "time", "logging", "structlog
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 BROKER_FLOORS = (
-    *("errors", "tasks", "slices", "loop_watch", "limits", "memory_account", "log_bounds", "log_repeats", "logs"),
-    *("java_order", "listen_error", "advertised", "entry_interceptors"),
+    *("errors", "tasks", "slices", "loop_watch", "limits", "memory_account", "descriptors"),
+    *("log_bounds", "log_repeats", "logs", "java_order", "listen_error", "advertised", "entry_interceptors"),
     *(
         "setting_areas",
         "settings",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.auth.authorizer import Authorizer
     from magnetar.broker.consumers.stats import SubscriptionStats
+    from magnetar.broker.descriptors import DescriptorShares
     from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.errors import BrokerError
     from magnetar.broker.memory_account import MemoryAccount
@@ -390,6 +391,11 @@ class BrokerApi(Protocol):
     @property
     def memory(self) -> "MemoryAccount":
         """What peers make the broker hold; requests count."""
+        ...
+
+    @property
+    def descriptors(self) -> "DescriptorShares":
+        """How many connections the web port may have."""
         ...
 
     @property

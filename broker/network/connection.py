@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.memory_account import MemoryShare
+    from magnetar.broker.network.seats import Seat
     from magnetar.broker.topics.list_watcher import TopicListWatcher
     from magnetar.broker.topics.producer import Producer
     from magnetar.protocol.topic_name import TopicName
@@ -48,6 +49,8 @@ log = structlog.get_logger(__name__)
 
 # requests of one connection in progress; a peer with more has to wait until half of them are answered
 REQUESTS_HIGH = 1000
+ITEMS_A_TURN = 256
+"""Commands and runs of SENDs that one connection has handled before others get their turn."""
 MAX_COMMAND_BYTES = 1 << 20
 """Largest command, the entry of a SEND not counted: a schema, a thousand acknowledgements."""
 CLOSE_WITHIN_S = 10
@@ -69,9 +72,10 @@ _connection_ids = itertools.count(1)
 class Connection(asyncio.BufferedProtocol):
     """Server side of one TCP connection; also the `Outbox` of its producers and consumers."""
 
-    def __init__(self, broker: Broker, *, tls: bool = False) -> None:
+    def __init__(self, broker: Broker, *, tls: bool = False, seat: Seat | None = None) -> None:
         self.broker = broker
         self.tls = tls
+        self._seat = seat
         self.connection_id = next(_connection_ids)
         self.loop = asyncio.get_running_loop()
         self.tasks = TaskSet()
@@ -98,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._read_holds: set[str] = set()
         self._frame_pages = 0
+        self._rest: list[Any] = []  # of what was read, not handled yet
+        self._rest_error: str | None = None
         self._output: Output
         self._share: MemoryShare
         self._keep_alive: KeepAlive
@@ -113,6 +119,8 @@ class Connection(asyncio.BufferedProtocol):
         self._share.set("connection", CONNECTION_BYTES)
         self._output = Output(transport, self._share)
         self._keep_alive = KeepAlive(self, self._buffer, self._output, self.loop)
+        if self._seat is not None:
+            self._seat.idle(lambda: self.lost("no handshake, and others want its place"))
         refusal = self.broker.connections.admit(self, host)
         if refusal is not None:
             self.write(replies.error(-1, pb.NotAllowedError, refusal))
@@ -124,6 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
         self._keep_alive.stop()
         self.broker.connections.forget(self)
+        if self._seat is not None:
+            self._seat.leave()
         if self.auth is not None:
             self.auth.close()
         self.gate.close()
@@ -174,20 +184,13 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._keep_alive.heard = True
         items, error = self._buffer.received(nbytes)
-        try:
-            self._on_items(items)
-            if error is not None and self.connected and not self.closed:
-                items, error = self._buffer.again()  # the handshake may be over since
-                self._on_items(items)
-        except ConnectionFatalError as e:
-            self.refuse(str(e))
-            return
-        except Exception:
-            log.exception("connection.failed", conn=self.connection_id, address=self.address)
-            self.close()
-            return
-        if error is not None:
-            self.refuse(error)
+        if len(items) > ITEMS_A_TURN or self._rest:
+            self._rest += items
+            self._rest_error = error
+            self._buffer.keep_refused()
+            self.hold_reading("turn")
+            self.loop.call_soon(self._on_rest)
+        elif not self._on_items(items, error):
             return
         pages = self._buffer.held_bytes >> _FRAME_UNIT
         if pages != self._frame_pages:
@@ -195,14 +198,42 @@ class Connection(asyncio.BufferedProtocol):
             self._share.set("frame", pages << _FRAME_UNIT)
             self._wait_for_memory()
 
-    def _on_items(self, items: list[Any]) -> None:
-        for item in items:
-            if self.closed:
-                return
-            if len(item) == 2:
-                self._on_command(item[0], item[1])
-            else:
-                self._on_run(EntryRun.from_cut(item))
+    def _on_items(self, items: list[Any], error: str | None) -> bool:
+        """Handle these, then what is wrong behind them; whether the connection goes on."""
+        try:
+            for item in items:
+                if self.closed:
+                    return False
+                if len(item) == 2:
+                    self._on_command(item[0], item[1])
+                else:
+                    self._on_run(EntryRun.from_cut(item))
+            if error is None:
+                return not self.closed
+            if self._buffer.may_cut_again and self.connected and not self.closed:
+                return self._on_items(*self._buffer.again())  # the handshake is over since
+        except ConnectionFatalError as e:
+            error = str(e)
+        except Exception:
+            log.exception("connection.failed", conn=self.connection_id, address=self.address)
+            self.close()
+            return False
+        self.refuse(error)
+        return False
+
+    def _on_rest(self) -> None:
+        """Handle some more of a read of many items: each turn of the event loop so many, and none while reading is held
+        back for another reason.
+        """
+        if not self._rest or self._read_holds != {"turn"}:
+            return
+        items, self._rest = self._rest[:ITEMS_A_TURN], self._rest[ITEMS_A_TURN:]
+        if not self._on_items(items, None if self._rest else self._rest_error):
+            self._rest.clear()
+        elif self._rest:
+            self.loop.call_soon(self._on_rest)
+        else:
+            self.release_reading("turn")
 
     def _wait_for_memory(self) -> None:
         """Read no more while this connection, its address or the broker is over its share. One that has not proved its
@@ -352,6 +383,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def release_reading(self, reason: str) -> None:
         self._read_holds.discard(reason)
+        if self._rest:
+            self.loop.call_soon(self._on_rest)
         if not self._read_holds and self._transport is not None and not self._transport.is_closing():
             self._keep_alive.heard = True  # what waited in the socket counts as life
             self._transport.resume_reading()
@@ -369,6 +402,8 @@ class Connection(asyncio.BufferedProtocol):
     def admit(self) -> None:
         """The handshake is done: every command counts, and frames may be as large as messages."""
         self.connected = True
+        if self._seat is not None:
+            self._seat.busy()
         self._buffer.admit(self.broker.max_frame_bytes)
 
     def refresh(self) -> None:

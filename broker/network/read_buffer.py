@@ -54,7 +54,7 @@ class ReadBuffer:
         self._left = b""  # an incomplete frame, small
         self._private: bytearray | None = None  # an incomplete frame, large
         self._in_private = 0
-        self._refused: tuple[int, int, int] | None = None
+        self._refused: tuple[int, int, int, int] | None = None
         self.large_frames = 0
         """Incomplete frames that got a buffer of their own, since the start of the connection."""
 
@@ -72,12 +72,22 @@ class ReadBuffer:
         """Take frames of up to `max_frame_bytes` from now on; `again` for those behind the one being handled."""
         self._max_frame = max_frame_bytes
 
+    @property
+    def may_cut_again(self) -> bool:
+        """Whether the last `received` refused a frame under a limit that `admit` has raised since."""
+        return self._refused is not None and self._refused[0] < self._max_frame
+
     def again(self) -> tuple[list[Any], str | None]:
-        """Cut what the last `received` refused once more, under the limit as it is now. Only before the next `room`."""
-        if self._refused is None:
-            return [], None
-        start, end, count = self._refused
+        """Cut what the last `received` refused once more, under the limit as it is now. Only where `may_cut_again`, and
+        before another connection reads.
+        """
+        assert self._refused is not None
+        _, start, end, count = self._refused
         return self._cut(self._shared.bytes, start, end, count)
+
+    def keep_refused(self) -> None:
+        """The shared buffer is about to be used by others: what was refused stays so."""
+        self._refused = None
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty."""
@@ -111,7 +121,7 @@ class ReadBuffer:
         if error is None:
             self._keep(source, consumed, end, count)
         elif source is self._shared.bytes:
-            self._refused = consumed, end, count
+            self._refused = self._max_frame, consumed, end, count
         return items, error
 
     def _keep(self, source: bytearray, consumed: int, end: int, count: int) -> None:

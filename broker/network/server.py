@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING
 
 from magnetar.broker.listen_error import told_by_setting
+from magnetar.broker.network.acceptor import Acceptor
+from magnetar.broker.network.bind import bind
 from magnetar.broker.network.connection import Connection
 from magnetar.broker.network.proxied import ProxiedConnection
 from magnetar.broker.network.tls import CertificateWatch, tls_context
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     import ssl
 
     from magnetar.broker.broker import Broker
-
-_BACKLOG = 1024
+    from magnetar.broker.network.seats import Seat
 
 
 class BinaryServer:
@@ -24,7 +24,8 @@ class BinaryServer:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._servers: list[asyncio.Server] = []
+        self._seats = broker.seats
+        self._acceptors: list[Acceptor] = []
         self._certificates: CertificateWatch | None = None
         self.port: int | None = None
         self.port_tls: int | None = None
@@ -41,23 +42,26 @@ class BinaryServer:
             self.port_tls = await self._listen("brokerServicePortTls", settings.broker_service_port_tls, context)
 
     async def _listen(self, key: str, port: int, context: ssl.SSLContext | None) -> int:
-        loop = asyncio.get_running_loop()
-        host = self._broker.settings.bind_address
-        with told_by_setting(key, host, port):
-            server = await loop.create_server(
-                lambda: self._accepted(tls=context is not None),
-                host,
-                port,
-                ssl=context,
-                backlog=_BACKLOG,
-                family=socket.AF_UNSPEC,
-            )
-        self._servers.append(server)
-        bound: int = server.sockets[0].getsockname()[1]
+        loop, settings = asyncio.get_running_loop(), self._broker.settings
+        bound = 0
+        with told_by_setting(key, settings.bind_address, port):
+            for listening in await bind(loop, settings.bind_address, port):
+                acceptor = Acceptor(
+                    loop,
+                    listening,
+                    self._seats,
+                    lambda seat: self._accepted(seat, tls=context is not None),
+                    self._broker.tasks,
+                    context=context,
+                    handshake_s=settings.keep_alive_interval_seconds,
+                )
+                self._acceptors.append(acceptor)
+                acceptor.start()
+                bound = bound or acceptor.port
         return bound
 
-    def _accepted(self, *, tls: bool) -> asyncio.BaseProtocol:
-        connection = Connection(self._broker, tls=tls)
+    def _accepted(self, seat: Seat, *, tls: bool) -> asyncio.BaseProtocol:
+        connection = Connection(self._broker, tls=tls, seat=seat)
         if self._broker.settings.ha_proxy_protocol_enabled:
             return ProxiedConnection(connection)
         return connection
@@ -65,5 +69,5 @@ class BinaryServer:
     def stop_accepting(self) -> None:
         if self._certificates is not None:
             self._certificates.stop()
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()

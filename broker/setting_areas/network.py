@@ -96,7 +96,12 @@ class NetworkSettings(Table):
         minimum=0,
     )
     broker_max_connections: int = setting(
-        "brokerMaxConnections", 0, "Most connections at a time; 0 is unlimited.", unit="connections", minimum=0
+        "brokerMaxConnections",
+        0,
+        "Most connections at a time; 0, or more than the process has descriptors for, leaves it to RLIMIT_NOFILE. At "
+        "the limit the connection that has proved no role for longest gives way.",
+        unit="connections",
+        minimum=0,
     )
     broker_max_connections_per_ip: int = setting(
         "brokerMaxConnectionsPerIp",
@@ -146,7 +151,8 @@ class NetworkSettings(Table):
     max_http_server_connections: int = setting(
         "maxHttpServerConnections",
         2048,
-        "Most HTTP connections at a time; further ones are answered 503.",
+        "Most HTTP connections at a time, at most a quarter of the descriptors. At the limit the one that is idle for "
+        "longest gives way; where none is, health and metrics are answered and all else is 503.",
         unit="connections",
         minimum=1,
     )

@@ -49,9 +49,10 @@ def _scaled(value: int, unit: int) -> int:
     return UNLIMITED if value < 0 else value * unit
 
 
-def engine_settings(settings: Settings) -> EngineSettings:
-    """What the storage engine is told."""
+def engine_settings(settings: Settings, ledger_files: int) -> EngineSettings:
+    """The settings of the storage engine, with at most so many ledger files open."""
     return EngineSettings(
+        max_open_files=ledger_files,
         cache_bytes=settings.managed_ledger_cache_size_mb << 20,
         max_record_bytes=settings.max_message_size + RECORD_PADDING_BYTES,
         disk_usage_threshold=settings.disk_usage_threshold,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SPACE_ERRORS", "Barrier", "Job", "Remove", "WriteBack", "WriteBackResult", "WriteSlab"]
 
-SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""What passes by itself: no space on the disk, no descriptor for a ledger file."""
 
 
 class WriteSlab(NamedTuple):

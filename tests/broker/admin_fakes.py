@@ -15,6 +15,7 @@ from magnetar.broker.admin.app import build_app
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.consumers.stats import SubscriptionStats
+from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.errors import (
     ConsumerBusyError,
@@ -250,6 +251,7 @@ class FakeBroker:
         self.schemas = SchemaRegistry(metadata, lambda: 1_700_000_000_000)
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, namespaces)
+        self.descriptors = DescriptorShares.of_limit(10_000, settings.max_http_server_connections, 0)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, 5 << 20))
         self.admin_topics = FakeTopics(namespaces)
         self.publishing = FakePublishing(self.schemas)

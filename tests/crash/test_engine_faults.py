@@ -138,6 +138,32 @@ async def test_a_disk_without_space_fails_appends_and_serves_reads():
     await storage.close()
 
 
+async def test_without_descriptors_appends_fail_until_there_are_some_again():
+    """A process that may open no file has lost nothing: no reason to end it."""
+    world = World()
+    storage = await world.open(TINY)
+    writer = await storage.ledgers.create()
+    await append(writer, [b"kept"])
+    world.disk.no_descriptors = True
+    accepted = 0
+    while storage.health.full is None:  # segments and ledger files that are open are used up
+        accepted += 1
+        assert accepted < 200
+        with contextlib.suppress(StorageFullError):
+            await append(writer, [b"z" * 3000])
+        await settle()
+    assert storage.health.failed is None
+    confirmed = writer.last_add_confirmed
+    world.disk.no_descriptors = False
+    for _ in range(5):
+        world.scheduler.advance(10)
+        await settle()
+    assert storage.health.full is None
+    await append(writer, [b"again"])
+    assert (await read_all(storage.ledgers, writer.ledger_id, confirmed + 1))[0] == b"kept"
+    await storage.close()
+
+
 async def test_a_full_disk_lets_ledgers_be_deleted_and_so_recovers():
     """Write-behind is stuck for space: deleting must not wait behind it."""
     world = World()

@@ -4,6 +4,7 @@
 * ``after_crash`` is the disk the next process finds: what was synced, and of the rest nothing, everything, or a seeded
   choice per sector of 512 bytes, with sectors torn in the middle. Names not followed by ``sync_dir`` may be missing.
 * ``full_at`` makes the write with that number run out of space half-way, ``capacity_bytes`` does so by size;
+  ``no_descriptors`` lets no file be opened;
   ``fail_sync_at`` makes that sync fail and forget the pages, as Linux does; ``flip_bit`` damages what is stored.
 """
 
@@ -138,6 +139,7 @@ class SimDisk:
         self.full_at = -1
         self.fail_sync_at = -1
         self.capacity_bytes: int | None = None
+        self.no_descriptors = False
         self.crashed = False
         self.on_crash: Callable[[], None] = lambda: None
         self._names: dict[str, _Inode] = {}
@@ -184,6 +186,8 @@ class SimDisk:
 
     def open(self, path: str, *, create: bool = False) -> File:
         self.check_alive()
+        if self.no_descriptors:
+            raise OSError(errno.EMFILE, "Too many open files (simulated)", path)
         inode = self._names.get(path)
         if inode is None:
             if not create:

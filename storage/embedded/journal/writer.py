@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CONFIRM", "RESUME", "Append", "BatchResult", "Journal", "SpareOrder"]
 
-_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""What passes by itself: no space on the disk, no descriptor for the next segment."""
 _JOIN_ABOVE = 64
 _HASTE_BYTES_PER_S = 96 << 20
 """Segments that fill faster than this leave no time, and no bandwidth, to zero the next one."""

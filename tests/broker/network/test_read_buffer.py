@@ -119,9 +119,10 @@ def test_a_large_frame_behind_the_handshake_in_one_read(behind):
     items, error = buffer.received(len(data))
     assert (len(items), error is not None) == (1, True)
     buffer.admit(LIMIT)
+    assert buffer.may_cut_again
     items, error = buffer.again()
     assert (len(items), error) == (1 + bool(behind), None)
-    assert buffer.held_bytes == 0 and buffer.again() == ([], None)
+    assert buffer.held_bytes == 0 and not buffer.may_cut_again
 
 
 def test_what_is_wrong_whoever_sends_it_stays_wrong():
@@ -129,8 +130,11 @@ def test_what_is_wrong_whoever_sends_it_stays_wrong():
     room = buffer.room()
     room[:4] = (LIMIT * 2).to_bytes(4, "big")
     assert buffer.received(4)[1] is not None
+    assert not buffer.may_cut_again
     buffer.admit(LIMIT)
+    assert buffer.may_cut_again
     assert buffer.again()[1] is not None
+    assert not buffer.may_cut_again
 
 
 def test_the_buffer_of_a_large_frame_is_little_larger_than_the_frame():

@@ -1,0 +1,157 @@
+"""One connection of the web port: uvicorn's, with a seat, deadlines, and what Apache Pulsar's clients expect of Jetty.
+
+    state                                  how long                          gives its seat to a newer connection
+    no request has begun, or all ended     httpServerIdleTimeout             yes
+    a request's head is arriving           the same, however slowly          yes
+    a body is arriving                     PROGRESS_BYTES in that time       no
+    a request is being worked on           as its handler takes              no
+    an answer is being sent                some of it is read in that time   no
+
+A connection beyond the seats is served probes alone (/status, /metrics, ready), so that these answer whoever holds the
+others.
+"""
+
+import asyncio
+import string
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+import uvicorn
+from starlette.responses import Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from magnetar.broker.admin.corked import CorkedTransport
+from magnetar.broker.network.seats import Seat
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+CERTIFICATE: Final = "magnetar.certificate"
+PROGRESS_BYTES: Final = 64 * 1024
+PROBES: Final = frozenset({"/status", "/status.html", "/metrics", "/metrics/", "/admin/v2/brokers/ready"})
+_NO_REQUEST: Final = b"Illegal character"
+_BAD_REQUEST: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nCache-Control: must-revalidate,no-cache,no-store\r\nContent-Type: text/plain\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_NO_REQUEST), _NO_REQUEST)
+)
+_TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789" + string.ascii_letters.encode())
+
+
+class HttpConnection(H11Protocol):
+    """Puts the client's verified certificate where the application finds it. When bytes follow a request that cannot
+    begin another (the rest of a body that was not announced), a 400 follows its answer at once and the connection
+    closes.
+    """
+
+    def __init__(self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any], seat: Seat) -> None:
+        super().__init__(config, state, app_state)
+        self._seat = seat
+        self._socket: asyncio.Transport
+        self._timer: asyncio.TimerHandle | None = None
+        self._received = 0
+        self._unsent = 0
+
+    # --- the socket's life ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._socket = transport
+        super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
+        tls = transport.get_extra_info("ssl_object")
+        certificate = tls.getpeercert() if tls is not None else None
+        if certificate:
+            self.app = _WithCertificate(self.app, certificate)
+        if self._seat.is_extra:
+            self.app = _ProbesAlone(self.app)
+        self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._seat.leave()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._close_behind_garbage()
+        if self._in_progress and not self._working:
+            self._work()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._close_behind_garbage()
+        if not self._in_progress:
+            self._rest()
+
+    def _close_behind_garbage(self) -> None:
+        rest = self.conn.trailing_data[0].lstrip(b"\r\n")
+        if rest and rest[0] not in _TOKEN and not self.transport.is_closing():
+            self.transport.write(_BAD_REQUEST)
+            self.transport.close()
+
+    # --- seat and deadlines --------------------------------------------------------------------------------------
+
+    _working = False
+
+    @property
+    def _in_progress(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _rest(self) -> None:
+        """Nothing is in progress: there is until the next look for a request to begin."""
+        self._working = False
+        if not self._socket.is_closing():
+            self._seat.idle(self._socket.abort)
+        self._look_later()
+
+    def _work(self) -> None:
+        self._working = True
+        if not self._seat.is_extra:
+            self._seat.busy()
+        self._received = 0
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(self.timeout_keep_alive, self._look)
+
+    def _look(self) -> None:
+        """End what makes no progress."""
+        received, self._received = self._received, 0
+        before, self._unsent = self._unsent, self._socket.get_write_buffer_size()
+        if self._unsent and (self._unsent >= before > 0 or self._socket.is_closing()):
+            self._socket.abort()  # the peer has read nothing
+        elif not self._working and not self._unsent:
+            self._socket.abort()  # no request
+        elif self._in_progress and self.cycle.more_body and received < PROGRESS_BYTES and not self.flow.read_paused:
+            self._socket.abort()  # a body that does not arrive
+        else:
+            self._look_later()
+
+
+class _ProbesAlone:
+    """The application of a connection beyond the seats."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+        else:
+            await Response(status_code=503, headers={"Connection": "close", "Retry-After": "1"})(scope, receive, send)
+
+
+class _WithCertificate:
+    """The application of one connection."""
+
+    def __init__(self, app: Any, certificate: dict[str, Any]) -> None:
+        self._app = app
+        self._certificate = certificate
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        extensions = {**(scope.get("extensions") or {}), CERTIFICATE: self._certificate}
+        await self._app({**scope, "extensions": extensions}, receive, send)

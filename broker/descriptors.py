@@ -1,0 +1,58 @@
+"""How the descriptors of the process are shared out: storage first, then the web port, then clients.
+
+    kind             share of the limit L (RLIMIT_NOFILE)
+    reserve          640, at most half of L: ledger files, journal, metadata, threads' pipes, sockets being refused
+    of it ledgers    four fifths: ledger files kept open at a time, each with two descriptors
+    web port         a quarter of the rest, at most maxHttpServerConnections
+    binary port      what is left; brokerMaxConnections when that is less
+
+So no number of connections can keep storage from opening a file. The process asks for all that the system allows
+it when it starts (`raise_limit`).
+"""
+
+import contextlib
+import resource
+from typing import Final, NamedTuple
+
+_RESERVE: Final = 640
+_MOST_USEFUL: Final = 1 << 20
+_MOST_LEDGER_FILES: Final = 256
+
+
+class DescriptorShares(NamedTuple):
+    """Descriptors by use; `limit` is that of the process."""
+
+    limit: int
+    ledger_files: int
+    web_connections: int
+    connections: int
+
+    @classmethod
+    def of_limit(cls, limit: int, most_web: int, most_connections: int) -> "DescriptorShares":
+        """most_connections: 0 leaves it to the limit."""
+        reserve = min(_RESERVE, limit // 2)
+        rest = limit - reserve
+        web = max(1, min(most_web, rest // 4))
+        connections = max(1, rest - web)
+        return cls(
+            limit,
+            max(4, min(_MOST_LEDGER_FILES, reserve * 2 // 5)),
+            web,
+            min(most_connections, connections) if most_connections else connections,
+        )
+
+
+def process_limit() -> int:
+    """Descriptors this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_USEFUL if soft == resource.RLIM_INFINITY else min(soft, _MOST_USEFUL)
+
+
+def raise_limit() -> int:
+    """Ask for as many descriptors as the system lets this process have; returns how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_USEFUL if hard == resource.RLIM_INFINITY else min(hard, _MOST_USEFUL)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return process_limit()

@@ -1,0 +1,134 @@
+"""Accepts the connections of one listening socket, as many as there are seats.
+
+A few are accepted per turn of the event loop. At the limit the oldest idle connection gives way (`Seats`). When none is
+idle, a few more connections are made, so that they can be told why they are refused, and all others wait in the
+system's backlog. Without descriptors (EMFILE) or memory for a socket, accepting pauses for a moment and an idle
+connection is closed. TLS handshakes have a deadline.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    import ssl
+    from collections.abc import Callable
+
+    from magnetar.broker.network.seats import Seat, Seats
+    from magnetar.broker.tasks import TaskSet
+
+log = structlog.get_logger(__name__)
+_A_TURN: Final = 64
+_PAUSE_S: Final = 0.1
+EXTRA_SEATS: Final = 32
+"""Connections beyond the seats, which are to be refused, or served with the least."""
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Acceptor:
+    """One listening socket, from `start` to `close`.
+
+    make: the protocol of a new connection; it calls `leave` of its seat when the connection is lost.
+    handshake_s: how long TLS may take.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        seats: Seats,
+        make: Callable[[Seat], asyncio.BaseProtocol],
+        tasks: TaskSet,
+        *,
+        context: ssl.SSLContext | None = None,
+        handshake_s: float = 30.0,
+    ) -> None:
+        self._loop = loop
+        self._listening = listening
+        self._seats = seats
+        self._make = make
+        self._tasks = tasks
+        self._context = context
+        self._handshake_s = handshake_s
+        self._reading = False
+        self._closed = False
+
+    @property
+    def port(self) -> int:
+        number: int = self._listening.getsockname()[1]
+        return number
+
+    def start(self) -> None:
+        """Accept from now on; nothing happens after `close`."""
+        if not self._reading and not self._closed:
+            self._reading = True
+            self._loop.add_reader(self._listening.fileno(), self._on_readable)
+
+    def close(self) -> None:
+        """Accept no more and close the listening socket; safe to call twice."""
+        if not self._closed:
+            self._pause()
+            self._closed = True
+            self._listening.close()
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._listening.fileno())
+
+    def _on_readable(self) -> None:
+        for _ in range(_A_TURN):
+            if self._seats.taken >= self._seats.most + EXTRA_SEATS:
+                self._pause()
+                self._seats.when_room(self.start)
+                self._seats.evict()
+                return
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as e:
+                self._cannot_accept(e)
+                return
+            accepted.setblocking(False)
+            seat = self._seats.take()
+            task = self._tasks.spawn(self._connect(accepted, seat), "connection.accept")
+            task.add_done_callback(functools.partial(_ended, accepted=accepted, seat=seat))
+            if self._context is not None:
+                seat.idle(task.cancel)  # until the protocol has it: a TLS handshake may take its time
+
+    def _cannot_accept(self, error: OSError) -> None:
+        log.warning("accept.failed", reason=error.strerror or str(error), open=self._seats.taken)
+        if error.errno in _EXHAUSTED:
+            self._seats.evict()
+        self._pause()
+        self._loop.call_later(_PAUSE_S, self.start)
+
+    async def _connect(self, accepted: socket.socket, seat: Seat) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self._make(seat),
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=self._handshake_s if self._context is not None else None,
+            )
+        except OSError as e:  # the TLS handshake failed, or the peer is gone
+            log.debug("accept.lost", reason=str(e))
+            _give_up(accepted, seat)
+
+
+def _ended(task: asyncio.Task[None], accepted: socket.socket, seat: Seat) -> None:
+    """A task may be cancelled before it has begun, or fail by a bug in the protocol."""
+    if task.cancelled() or task.exception() is not None:
+        _give_up(accepted, seat)
+
+
+def _give_up(accepted: socket.socket, seat: Seat) -> None:
+    seat.leave()
+    accepted.close()

@@ -1,0 +1,95 @@
+"""A bounded number of sockets, each with a seat; the oldest idle one gives way to a new one.
+
+Idle is a connection that has not proved anything yet or that nothing is in progress on: one of the binary
+port before its handshake is done, one of the web port between requests or with a request whose head has not arrived.
+Loop only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Seats:
+    """The seats of one listener, or of several that share them."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.evicted = 0
+        """Idle connections that were closed for a new one, since the start."""
+        self._taken = 0
+        self._leaving: set[Seat] = set()
+        self._idle: OrderedDict[Seat, Callable[[], object]] = OrderedDict()
+        self._on_room: list[Callable[[], None]] = []
+
+    @property
+    def taken(self) -> int:
+        """Open sockets, those that are being closed for a new one included."""
+        return self._taken
+
+    @property
+    def left(self) -> int:
+        """Seats for new connections; below 0 when more were taken than there are."""
+        return self.most - self._taken + len(self._leaving)
+
+    def take(self) -> Seat:
+        """A seat for a new socket. When all are taken the connection that is idle for longest is closed."""
+        if self.left <= 0:
+            self.evict()
+        self._taken += 1
+        return Seat(self)
+
+    def evict(self) -> bool:
+        """Close the connection that is idle for longest; False when none is."""
+        if not self._idle:
+            return False
+        seat, close = self._idle.popitem(last=False)
+        self._leaving.add(seat)
+        self.evicted += 1
+        close()
+        return True
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back once, when a seat is given back."""
+        self._on_room.append(callback)
+
+    def _left(self, seat: Seat) -> None:
+        self._idle.pop(seat, None)
+        self._leaving.discard(seat)
+        self._taken -= 1
+        waiting, self._on_room = self._on_room, []
+        for callback in waiting:
+            callback()
+
+
+class Seat:
+    """The seat of one socket, from `Seats.take` to `leave`."""
+
+    __slots__ = ("_left", "_seats", "is_extra")
+
+    def __init__(self, seats: Seats) -> None:
+        self.is_extra = seats.left < 0
+        """Taken when there was none left."""
+        self._seats = seats
+        self._left = False
+
+    def idle(self, close: Callable[[], object]) -> None:
+        """From now on nothing is in progress: `close` may be called at any time, to make room."""
+        seats = self._seats
+        if not self._left and self not in seats._leaving:  # noqa: SLF001 - the other half of this class
+            seats._idle[self] = close  # noqa: SLF001 - the same
+            seats._idle.move_to_end(self)  # noqa: SLF001 - the same
+
+    def busy(self) -> None:
+        """From now on the connection keeps its seat."""
+        self._seats._idle.pop(self, None)  # noqa: SLF001 - the other half of this class
+
+    def leave(self) -> None:
+        """The socket is closed; safe to call twice."""
+        if not self._left:
+            self._left = True
+            self._seats._left(self)  # noqa: SLF001 - the other half of this class

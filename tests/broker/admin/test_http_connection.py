@@ -1,0 +1,133 @@
+"""Seats and deadlines of the web port, over real sockets; the deadlines are fired by the test."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from magnetar.broker.admin.server import start_admin
+from magnetar.broker.descriptors import DescriptorShares
+from magnetar.broker.settings import Settings
+from tests.broker.admin_fakes import open_client
+
+SHORT_S = 0.05
+REQUEST = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class Web:
+    def __init__(self, admin):
+        self.admin = admin
+        self._writers = []
+
+    async def connect(self):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.admin.port)
+        self._writers.append(writer)
+        return reader, writer
+
+    async def get(self, path, pair=None):
+        """(status, connection) of a request on a connection of its own or a given one."""
+        reader, writer = pair or await self.connect()
+        writer.write(REQUEST % path)
+        head = await reader.readuntil(b"\r\n\r\n")
+        return int(head.split()[1]), (reader, writer)
+
+    async def close(self):
+        for writer in self._writers:
+            writer.close()
+        await self.admin.close()
+
+
+@pytest.fixture
+async def web():
+    opened = []
+
+    async def new(seats=2, idle_s=30):
+        broker = (await open_client(Settings(web_service_port=0))).broker
+        broker.descriptors = DescriptorShares(1000, 10, seats, 10)
+        opened.append(Web(await start_admin(broker)))
+        opened[-1].admin._servers[0].config.timeout_keep_alive = idle_s
+        return opened[-1]
+
+    yield new
+    for each in opened:
+        await each.close()
+
+
+async def ended(pair):
+    """Wait until the broker closes the connection."""
+    with contextlib.suppress(ConnectionError):
+        await asyncio.wait_for(pair[0].read(), 20)
+
+
+async def test_the_connection_that_is_idle_for_longest_gives_way(web):
+    there = await web(seats=2)
+    first, second = await there.connect(), await there.connect()
+    status, third = await there.get(b"/admin/v2/tenants")
+    assert status == 200
+    await ended(first)
+    assert (await there.get(b"/status", second))[0] == 200
+    assert (await there.get(b"/metrics", third))[0] == 200
+
+
+async def test_a_request_keeps_its_connection_and_probes_answer_beyond_the_seats(web):
+    there = await web(seats=2)
+    busy = [await there.connect() for _ in range(2)]
+    for _, writer in busy:
+        writer.write(
+            b"PUT /admin/v2/tenants/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 50\r\n\r\n{"
+        )
+    while there.admin.seats.taken < 2 or there.admin.seats._idle:  # noqa: ASYNC110 - the other side of a socket
+        await asyncio.sleep(0.001)
+    for path, status in ((b"/status", 200), (b"/admin/v2/tenants", 503), (b"/metrics", 200)):
+        assert (await there.get(path))[0] == status
+    reader, writer = busy[0]
+    writer.write(b" " * 48 + b"}")
+    assert b" 4" in await reader.readuntil(b"\r\n")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /status HT",
+        b"PUT /admin/v2/tenants/t HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    ],
+    ids=["nothing", "half a head", "half a body"],
+)
+async def test_what_makes_no_progress_is_closed(web, sent):
+    there = await web(idle_s=SHORT_S)
+    pair = await there.connect()
+    pair[1].write(sent)
+    await ended(pair)
+    assert there.admin.seats.taken == 0
+
+
+async def test_a_head_that_trickles_has_no_more_time(web):
+    there = await web(idle_s=0.2)
+    reader, writer = await there.connect()
+    over = asyncio.ensure_future(ended((reader, writer)))
+    for letter in b"GET /status HTTP/1.1\r\nA: " + b"x" * 100_000:
+        if over.done():
+            break
+        try:
+            writer.write(bytes([letter]))
+            await writer.drain()
+        except ConnectionError:
+            break
+        await asyncio.sleep(0.01)
+    await over
+    assert there.admin.seats.taken == 0
+
+
+async def test_a_peer_that_reads_no_answer_is_closed(web):
+    there = await web(idle_s=SHORT_S)
+    reader, writer = await there.connect()
+    reader._transport.pause_reading()
+    connections = there.admin._servers[0].server_state.connections
+    while not connections:  # noqa: ASYNC110 - the other side of a socket
+        await asyncio.sleep(0.001)
+    [connection] = connections
+    connection._socket.write(bytes(32 << 20))  # more than the system's buffers hold
+    while there.admin.seats.taken:  # noqa: ASYNC110 - the same
+        await asyncio.sleep(0.001)
