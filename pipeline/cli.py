@@ -25,7 +25,7 @@ from magnetar.client.errors import ClientError, RetryError
 from magnetar.pipeline.connect_options import OptionError
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.commands import COMMANDS
-from magnetar.pipeline.jobs.session import SparkUnavailableError, open_runner
+from magnetar.pipeline.jobs.session import NO_SPARK, SparkUnavailableError, open_runner
 from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError, SinkFullError
 from magnetar.pipeline.progress import STYLES, Progress
 from magnetar.pipeline.read_errors import CatalogUnavailableError, NoSuchTopicError, ReadTimeoutError
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     command = COMMANDS[options.job]
-    with open_runner(options.master, needs_spark=command.needs_spark) as runner:
+    with open_runner(NO_SPARK if command.local else options.master, needs_spark=command.needs_spark) as runner:
         report = command.run(options, runner, progress)
     progress.end()
     return report

@@ -12,8 +12,7 @@ from urllib.error import HTTPError
 
 from magnetar.pipeline.catalog import topic_path
 from magnetar.pipeline.jobs.audit_facts import KINDS, Finding, StretchAudit, StretchFacts, join
-from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs
-from magnetar.pipeline.lake.data_file import IndexSpan
+from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, whole_spans
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.read_errors import CatalogError
 from magnetar.pipeline.reading.segments import open_directory
@@ -85,11 +84,7 @@ def audit_topics(options: SourceOptions, runner: Runner, progress: Progress) -> 
     """Audit the selected topics; with a data directory also its ledger files. Raises: PipelineError, ClientError."""
     report = AuditReport()
     logs = stored_logs(options)
-    spans = [
-        IndexSpan(topic, int(log.first_index or 0), int(log.end_index or 0))
-        for topic, log in sorted(logs.items())
-        if log.entries
-    ]
+    spans = whole_spans(logs)
     tasks = plan_tasks(spans, logs, options, runner.cores)
     rows = RowSettings(ReadSettings.of(options))
     weights = [sum(each.weight_bytes for each in ranges) for ranges in tasks]

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.pipeline.jobs import audit_command, export_command, maintenance_command
+from magnetar.pipeline.jobs import (
+    audit_command,
+    backlog,
+    delays,
+    export_command,
+    hot_keys,
+    maintenance_command,
+    statistics_command,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -17,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One job. `run` returns its report; a report with a true `findings` ends the process with exit code 1."""
+    """One job. `run` returns its report; a report with a true `findings` ends the process with exit code 1.
+
+    local: it never needs Spark, whatever the master is.
+    """
 
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -25,6 +36,7 @@ class Command:
     as_text: Callable[[dict[str, Any]], str]
     description: str = ""
     needs_spark: bool = False
+    local: bool = False
 
 
 COMMANDS: Final[dict[str, Command]] = {
@@ -40,6 +52,25 @@ COMMANDS: Final[dict[str, Command]] = {
         audit_command.run,
         audit_command.as_text,
     ),
+    "delays": Command(
+        "how far ahead the pending messages of topics reach",
+        statistics_command.add_delays_arguments,
+        statistics_command.run_delays,
+        delays.as_text,
+    ),
+    "keys": Command(
+        "hot keys, and how unevenly Key_Shared would spread them",
+        statistics_command.add_keys_arguments,
+        statistics_command.run_keys,
+        hot_keys.as_text,
+    ),
+    "backlog": Command(
+        "backlog and lag of subscriptions over time, with plots",
+        statistics_command.add_backlog_arguments,
+        statistics_command.run_backlog,
+        backlog.as_text,
+        local=True,
+    ),
     "join-files": Command(
         "small files of a table into large ones",
         maintenance_command.add_join_arguments,
@@ -51,5 +82,6 @@ COMMANDS: Final[dict[str, Command]] = {
         maintenance_command.add_vacuum_arguments,
         maintenance_command.run_vacuum,
         maintenance_command.vacuum_text,
+        local=True,
     ),
 }

@@ -9,6 +9,7 @@ from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.decode.decoder import Decoder
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.typed_values import TypedValues
+from magnetar.pipeline.lake.data_file import IndexSpan
 from magnetar.pipeline.planning import ReadRange, pack, stitch
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from magnetar.pipeline.entry_chunk import EntryChunk
-    from magnetar.pipeline.lake.data_file import IndexSpan
     from magnetar.pipeline.log_range import LogRange
     from magnetar.pipeline.options import SourceOptions
     from magnetar.pipeline.reading.settings import ReadSettings
@@ -44,6 +44,15 @@ def stored_logs(options: SourceOptions) -> dict[str, LogRange]:
         if log.entries and not log.indexed:
             raise NoIndexError(topic)
     return {topic: log for topic, log in found.items() if log.indexed}
+
+
+def whole_spans(logs: Mapping[str, LogRange]) -> list[IndexSpan]:
+    """Everything that is stored of each log."""
+    return [
+        IndexSpan(topic, int(log.first_index or 0), int(log.end_index or 0))
+        for topic, log in sorted(logs.items())
+        if log.entries
+    ]
 
 
 def plan_tasks(

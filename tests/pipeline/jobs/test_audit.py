@@ -141,7 +141,7 @@ def test_one_flipped_bit_is_found(options, jobs_broker, topic, publish, runner, 
     admin = AdminApi(jobs_broker.http_url, Credentials())
     stats = admin.call("GET", topic.replace("persistent://", "/admin/v2/persistent/") + "/internalStats")
     ledger_id = stats["ledgers"][0]["ledgerId"]
-    copy = sealed_copy(jobs_broker.data_dir, tmp_path / "copy", ledger_id)
+    copy = sealed_copy(jobs_broker, tmp_path / "copy", ledger_id)
     flip(copy, payload)
     report = audit_topics(options(topic, copy), runner, progress).to_json()
     damaged = [each for each in report["findings"] if each["kind"] == "corrupt-entry"]
@@ -155,7 +155,7 @@ def test_orphan_ledger_files(jobs_broker, topic, publish, tmp_path):
     admin = AdminApi(jobs_broker.http_url, Credentials())
     path = topic.replace("persistent://", "/admin/v2/persistent/")
     ledger_id = admin.call("GET", f"{path}/internalStats")["ledgers"][0]["ledgerId"]
-    copy = sealed_copy(jobs_broker.data_dir, tmp_path / "copy", ledger_id)
+    copy = sealed_copy(jobs_broker, tmp_path / "copy", ledger_id)
     before = {each.where for each in orphan_ledgers(str(copy), admin)}
     assert str(ledger_id) not in before
     layout = Layout(str(copy))

@@ -1,6 +1,5 @@
 """Export of a real broker's topics, in this process: exactly once by index, whatever is repeated or goes wrong."""
 
-import contextlib
 import json
 import shutil
 import threading
@@ -21,7 +20,6 @@ from magnetar.pipeline.lake.table_files import TableFiles
 from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.read_errors import CatalogError, DataLossError, NoSuchTopicError
 from magnetar.storage.reading.data_directory import DataDirectory
-from magnetar.storage.reading.errors import StorageError
 
 VALUES = [b"%d" % n for n in range(230)]
 
@@ -228,7 +226,7 @@ def test_a_corrupt_entry_is_quarantined_with_its_position(
     payload = b"payload of " + topic.encode()
     publish(topic, [*VALUES[:7], payload, *VALUES[8:120]])
     ledger_id = admin("GET", topic, "/internalStats")["ledgers"][0]["ledgerId"]
-    copy = sealed_copy(jobs_broker.data_dir, tmp_path / "copy", ledger_id)
+    copy = sealed_copy(jobs_broker, tmp_path / "copy", ledger_id)
     flip(copy, payload)
     given = {
         "service.url": jobs_broker.url,
@@ -249,16 +247,16 @@ def test_a_corrupt_entry_is_quarantined_with_its_position(
     assert [index for _, index, _ in rows(table)] == [*range(7), *range(8, 120)]
 
 
-def sealed_copy(data_dir, copy, ledger_id):
-    """A copy of the data directory once the ledger is sealed in it: entries are written behind into ledger files."""
-    deadline = time.monotonic() + 40
-    while True:
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(data_dir, copy)
-        with contextlib.suppress(StorageError), DataDirectory(str(copy)).open_ledger(ledger_id) as ledger:
-            if ledger.sealed:
-                return copy
-        assert time.monotonic() < deadline, "the ledger has not been sealed"
+def sealed_copy(broker, copy, ledger_id):
+    """A copy of the data directory in which the ledger is sealed: a broker that stops writes everything behind."""
+    broker.stop()
+    try:
+        shutil.copytree(broker.data_dir, copy)
+    finally:
+        broker.start()
+    with DataDirectory(str(copy)).open_ledger(ledger_id) as ledger:
+        assert ledger.sealed
+    return copy
 
 
 def flip(directory, payload):
