@@ -12,6 +12,7 @@ from magnetar.pipeline.jobs import (
     export_command,
     hot_keys,
     maintenance_command,
+    replay_command,
     statistics_command,
 )
 
@@ -70,6 +71,18 @@ COMMANDS: Final[dict[str, Command]] = {
         statistics_command.run_backlog,
         backlog.as_text,
         local=True,
+    ),
+    "replay": Command(
+        "messages of topics, or rows of a table, into a topic",
+        replay_command.add_replay_arguments,
+        replay_command.run_replay,
+        replay_command.replay_text,
+    ),
+    "kafka-backfill": Command(
+        "Kafka log segments of many partitions into a partitioned topic, exactly once",
+        replay_command.add_backfill_arguments,
+        replay_command.run_backfill,
+        replay_command.backfill_text,
     ),
     "join-files": Command(
         "small files of a table into large ones",

@@ -1,0 +1,255 @@
+"""Back-fill of Kafka log segments as one job: each partition's directory is one task.
+
+    orders-0/*.log -> TARGET-partition-0     orders-1/*.log -> TARGET-partition-1     ...
+
+The entries, the producer names and the sequence ids are those of `magnetar kafka import` (`ImportPlan`), so either tool
+goes on where the other one stopped, and deduplication gives each record once. Records of aborted transactions are left
+out; a task stops in front of the first transaction whose end the segments do not hold.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from magnetar.client.deduplication import Remedies, ensure_deduplication
+from magnetar.client.errors import InputError
+from magnetar.converters.errors import ConverterError
+from magnetar.converters.kafka.log_file import LogDamage, LogFile
+from magnetar.converters.kafka.transactions import Isolation, Transactions, TransactionSurvey
+from magnetar.converters.kafka_entry.import_plan import ImportPlan, SequenceMode, place_of, producer_name
+from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.jobs.entry_sender import send_entries
+from magnetar.pipeline.jobs.producer_memory import highest_sequence_ids
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from magnetar.converters.kafka_entry.import_plan import ImportStep
+    from magnetar.pipeline.connect_options import ConnectOptions
+    from magnetar.pipeline.jobs.runner import Runner
+    from magnetar.pipeline.progress import Progress
+
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>\d+)")
+_REMEDIES = Remedies("--enable-deduplication", "--admin-url", "a topic that deduplicates")
+
+
+class BackfillError(PipelineError):
+    """Segments that cannot be imported as they are; the text names the place and the option that goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillOptions:
+    """How segments become entries; pickles."""
+
+    connect: ConnectOptions
+    isolation: Isolation = Isolation.READ_COMMITTED
+    skip_open: bool = False
+    skip_damage: bool = False
+    enable_deduplication: bool = False
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPiece:
+    """One partition: its segments in order, and the topic that gets them; pickles."""
+
+    segments: tuple[str, ...]
+    target: str
+    options: BackfillOptions
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """One partition. known: messages that the topic had before.   waits: behind them a transaction is open."""
+
+    target: str
+    stored: int = 0
+    known: int = 0
+    aborted: int = 0
+    damaged: int = 0
+    waits: bool = False
+
+
+def find_partitions(paths: Sequence[Path], target: str) -> list[tuple[tuple[str, ...], str]]:
+    """(segments, topic) of each partition's directory: of a directory that holds such directories, all of them.
+
+    Raises: InputError for a directory without segments, or whose name is no KAFKATOPIC-NUMBER.
+    """
+    topic = TopicName.parse(target)
+    found: dict[str, tuple[str, ...]] = {}
+    for path in paths:
+        directories = [path] if any(path.glob("*.log")) else sorted(each for each in path.iterdir() if each.is_dir())
+        for directory in directories:
+            segments = tuple(str(each) for each in sorted(directory.glob("*.log")) if each.stat().st_size)
+            match = _PARTITION.fullmatch(directory.name)
+            if not segments:
+                continue
+            if match is None:
+                raise InputError(f"{directory}: the directory of a Kafka partition is called TOPIC-NUMBER")
+            name = str(topic.partition_name(int(match["number"])))
+            if name in found:
+                raise InputError(f"{directory}: another directory holds {name}, too; import one topic a run")
+            found[name] = segments
+    if not found:
+        raise InputError(f"{', '.join(map(str, paths))}: no segments (*.log) of Kafka partitions")
+    return [(segments, name) for name, segments in sorted(found.items())]
+
+
+def backfill(
+    paths: Sequence[Path], target: str, options: BackfillOptions, runner: Runner, progress: Progress
+) -> dict[str, Any]:
+    """Back-fill every partition. Raises: BackfillError, ClientError."""
+    pieces = [BackfillPiece(segments, name, options) for segments, name in find_partitions(paths, target)]
+    weights = [float(sum(Path(each).stat().st_size for each in piece.segments)) for piece in pieces]
+    progress.begin(sum(weights))
+    reports = runner.map(backfill_partition, pieces, progress, weights)
+    return {
+        "partitions": [asdict(each) for each in reports],
+        "stored": sum(each.stored for each in reports),
+        "known": sum(each.known for each in reports),
+        "aborted": sum(each.aborted for each in reports),
+        "findings": [each.target for each in reports if each.waits or each.damaged],
+    }
+
+
+def backfill_partition(piece: BackfillPiece) -> PartitionReport:
+    """Import the segments of one partition, one after the other. Raises: BackfillError, ClientError."""
+    report = PartitionReport(piece.target)
+    options = piece.options
+    transactions = None
+    if options.isolation is Isolation.READ_COMMITTED:
+        transactions = survey_transactions(piece.segments)
+        if options.skip_open:
+            transactions = transactions.with_open_aborted()
+    _ensure_deduplication(piece)
+    memory = _Memory(piece)
+    for segment in piece.segments:
+        with _opened(segment) as (read, size):
+            plan = _SegmentPlan(segment, read, size, transactions, report, options)
+            sent = send_entries(
+                options.connect, piece.target, plan.name, plan.steps, memory.of(plan.name), timeout_s=options.timeout_s
+            )
+            report.stored += sent.stored
+            report.known += sent.known
+        if report.waits:
+            break
+    return report
+
+
+class _Memory:
+    """What the topic holds of each producer; read when the broker does not know a name, at most once."""
+
+    def __init__(self, piece: BackfillPiece) -> None:
+        self._piece = piece
+        self._known: dict[str, int] | None = None
+
+    def of(self, name: str) -> Callable[[], int]:
+        """Gives the highest sequence id of this name, -1 for none."""
+
+        def highest() -> int:
+            if self._known is None:
+                self._known = highest_sequence_ids(self._piece.options.connect, self._piece.target)
+            return self._known.get(name, -1)
+
+        return highest
+
+
+def survey_transactions(segments: Sequence[str]) -> Transactions:
+    """The transactions of the segments of one partition, in order."""
+    survey = TransactionSurvey()
+    for segment in segments:
+        with _opened(segment) as (read, size):
+            for item in LogFile(read, size, on_damage=lambda _: survey.damage()).batches():
+                survey.add(item.batch, place_of(item, SequenceMode.OFFSET))
+    return survey.result()
+
+
+class _SegmentPlan:
+    """The entries of one segment. `name`: the producer's, as `magnetar kafka import` makes it."""
+
+    def __init__(
+        self,
+        segment: str,
+        read: Callable[[int, int], bytes],
+        size: int,
+        transactions: Transactions | None,
+        report: PartitionReport,
+        options: BackfillOptions,
+    ) -> None:
+        self._segment, self._read, self._size = segment, read, size
+        self._transactions, self._report, self._options = transactions, report, options
+        self._aborted_before, self._damaged_before = report.aborted, report.damaged
+        self.name = self._producer_name()
+
+    def steps(self, resume_after: int, confirm: bool) -> Iterator[ImportStep]:
+        """The entries behind `resume_after`, for one attempt. Raises: BackfillError."""
+        report = self._report
+        report.aborted, report.damaged, report.waits = self._aborted_before, self._damaged_before, False
+        plan = ImportPlan(
+            self.name,
+            SequenceMode.OFFSET,
+            time.time_ns() // 1_000_000,
+            resume_after,
+            confirm=confirm,
+            on_damage=self._on_damage,
+            transactions=self._transactions,
+        )
+        try:
+            for step in plan.steps(LogFile(self._read, self._size, on_damage=self._on_damage)):
+                report.aborted += step.aborted_messages
+                report.waits = report.waits or step.waits
+                if step.entry is not None:
+                    yield step
+        except ConverterError as error:
+            raise BackfillError(f"{self._segment}: {error}") from error
+
+    def _on_damage(self, damage: LogDamage) -> None:
+        if not self._options.skip_damage:
+            raise BackfillError(
+                f"{self._segment}: damage at position {damage.position}: {damage.reason}. Everything before it is "
+                "stored; --on-damage skip leaves it out and goes on"
+            )
+        self._report.damaged += 1
+
+    def _producer_name(self) -> str:
+        path = Path(self._segment).absolute()
+        for item in LogFile(self._read, self._size, on_damage=lambda _: None).batches():
+            return producer_name(f"{path.parent.name}/{path.name}", bytes(item.batch.buffer), SequenceMode.OFFSET)
+        raise InputError(f"{self._segment}: no Kafka record batch in its {self._size} bytes")
+
+
+def _ensure_deduplication(piece: BackfillPiece) -> None:
+    """The topic is there afterwards. Raises: DeduplicationError."""
+    topic = TopicName.parse(piece.target)
+    ensure_deduplication(
+        piece.options.connect.admin(),
+        topic,
+        enable=piece.options.enable_deduplication,
+        say=lambda _: None,
+        remedies=_REMEDIES,
+    )
+
+
+class _opened:  # noqa: N801 - used like a function
+    """The file as (read, size), closed at the end."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def __enter__(self) -> tuple[Callable[[int, int], bytes], int]:
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY)
+        except OSError as error:
+            raise InputError(f"{self._path}: {error.strerror}") from error
+        descriptor = self._descriptor
+        return lambda position, length: os.pread(descriptor, length, position), os.fstat(descriptor).st_size
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)

@@ -1,0 +1,176 @@
+"""Replay: the messages of a topic range, or the rows of a table, into a topic.
+
+Each source topic partition is one task that sends in the order of the log, so messages with one key keep their order.
+With an id the replay is exactly once: its ranges are written down before anything is sent (`ReplayState`), every task
+sends under the producer name `<id>-<source partition>` with its row numbers as sequence ids, and the target's
+deduplication drops what it has. The same command goes on after a stop.
+
+Payloads, keys, ordering keys, properties and event times are copied; publish times are those of the replay. A payload
+of a topic with a schema is copied as bytes, so the target needs a schema of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.jobs.export import file_slug
+from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, whole_spans
+from magnetar.pipeline.lake.data_file import DataFile, IndexSpan
+from magnetar.pipeline.lake.errors import NotATableError
+from magnetar.pipeline.reading.settings import ReadSettings
+from magnetar.pipeline.sink.options import SinkOptions
+from magnetar.pipeline.sink.task import Place, send_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from magnetar.pipeline.jobs.runner import Runner
+    from magnetar.pipeline.lake.committer import Committer
+    from magnetar.pipeline.lake.table_files import TableFiles
+    from magnetar.pipeline.log_range import LogRange
+    from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.planning import ReadRange
+    from magnetar.pipeline.progress import Progress
+
+COLUMNS = ("value", "__key", "__orderingKey", "__messageProperties", "__eventTime")
+_BATCH_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPiece:
+    """The work of one task: the ranges of one topic partition in order, or files of a table in order; pickles."""
+
+    ranges: tuple[ReadRange, ...]
+    rows: RowSettings | None
+    files: tuple[DataFile, ...]
+    place: TableFiles | None
+    sink: SinkOptions
+    task: int
+    producer: str | None
+
+
+def replay_piece(piece: ReplayPiece) -> dict[str, int]:
+    """Send the rows of one task; everything is stored on return. Raises: ClientError, PipelineError, ValueError."""
+    reports = send_rows(_batches(piece), piece.sink, Place(piece.task, piece.producer, 0))
+    return {"stored": sum(each.stored for each in reports), "known": sum(each.known for each in reports)}
+
+
+def _batches(piece: ReplayPiece) -> Iterator[pa.RecordBatch]:
+    if piece.rows is not None:
+        reader = RowReader(piece.rows)
+        for each in piece.ranges:
+            yield from reader.batches(each)
+        return
+    assert piece.place is not None
+    for file in piece.files:
+        with piece.place.open_input(file.path) as source, pq.ParquetFile(source) as parquet:
+            names = [name for name in parquet.schema_arrow.names if name not in {"__topic", "__partition"}]
+            yield from parquet.iter_batches(_BATCH_ROWS, columns=names)
+
+
+class ReplayState:
+    """The ranges of a replay with an id, written down before its first message; later runs take them from here."""
+
+    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+        self._path = path
+        self._identity = dict(identity)
+
+    def ranges(self, logs: Mapping[str, LogRange]) -> list[IndexSpan]:
+        """Those of an earlier run, else everything that is stored now. Raises: OptionError, OSError."""
+        if self._path.exists():
+            known = json.loads(self._path.read_text(encoding="utf-8"))
+            if known["identity"] != self._identity:
+                raise OptionError(f"{self._path} belongs to another replay ({known['identity']}): give another --id")
+            return [IndexSpan(*each) for each in known["ranges"]]
+        spans = whole_spans(logs)
+        draft = self._path.with_suffix(".tmp")
+        with draft.open("w", encoding="utf-8") as file:
+            json.dump({"identity": self._identity, "ranges": [[s.topic, s.start, s.end] for s in spans]}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._path)
+        return spans
+
+
+def producer_name(replay_id: str, source: str) -> str:
+    """The name under which a source partition is replayed: the same in every run."""
+    return f"{replay_id}-{file_slug(source)}-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
+
+
+def sink_options(
+    connection: Mapping[str, str], target: str, replay_id: str | None, more: Mapping[str, str]
+) -> SinkOptions:
+    """The options of the sink for this target. Raises: OptionError."""
+    given = {**connection, "topic": target, **more}
+    if replay_id is not None:
+        given |= {"guarantee": "exactly-once", "sinkId": replay_id}
+    return SinkOptions.parse(given, streaming=False)
+
+
+def replay_topics(
+    options: SourceOptions,
+    sink: SinkOptions,
+    runner: Runner,
+    progress: Progress,
+    *,
+    replay_id: str | None = None,
+    state: ReplayState | None = None,
+) -> dict[str, Any]:
+    """Replay the selected topics. Raises: PipelineError, ClientError, OptionError."""
+    logs = stored_logs(options)
+    spans = state.ranges(logs) if state is not None else whole_spans(logs)
+    rows = RowSettings(ReadSettings.of(options), COLUMNS, on_corrupt=options.on_corrupt)
+    pieces: list[ReplayPiece] = []
+    weights: list[float] = []
+    for span in spans:
+        tasks = plan_tasks([span], logs, options, 1)
+        ranges = tuple(each for task in tasks for each in task)
+        name = producer_name(replay_id, span.topic) if replay_id is not None else None
+        pieces.append(ReplayPiece(ranges, rows, (), None, sink, len(pieces), name))
+        weights.append(sum(each.weight_bytes for each in ranges))
+    return _run(pieces, weights, runner, progress)
+
+
+def replay_table(
+    table: Committer,
+    sink: SinkOptions,
+    runner: Runner,
+    progress: Progress,
+    *,
+    replay_id: str | None = None,
+) -> dict[str, Any]:
+    """Replay the rows of a table, those of each topic partition in the order of their indexes.
+
+    With an id the table must not change between runs: a file that joined others has other rows in another order.
+    Raises: PipelineError, ClientError.
+    """
+    by_topic: dict[str, list[DataFile]] = {}
+    for file in sorted(table.files(), key=lambda each: (each.topic, each.min_index, each.path)):
+        by_topic.setdefault(file.topic, []).append(file)
+    if not by_topic:
+        raise NotATableError(f"{table.place.uri} holds no data files")
+    pieces: list[ReplayPiece] = []
+    weights: list[float] = []
+    for topic, files in by_topic.items():
+        name = producer_name(replay_id, topic) if replay_id is not None else None
+        pieces.append(ReplayPiece((), None, tuple(files), table.place, sink, len(pieces), name))
+        weights.append(float(sum(each.bytes for each in files)))
+    return _run(pieces, weights, runner, progress)
+
+
+def _run(pieces: list[ReplayPiece], weights: Iterable[float], runner: Runner, progress: Progress) -> dict[str, Any]:
+    weights = list(weights)
+    progress.begin(sum(weights))
+    results = runner.map(replay_piece, pieces, progress, weights)
+    report = {name: sum(each[name] for each in results) for name in ("stored", "known")}
+    return {"partitions": len(pieces), **report}

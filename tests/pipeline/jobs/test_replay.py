@@ -1,0 +1,139 @@
+"""Replay of topics and tables: order, completeness, exactly once when repeated."""
+
+import json
+import urllib.request
+
+import pulsar
+import pytest
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.jobs import replay as replay_module
+from magnetar.pipeline.jobs.export import ExportJob
+from magnetar.pipeline.jobs.replay import ReplayState, replay_table, replay_topics, sink_options
+from magnetar.pipeline.lake.committer import open_table
+from magnetar.pipeline.lake.errors import NotATableError
+from magnetar.pipeline.options import SourceOptions
+
+
+@pytest.fixture
+def connection(jobs_broker):
+    return {"service.url": jobs_broker.url, "admin.url": jobs_broker.http_url}
+
+
+@pytest.fixture
+def received(client):
+    """All messages of a topic, in order."""
+
+    def read(topic):
+        reader = client.create_reader(topic, pulsar.MessageId.earliest)
+        found = []
+        while reader.has_message_available():
+            found.append(reader.read_next(10_000))
+        reader.close()
+        return found
+
+    return read
+
+
+@pytest.fixture
+def target(topic):
+    return f"{topic}-again"
+
+
+SENT = [
+    {"content": b"%d" % n, "partition_key": f"k{n % 5}", "properties": {"n": str(n)}, "event_timestamp": 1000 + n}
+    for n in range(300)
+]
+
+
+def same(message, sent):
+    return (message.data(), message.partition_key(), message.properties(), message.event_timestamp()) == (
+        sent["content"],
+        sent["partition_key"],
+        sent["properties"],
+        sent["event_timestamp"],
+    )
+
+
+def test_a_topic(connection, topic, target, publish, received, runner, progress):
+    publish(topic, SENT, batching_enabled=True)
+    options = SourceOptions.parse(connection | {"topic": topic})
+    report = replay_topics(options, sink_options(connection, target, None, {}), runner, progress)
+    assert report == {"partitions": 1, "stored": 300, "known": 0}
+    got = received(target)
+    assert len(got) == 300
+    assert all(same(message, sent) for message, sent in zip(got, SENT, strict=True))
+
+
+def test_repeated_and_killed_it_is_exactly_once(
+    connection, topic, target, publish, received, runner, progress, tmp_path, monkeypatch
+):
+    publish(topic, SENT)
+    options = SourceOptions.parse(connection | {"topic": topic})
+    more = {"enableDeduplication": "true"}
+
+    def run():
+        sink = sink_options(connection, target, "copy", more)
+        state = ReplayState(tmp_path / "state.json", {"into": target})
+        return replay_topics(options, sink, runner, progress, replay_id="copy", state=state)
+
+    batches = replay_module._batches
+
+    def dies(piece):
+        for number, batch in enumerate(batches(piece)):
+            yield batch.slice(0, batch.num_rows // 2) if number == 0 else batch
+            raise ConnectionResetError
+
+    monkeypatch.setattr(replay_module, "_batches", dies)
+    with pytest.raises(ConnectionResetError):
+        run()
+    monkeypatch.undo()
+    publish(topic, SENT[:10])  # what comes later is not part of this replay
+    report = run()
+    assert report["stored"] + report["known"] == 300
+    assert run()["stored"] == 0
+    assert [message.data() for message in received(target)] == [each["content"] for each in SENT]
+
+
+def test_a_table(connection, topic, target, publish, received, runner, progress, tmp_path):
+    publish(topic, SENT)
+    table = open_table("delta", str(tmp_path / "t"))
+    ExportJob(SourceOptions.parse(connection | {"topic": topic}), table, round_bytes=10_000).run(runner, progress)
+    assert len(table.files()) > 1
+    report = replay_table(table, sink_options(connection, target, None, {}), runner, progress)
+    assert report["stored"] == 300
+    assert all(same(message, sent) for message, sent in zip(received(target), SENT, strict=True))
+
+
+def test_an_empty_table(connection, target, runner, progress, tmp_path):
+    with pytest.raises(NotATableError, match="no data files"):
+        replay_table(
+            open_table("delta", str(tmp_path / "t")), sink_options(connection, target, None, {}), runner, progress
+        )
+
+
+def test_a_state_of_another_replay(tmp_path):
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"identity": {"into": "a"}, "ranges": []}))
+    with pytest.raises(OptionError, match="--id"):
+        ReplayState(path, {"into": "b"}).ranges({})
+
+
+def test_partitions_keep_the_order_of_their_keys(
+    connection, topic, target, publish, client, runner, progress, jobs_broker
+):
+    for name in (topic, target):
+        path = name.replace("persistent://", "/admin/v2/persistent/")
+        request = urllib.request.Request(f"{jobs_broker.http_url}{path}/partitions", b"3", method="PUT")
+        request.add_header("Content-Type", "application/json")
+        urllib.request.urlopen(request).close()
+    publish(topic, SENT)
+    options = SourceOptions.parse(connection | {"topic": topic})
+    report = replay_topics(options, sink_options(connection, target, None, {}), runner, progress)
+    assert report["stored"] == 300
+    consumer = client.subscribe(target, "s", initial_position=pulsar.InitialPosition.Earliest)
+    by_key = {}
+    for _ in range(300):
+        message = consumer.receive(10_000)
+        by_key.setdefault(message.partition_key(), []).append(message.event_timestamp())
+    assert all(times == sorted(times) for times in by_key.values())
