@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox attack conformance spark oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long soak bench docs help clean
+.PHONY: setup run test lint format types unit blackbox attack conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long soak bench docs help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -78,6 +78,9 @@ blackbox: setup  ## the official client against our process
 
 spark: setup  ## the pipeline in a real Spark session, against a broker process; needs Java 17
 	$(BIN)/python -m pytest -q tests/pipeline/spark
+
+spark-long: setup  ## streams whose drivers, workers and brokers are killed twenty times each
+	MAGNETAR_SPARK_KILLS=20 $(BIN)/python -m pytest -q -s tests/pipeline/spark/test_kills.py
 
 attack: setup  ## the attacks of docs/security.md against our process
 	$(BIN)/python -m pytest -n 2 --dist worksteal --timeout 300 -q tests/attack

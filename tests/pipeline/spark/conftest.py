@@ -46,7 +46,8 @@ def pytest_collection_modifyitems(items):
         if HERE not in item.path.parents:
             continue
         item.add_marker(pytest.mark.spark)
-        item.add_marker(pytest.mark.timeout(180))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(180))
         # py4j leaves sockets to the collector; pyspark and pandas warn of their own future.
         item.add_marker(pytest.mark.filterwarnings("ignore"))
         if why and os.environ.get("CI") != "true":

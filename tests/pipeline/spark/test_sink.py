@@ -5,25 +5,10 @@ import uuid
 
 import pulsar
 import pytest
-from pyspark.sql.datasource import DataSource
 
+import magnetar.pipeline
 from magnetar.pipeline.sink.foreach_batch import exactly_once
-from magnetar.pipeline.sink.writers import make_stream_writer, make_writer
 from magnetar.pytest_plugin import BrokerProcess
-
-FORMAT = "pulsar-sink-under-test"
-
-
-class SinkUnderTest(DataSource):
-    @classmethod
-    def name(cls):
-        return FORMAT
-
-    def writer(self, schema, overwrite):
-        return make_writer(self.options, schema, overwrite)
-
-    def streamWriter(self, schema, overwrite):
-        return make_stream_writer(self.options, schema, overwrite)
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +20,7 @@ def deduplicating(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def registered(spark):
-    from pyspark import cloudpickle
-
-    import tests.pipeline.spark.test_sink as module
-
-    cloudpickle.register_pickle_by_value(module)
-    spark.dataSource.register(SinkUnderTest)
+    magnetar.pipeline.register(spark)
 
 
 @pytest.fixture
@@ -60,7 +40,7 @@ def read_all(client, topic):
 
 
 def to(broker, writer, topic, **options):
-    writer = writer.format(FORMAT).option("service.url", broker.url).option("admin.url", broker.http_url)
+    writer = writer.format("pulsar").option("service.url", broker.url).option("admin.url", broker.http_url)
     for name, value in ({"topic": topic} | options).items():
         writer = writer.option(name, value)
     return writer
