@@ -19,6 +19,7 @@ from magnetar.broker.policies.values import (
 from magnetar.broker.settings import Settings
 
 T = TypeVar("T")
+R = TypeVar("R", DispatchRate, PublishRate, SubscribeRate)
 NO_POLICIES: Final = Policies()
 NO_TOPIC_POLICIES: Final = TopicPolicies()
 
@@ -45,12 +46,15 @@ class TopicConfig:
     max_unacked_messages_per_subscription: int
     max_topics_per_namespace: int
     max_message_size: int
-    dispatch_rate: DispatchRate
+    dispatch_rate: DispatchRate  # as the policies have it; the rate in force is below
     subscription_dispatch_rate: DispatchRate
     subscription_rates: dict[str, DispatchRate]  # of single subscriptions, by name
     replicator_dispatch_rate: DispatchRate
     publish_rate: PublishRate
     subscribe_rate: SubscribeRate
+    dispatch_rate_in_force: DispatchRate  # a policy without a limit does not lift that of namespace or broker
+    subscription_dispatch_rate_in_force: DispatchRate
+    subscribe_rate_in_force: SubscribeRate
     broker_dispatch_rate: DispatchRate  # of all topics together
     broker_publish_rate: PublishRate
     dispatch_rates_count_entries: bool
@@ -84,6 +88,9 @@ class _Rates(TypedDict):
     replicator_dispatch_rate: DispatchRate
     publish_rate: PublishRate
     subscribe_rate: SubscribeRate
+    dispatch_rate_in_force: DispatchRate
+    subscription_dispatch_rate_in_force: DispatchRate
+    subscribe_rate_in_force: SubscribeRate
     broker_dispatch_rate: DispatchRate
     broker_publish_rate: PublishRate
     dispatch_rates_count_entries: bool
@@ -181,41 +188,28 @@ def _limits(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _L
 
 def _rates(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Rates:
     cluster = settings.cluster_name
-    relative = settings.dispatch_throttling_rate_relative_to_publish_rate
+    dispatch = topic.dispatch_rate, namespace.topic_dispatch_rate.get(cluster), _topic_dispatch_rate(settings)
+    subscription = (
+        topic.subscription_dispatch_rate,
+        namespace.subscription_dispatch_rate.get(cluster),
+        _subscription_dispatch_rate(settings),
+    )
+    subscribe = topic.subscribe_rate, namespace.cluster_subscribe_rate.get(cluster), _subscribe_rate(settings)
     return {
-        "dispatch_rate": topic.dispatch_rate
-        or namespace.topic_dispatch_rate.get(cluster)
-        or _per_second(
-            settings.dispatch_throttling_rate_per_topic_in_msg,
-            settings.dispatch_throttling_rate_per_topic_in_byte,
-            relative=relative,
+        "dispatch_rate": first(*dispatch),
+        "subscription_dispatch_rate": first(*subscription),
+        "replicator_dispatch_rate": first(
+            topic.replicator_dispatch_rate,
+            namespace.replicator_dispatch_rate.get(cluster),
+            _replicator_dispatch_rate(settings),
         ),
-        "subscription_dispatch_rate": topic.subscription_dispatch_rate
-        or namespace.subscription_dispatch_rate.get(cluster)
-        or _per_second(
-            settings.dispatch_throttling_rate_per_subscription_in_msg,
-            settings.dispatch_throttling_rate_per_subscription_in_byte,
-            relative=relative,
+        "publish_rate": first_limited(
+            topic.publish_rate, namespace.publish_max_message_rate.get(cluster), _topic_publish_rate(settings)
         ),
-        "replicator_dispatch_rate": topic.replicator_dispatch_rate
-        or namespace.replicator_dispatch_rate.get(cluster)
-        or _per_second(
-            settings.dispatch_throttling_rate_per_replicator_in_msg,
-            settings.dispatch_throttling_rate_per_replicator_in_byte,
-            relative=relative,
-        ),
-        "publish_rate": topic.publish_rate
-        or namespace.publish_max_message_rate.get(cluster)
-        or PublishRate(
-            publish_throttling_rate_in_msg=settings.max_publish_rate_per_topic_in_messages,
-            publish_throttling_rate_in_byte=settings.max_publish_rate_per_topic_in_bytes,
-        ),
-        "subscribe_rate": topic.subscribe_rate
-        or namespace.cluster_subscribe_rate.get(cluster)
-        or SubscribeRate(
-            subscribe_throttling_rate_per_consumer=settings.subscribe_throttling_rate_per_consumer,
-            rate_period_in_second=settings.subscribe_rate_period_per_consumer_in_second,
-        ),
+        "subscribe_rate": first(*subscribe),
+        "dispatch_rate_in_force": first_limited(*dispatch),
+        "subscription_dispatch_rate_in_force": first_limited(*subscription),
+        "subscribe_rate_in_force": first_limited(*subscribe),
         "broker_dispatch_rate": _per_second(
             settings.dispatch_throttling_rate_in_msg, settings.dispatch_throttling_rate_in_byte
         ),
@@ -226,6 +220,65 @@ def _rates(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Ra
         "dispatch_rates_count_entries": settings.dispatch_throttling_on_batch_message_enabled,
         "dispatch_rates_spare_caught_up": not settings.dispatch_throttling_on_non_backlog_consumer_enabled,
     }
+
+
+def first_limited(*rates: R | None) -> R:
+    """The first rate that limits anything, else the last one: a policy cannot lift the limit of whoever stands above
+    (Apache Pulsar's `normalize`).
+    """
+    for rate in rates:
+        if rate is not None and is_limit(rate):
+            return rate
+    last = rates[-1]
+    assert last is not None, "the broker's rate is the last one and never unset"
+    return last
+
+
+def is_limit(rate: DispatchRate | PublishRate | SubscribeRate) -> bool:
+    """Whether a rate limits anything."""
+    if isinstance(rate, DispatchRate):
+        return rate.dispatch_throttling_rate_in_msg > 0 or rate.dispatch_throttling_rate_in_byte > 0
+    if isinstance(rate, PublishRate):
+        return rate.publish_throttling_rate_in_msg > 0 or rate.publish_throttling_rate_in_byte > 0
+    return rate.subscribe_throttling_rate_per_consumer > 0 and rate.rate_period_in_second > 0
+
+
+def _topic_dispatch_rate(settings: Settings) -> DispatchRate:
+    return _per_second(
+        settings.dispatch_throttling_rate_per_topic_in_msg,
+        settings.dispatch_throttling_rate_per_topic_in_byte,
+        relative=settings.dispatch_throttling_rate_relative_to_publish_rate,
+    )
+
+
+def _subscription_dispatch_rate(settings: Settings) -> DispatchRate:
+    return _per_second(
+        settings.dispatch_throttling_rate_per_subscription_in_msg,
+        settings.dispatch_throttling_rate_per_subscription_in_byte,
+        relative=settings.dispatch_throttling_rate_relative_to_publish_rate,
+    )
+
+
+def _replicator_dispatch_rate(settings: Settings) -> DispatchRate:
+    return _per_second(
+        settings.dispatch_throttling_rate_per_replicator_in_msg,
+        settings.dispatch_throttling_rate_per_replicator_in_byte,
+        relative=settings.dispatch_throttling_rate_relative_to_publish_rate,
+    )
+
+
+def _topic_publish_rate(settings: Settings) -> PublishRate:
+    return PublishRate(
+        publish_throttling_rate_in_msg=settings.max_publish_rate_per_topic_in_messages,
+        publish_throttling_rate_in_byte=settings.max_publish_rate_per_topic_in_bytes,
+    )
+
+
+def _subscribe_rate(settings: Settings) -> SubscribeRate:
+    return SubscribeRate(
+        subscribe_throttling_rate_per_consumer=settings.subscribe_throttling_rate_per_consumer,
+        rate_period_in_second=settings.subscribe_rate_period_per_consumer_in_second,
+    )
 
 
 def _per_second(messages: int, size: int, *, relative: bool = False) -> DispatchRate:

@@ -34,7 +34,7 @@ from magnetar.storage.position import EARLIEST, LATEST, Position
 if TYPE_CHECKING:
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.meters.rates import Rate
-    from magnetar.broker.policies.values import SubscribeRate
+    from magnetar.broker.policies.values import DispatchRate, SubscribeRate
     from magnetar.broker.topics.topic import Topic
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
@@ -134,8 +134,10 @@ class TopicSubscriptions:
     def _set_rates(self) -> None:
         """Rates of the topic's policies; one that is unchanged keeps its bucket."""
         context, config = self._topic.context, self._topic.config
-        self._dispatch = kept_dispatch(self._dispatch, dispatch_limits(config.dispatch_rate), context.monotonic)
-        rate = config.subscribe_rate
+        self._dispatch = kept_dispatch(
+            self._dispatch, dispatch_limits(config.dispatch_rate_in_force), context.monotonic
+        )
+        rate = config.subscribe_rate_in_force
         if rate != self._subscribe_rate:
             self._subscribe_rate = rate
             self._subscribe = SubscribeThrottle(
@@ -145,7 +147,7 @@ class TopicSubscriptions:
     def _throttle(self, subscription: Subscription) -> Throttles | None:
         """What the dispatch of the subscription has to keep: the rates of broker, topic and its own."""
         context, config = self._topic.context, self._topic.config
-        limits = dispatch_limits(config.subscription_rates.get(subscription.name, config.subscription_dispatch_rate))
+        limits = dispatch_limits(self._own_rate(subscription.name))
         own = kept_dispatch(subscription.context.own_throttle, limits, context.monotonic)
         subscription.context.own_throttle = own
         throttles = [each for each in (context.rates.dispatch(config), self._dispatch, own) if each is not None]
@@ -154,15 +156,19 @@ class TopicSubscriptions:
         spared = subscription.is_caught_up if config.dispatch_rates_spare_caught_up else None
         return Throttles(*throttles, counts_entries=config.dispatch_rates_count_entries, is_spared=spared)
 
+    def _own_rate(self, name: str) -> DispatchRate:
+        """The dispatch rate of the subscription of that name."""
+        config = self._topic.config
+        return config.subscription_rates.get(name, config.subscription_dispatch_rate_in_force)
+
     def published(self, rate: Rate) -> None:
         """What the producers sent in the last period: dispatch rates that are relative to it follow."""
         config = self._topic.config
-        if self._dispatch is not None and config.dispatch_rate.relative_to_publish_rate:
+        if self._dispatch is not None and config.dispatch_rate_in_force.relative_to_publish_rate:
             self._dispatch.allow_more(rate.messages_per_second, rate.bytes_per_second)
         for subscription in self.by_name.values():
             own = subscription.context.own_throttle
-            policy = config.subscription_rates.get(subscription.name, config.subscription_dispatch_rate)
-            if own is not None and policy.relative_to_publish_rate:
+            if own is not None and self._own_rate(subscription.name).relative_to_publish_rate:
                 own.allow_more(rate.messages_per_second, rate.bytes_per_second)
 
     # --- a consumer comes ----------------------------------------------------------------------------------------

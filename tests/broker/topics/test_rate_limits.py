@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from magnetar.broker.policies.effective import effective_config
 from magnetar.broker.policies.records import Policies, TopicPolicies
-from magnetar.broker.policies.values import DispatchRate, PublishRate
+from magnetar.broker.policies.values import DispatchRate, PublishRate, SubscribeRate
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.rate_limits import (
     Limits,
@@ -242,3 +242,33 @@ def test_a_rate_relative_to_what_is_published():
     throttle.allow_more(0.0, 0.0)
     clock.now_s += 1000
     assert throttle.room() == 10
+
+
+NO_RATE = DispatchRate(dispatch_throttling_rate_in_msg=-1, dispatch_throttling_rate_in_byte=0)
+
+
+def test_a_policy_cannot_lift_the_rate_of_the_namespace_or_the_broker():
+    settings = Settings(
+        dispatch_throttling_rate_per_topic_in_msg=5,
+        dispatch_throttling_rate_per_subscription_in_msg=6,
+        max_publish_rate_per_topic_in_messages=7,
+        subscribe_throttling_rate_per_consumer=8,
+    )
+    topic = TopicPolicies(
+        dispatch_rate=NO_RATE,
+        subscription_dispatch_rate=NO_RATE,
+        publish_rate=PublishRate(),
+        subscribe_rate=SubscribeRate(),
+    )
+    config = effective_config(settings, Policies(), topic)
+    assert config.dispatch_rate == NO_RATE, "shown as it was set"
+    assert config.dispatch_rate_in_force.dispatch_throttling_rate_in_msg == 5
+    assert config.subscription_dispatch_rate_in_force.dispatch_throttling_rate_in_msg == 6
+    assert config.publish_rate.publish_throttling_rate_in_msg == 7
+    assert config.subscribe_rate_in_force.subscribe_throttling_rate_per_consumer == 8
+    of_namespace = {"standalone": DispatchRate(dispatch_throttling_rate_in_msg=3)}
+    config = effective_config(settings, Policies(topic_dispatch_rate=of_namespace), topic)
+    assert config.dispatch_rate_in_force.dispatch_throttling_rate_in_msg == 3
+    more = DispatchRate(dispatch_throttling_rate_in_msg=500)
+    config = effective_config(settings, Policies(topic_dispatch_rate=of_namespace), TopicPolicies(dispatch_rate=more))
+    assert config.dispatch_rate_in_force == more, "another limit is one"
