@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 MOST_BODY_BYTES: Final = 256 * 1024
 """Largest body of a route that stores no data: policies, properties, grants."""
-_VALUE_FACTOR: Final = 8
-"""Memory that the values of a JSON body take, in bytes for each of its bytes."""
+_VALUE_FACTOR: Final = 3
+"""Memory that the values of a JSON body take, in bytes for each of its bytes: a large body is long texts mostly, or it
+is refused before it is decoded (`json_shape`).
+"""
 
 
 async def read_body(request: "Request", most: int | None) -> bytes:
