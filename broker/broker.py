@@ -37,7 +37,8 @@ from magnetar.broker.network.seats import Seats
 from magnetar.broker.network.server import BinaryServer
 from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.schemas.registry import SchemaRegistry
-from magnetar.broker.tasks import TaskSet
+from magnetar.broker.shutdown import LONGEST_S, Step, end_process_after, run_steps
+from magnetar.broker.tasks import TaskSet, log_unhandled
 from magnetar.broker.topics.append_door import AppendDoor
 from magnetar.broker.topics.catalog import TopicCatalog
 from magnetar.broker.topics.context import TopicContext
@@ -118,6 +119,9 @@ class Broker:
         self._start_number = 0
         self._producer_numbers = itertools.count()
         self._stopped = asyncio.Event()
+        self.on_stopping: Callable[[], object] = lambda: None
+        """Called when a stop begins."""
+        self._stop_tasks = TaskSet()  # apart from `tasks`, which the stop ends
         self._started = False
         self._stop_requested = False
         self._stopping = False
@@ -211,35 +215,46 @@ class Broker:
             return
         self._stopping = True
         log.info("broker.stopping")
-        self.server.stop_accepting()
-        await self.maintenance.close()
-        if self._admin is not None:
-            await self._admin.close()  # type: ignore[attr-defined]
         try:
-            async with asyncio.timeout(self.settings.broker_shutdown_timeout_ms / 1000):
-                await self.topics.close()
-        except TimeoutError:
-            log.warning("broker.stop_timed_out")
+            self.on_stopping()
+            self.server.stop_accepting()
+            within_s = self.settings.broker_shutdown_timeout_ms / 1000
+            bad = await run_steps(self._stop_steps(), within_s, self._stop_tasks)
+            if self.storage.health.failed is not None or "storage" in bad:
+                self.exit_code = self.exit_code or EXIT_STORAGE_FAILED
+            log.info("broker.stopped", incomplete=",".join(bad))
+        finally:
+            self._stopped.set()
+
+    def _stop_steps(self) -> list[Step]:
+        """In order: nothing new begins, clients learn of it, what is left goes to the disk, the store closes."""
+        steps = [Step("maintenance", self.maintenance.close)]
+        if self._admin is not None:
+            steps.append(Step("admin", self._admin.close))  # type: ignore[attr-defined]
+        steps += [Step("topics", self.topics.close), Step("connections", self._close_connections)]
+        if self.converting is not None:
+            steps.append(Step("converting", self.converting.close))
+        return [
+            *steps,
+            Step("tasks", self.tasks.close),
+            Step("ledgers", self._close_ledgers),
+            Step("storage", self.storage.close),
+        ]
+
+    async def _close_connections(self) -> None:
         for connection in self.connections:
             connection.close()
-        if self.converting is not None:
-            await self.converting.close()
-        await self.tasks.close()
+
+    async def _close_ledgers(self) -> None:
         self.topics.context.close()
         await self.ledgers.close()
-        await self.storage.close()
-        log.info("broker.stopped")
-        self._stopped.set()
 
     def request_stop(self, exit_code: int = EXIT_OK) -> None:
         """Stop soon, from a signal or a failure; while it starts, as soon as it has started."""
         self.exit_code = self.exit_code or exit_code
         self._stop_requested = True
         if self._started and not self._stopping:
-            self.tasks.spawn(self._stop_detached(), "broker.stop")
-
-    async def _stop_detached(self) -> None:
-        await self.stop()
+            self._stop_tasks.spawn(self.stop(), "broker.stop")
 
     async def wait_stopped(self) -> int:
         """Return the exit code once the broker has stopped."""
@@ -392,10 +407,13 @@ def _take_signals(broker: Broker) -> None:
 async def run(settings: Settings) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
     raise_limit()
+    asyncio.get_running_loop().set_exception_handler(log_unhandled)
     broker = Broker(settings)
     await broker.start(lambda: _take_signals(broker))
     _spare_the_collector()
     broker.loop_watch.start()
+    most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
+    broker.on_stopping = lambda: end_process_after(most_s, lambda: broker.exit_code)
     urls = broker.advertised()
     assert urls is not None
     sys.stdout.write(

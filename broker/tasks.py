@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -11,7 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 log = structlog.get_logger(__name__)
-_uninterrupted: set[asyncio.Task[None]] = set()
+T = TypeVar("T")
+_awaited: set[asyncio.Task[Any]] = set()
+
+
+def awaited(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+    """A task of a caller that awaits it, or did until it was cancelled itself: held to its end. Its failure is the
+    caller's, and nobody's when there is none any more.
+    """
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    _awaited.add(task)
+    task.add_done_callback(_ended)
+    return task
 
 
 async def uninterrupted(work: Coroutine[Any, Any, None]) -> None:
@@ -19,16 +30,13 @@ async def uninterrupted(work: Coroutine[Any, Any, None]) -> None:
 
     For changes of the metadata store: one that is written and then not taken note of looks like another owner's.
     """
-    task = asyncio.get_running_loop().create_task(work)
-    _uninterrupted.add(task)
-    task.add_done_callback(_ended)
-    await asyncio.shield(task)
+    await asyncio.shield(awaited(work, "uninterrupted"))
 
 
-def _ended(task: asyncio.Task[None]) -> None:
-    _uninterrupted.discard(task)
+def _ended(task: asyncio.Task[Any]) -> None:
+    _awaited.discard(task)
     if not task.cancelled():
-        task.exception()  # whoever waits has it; when nobody does any more, nobody needs it
+        task.exception()  # taken, so that asyncio does not complain of it
 
 
 class TaskSet:
@@ -67,3 +75,8 @@ class TaskSet:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG001 - asyncio calls it so
+    """An exception handler of the event loop: what a timer or a callback raises is logged as a bug and ends nothing."""
+    log.error("loop.failed", reason=context.get("message"), exc_info=context.get("exception"))

@@ -25,6 +25,7 @@ from magnetar.broker.converting.flights import Flight
 from magnetar.broker.converting.frames import Declined
 from magnetar.broker.converting.outcomes import Unavailable
 from magnetar.broker.dispatchers.ports import Order, Parked, Transformed
+from magnetar.broker.tasks import awaited
 from magnetar.converters.outcome import Converted, FailurePolicy, FailureReason
 from magnetar.storage.slab import Span
 
@@ -161,7 +162,7 @@ class SubscriptionTransformer:
     async def _wait(self, batch: Batch, future: asyncio.Future[Any]) -> None:
         started_s = self._service.clock()
         timeout_s = max(PATIENCE_S - batch.waited_s, 0) if batch.order is Order.NONE else None
-        closed = asyncio.ensure_future(self._closed.wait())
+        closed = awaited(self._closed.wait(), "transformer.closed")
         try:
             await asyncio.wait({future, closed}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:

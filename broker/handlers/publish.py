@@ -19,6 +19,7 @@ from magnetar.broker.limits import (
     check_properties,
     check_subscription_name,
 )
+from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -132,7 +133,7 @@ async def _create(
     def on_queued() -> None:
         conn.write(_success(command.request_id, producer, ready=False))
 
-    admission = asyncio.ensure_future(topic.add_producer(producer, on_queued))
+    admission = awaited(topic.add_producer(producer, on_queued), "producer.admission")
     pending.add_done_callback(lambda f: admission.cancel() if f.cancelled() else None)
     await admission
     return producer

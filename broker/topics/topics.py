@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.broker.errors import BrokerError, MetadataError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
+from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.non_persistent import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
@@ -138,8 +139,7 @@ class Topics:
             finally:
                 self._busy.pop(key, None)
 
-        task = asyncio.get_running_loop().create_task(run(), name=f"topic {key}")
-        task.add_done_callback(_retrieve)
+        task = awaited(run(), f"topic {key}")
         self._busy[key] = task
         return task
 
@@ -261,12 +261,6 @@ class Topics:
             if isinstance(result, BaseException):
                 log.error("topic.close_failed", topic=str(topic.name), exc_info=result)
         self.loaded.clear()
-
-
-def _retrieve(task: asyncio.Task[None]) -> None:
-    """Whoever waited has the exception; it is not 'never retrieved' when nobody did."""
-    if not task.cancelled():
-        task.exception()
 
 
 __all__ = ["AnyTopic", "MetadataError", "ServiceNotReadyError", "Topics"]

@@ -5,6 +5,7 @@ import dataclasses
 
 import pytest
 
+from magnetar.broker import shutdown
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.broker import EXIT_STORAGE_FAILED, Broker
 from magnetar.broker.errors import BrokerError, ConsumerBusyError
@@ -37,6 +38,28 @@ async def test_a_broker_may_be_asked_to_stop_any_number_of_times(tmp_path):
     broker.request_stop()
     broker.request_stop()
     assert await broker.wait_stopped() == 0
+
+
+@pytest.mark.parametrize("part", ["maintenance", "topics", "ledgers"])
+@pytest.mark.parametrize("trouble", ["fails", "hangs"])
+async def test_a_stop_ends_whatever_a_part_of_the_broker_does(tmp_path, monkeypatch, part, trouble):
+    monkeypatch.setattr(shutdown, "LEAST_S", 0.05)
+    broker = Broker(dataclasses.replace(settings(tmp_path), broker_shutdown_timeout_ms=0))
+    await broker.start()
+    close = getattr(broker, part).close
+
+    async def closes_badly():
+        await close()
+        if trouble == "fails":
+            raise RuntimeError("a bug")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(getattr(broker, part), "close", closes_badly)
+    broker.request_stop()
+    assert await broker.wait_stopped() == 0
+    again = Broker(settings(tmp_path))  # the store was closed: its directory is free
+    await again.start()
+    await again.stop()
 
 
 @pytest.mark.parametrize("web_port", [0, None])

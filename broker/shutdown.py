@@ -1,0 +1,79 @@
+"""The steps of a stop, each with a bound: a stop ends whatever hangs, fails or refuses to be cancelled.
+
+All steps share one time (brokerShutdownTimeoutMs); a step that begins late has LEAST_S all the same, as what comes
+last, the store, is what a clean restart depends on. A step that is not done in its time is cancelled and left behind,
+one that fails is logged, and the next begins. Nothing acknowledged depends on a step: receipts were durable when they
+were sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
+
+    from magnetar.broker.tasks import TaskSet
+
+log = structlog.get_logger(__name__)
+LEAST_S: Final = 5.0
+LONGEST_S: Final = 60.0
+"""Behind brokerShutdownTimeoutMs, when the process is ended whatever hangs."""
+EXIT_HANGS: Final = 70
+
+
+class Step(NamedTuple):
+    """One step: what it is called in the log, and what it does."""
+
+    name: str
+    run: Callable[[], Coroutine[Any, Any, None]]
+
+
+async def run_steps(
+    steps: Sequence[Step], within_s: float, tasks: TaskSet, now_s: Callable[[], float] = time.monotonic
+) -> list[str]:
+    """Run them in order; the names of those that failed or were not done in time."""
+    deadline_s, bad = now_s() + within_s, []
+    for step in steps:
+        task = tasks.spawn(_logged(step), f"stop.{step.name}")
+        done, _ = await asyncio.wait({task}, timeout=max(LEAST_S, deadline_s - now_s()))
+        if not done:
+            log.warning("broker.stop_timed_out", step=step.name)
+            task.cancel()
+        if not done or task.cancelled() or not task.result():
+            bad.append(step.name)
+    return bad
+
+
+async def _logged(step: Step) -> bool:
+    """Whether the step went well."""
+    try:
+        await step.run()
+    except Exception:  # a door: the steps behind it run whatever this one raised
+        log.exception("broker.stop_failed", step=step.name)
+        return False
+    return True
+
+
+def end_process_after(within_s: float, exit_code: Callable[[], int]) -> threading.Timer:
+    """Start a thread that ends this process unless it has ended by itself: when something holds the event loop, or a
+    thread that the interpreter waits for. Where every thread stands goes to standard error before.
+    """
+
+    def end() -> None:
+        os.write(2, b"magnetar: error: the stop hangs; the process ends without it\n")
+        faulthandler.dump_traceback()
+        os._exit(exit_code() or EXIT_HANGS)
+
+    timer = threading.Timer(within_s, end)
+    timer.daemon = True
+    timer.start()
+    return timer
