@@ -1,6 +1,6 @@
 """Rates of the pipeline's decoder beside plain Python and beside pyarrow reading the same rows from Parquet.
 
-    python bench/pipeline_decode_bench.py [--rounds 5] [--seconds 0.4]
+    python bench/pipeline_decode_bench.py [--rounds 5] [--seconds 0.4] [--only TEXT]
 
 One process, everything in memory. `decoder`: stored entries to record batches, checksums verified. `plain Python`: the
 reference decoder, message by message with the protobuf library (`pipeline/decode/reference.py`), rows as dicts.
@@ -144,7 +144,7 @@ def cases() -> list[Case]:
         Case("Avro, flat, batches of 1000", batches(orders(40_000), 1000), names, schema("AVRO", FIELDS)),
         Case(
             "Avro, with a list, batches of 1000",
-            batches(orders(10_000, nested=True), 1000),
+            batches(orders(40_000, nested=True), 1000),
             names,
             schema("AVRO", NESTED),
         ),
@@ -206,10 +206,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.4)
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name has this text")
     options = parser.parse_args()
     print("| M messages/s: median (min-max) | decoder | plain Python | Parquet | to plain | to Parquet |")
     print("|---|---|---|---|---|---|")
     for case in cases():
+        if options.only not in case.name:
+            continue
         measure(case, options.rounds, options.seconds)
 
 

@@ -1,8 +1,8 @@
 """Payloads of AVRO schemas: single records without a container, each written under the version its message names.
 
 A row written under an older version is resolved to the reader's schema by Avro's rules (promotion, defaults, aliases).
-Flat records are read in lock step (`avro_flat.py`), also when fields came or went between the versions; the others one
-by one.
+Records are read in lock step (`avro_columns.py`) where there is a plan for their schema, also when fields came or went
+between the versions; the others one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pyarrow as pa
 from fastavro.read import SchemaResolutionError
 
 from magnetar.pipeline.errors import SchemaError
-from magnetar.pipeline.values.avro_flat import FlatReader, flat_fields, resolved
+from magnetar.pipeline.values.avro_columns import ColumnReader, OddValuesError, spread
+from magnetar.pipeline.values.avro_plan import Plan, plan_of, resolved_fields
 from magnetar.pipeline.values.avro_types import AvroTypes, physical, with_text
 from magnetar.pipeline.values.interface import DecodedValues
 from magnetar.pipeline.values.row_by_row import ENCRYPTED, arrow_array, decode_each, field_arrays
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class _Writer(NamedTuple):
-    """A version to read: its definition, the same for the library, and what it is resolved to (None: itself)."""
+    """A version to read: its plan, its definition for the library, and what it is resolved to (None: itself)."""
 
-    definition: Any
+    plan: Plan | None
     parsed: Any
     reader: Any
 
@@ -48,30 +49,33 @@ class AvroValues:
         self._arrow = types.arrow(self._definition)
         self._mixed = types.has_mixed_unions
         self._is_record = pa.types.is_struct(self._arrow)
+        self._named_record = isinstance(self._definition, dict) and "fields" in self._definition
         self.columns = record_columns(self._arrow) if self._is_record else (column("value", self._arrow),)
         self._reader = _parsed(self._definition)
         self._versions = WrittenVersions(versions, self._writer)
-        self._own = _Writer(self._definition, self._reader, None)
+        self._plan = plan_of(self._definition)
+        self._own = _Writer(self._plan, self._reader, None)
 
     def decode(self, batch: ValueBatch) -> DecodedValues:
         """See ValueDecoder."""
         failures = {int(row): ENCRYPTED for row in np.flatnonzero(batch.encrypted)}
         groups = self._versions.groups(batch.schema_version, self._own, failures)
         if len(groups) == 1 and not failures:
-            fast = self._flat(batch.payload, groups[0][0].definition)
+            fast = self._in_lock_step(batch.payload, groups[0][0])
             if fast is not None:
                 return DecodedValues(fast)
         return self._one_by_one(batch, groups, failures)
 
     def _writer(self, schema: TopicSchema) -> _Writer:
         definition = physical(schema.definition)
-        return _Writer(definition, _parsed(definition), self._reader_for(definition))
+        parsed = _parsed(definition)
+        return _Writer(plan_of(definition), parsed, self._reader_for(definition))
 
     def _reader_for(self, definition: Any) -> Any:
         """The reader's schema under the writer's name: Avro in Java, and so the broker, compares records by their
         fields; the library also wants the names equal.
         """
-        if not (self._is_record and isinstance(definition, dict) and "name" in definition):
+        if not (self._named_record and isinstance(definition, dict) and "name" in definition):
             return self._reader
         names = {key: definition[key] for key in ("name", "namespace") if key in definition}
         without = {key: value for key, value in self._definition.items() if key != "namespace"}
@@ -80,32 +84,39 @@ class AvroValues:
         except SchemaError:  # it names its own types in full
             return self._reader
 
-    def _flat(self, payload: pa.Array, definition: Any) -> list[pa.Array] | None:
-        """All rows in lock step; None when the schema is not flat or evolves in another way than by columns that come
-        or go, or a row does not fit.
-        """
-        fields = flat_fields(definition)
-        if fields is None:
+    def _in_lock_step(self, payload: pa.Array, writer: _Writer) -> list[pa.Array] | None:
+        """All rows at once; None when there is no plan for the schema or its resolution, or a row is odd."""
+        if self._plan is None or writer.plan is None:
+            return None
+        numbers = self._fields(writer)
+        if numbers is None:
             return None
         n = len(payload)
         offsets = np.frombuffer(payload.buffers()[1], np.int32)[payload.offset : payload.offset + n + 1].astype(
             np.int64
         )
         present = np.asarray(payload.is_valid())
-        reader = FlatReader(np.frombuffer(payload.buffers()[2] or b"", np.uint8), offsets[:-1], offsets[1:])
-        reader.good &= present
+        reader = ColumnReader(np.frombuffer(payload.buffers()[2] or b"", np.uint8), offsets[:-1], offsets[1:])
         try:
-            arrays = [reader.read(field) for field in fields]
-        except pa.ArrowInvalid:  # text that is no UTF-8
+            found = reader.read(writer.plan, np.flatnonzero(present))
+        except OddValuesError:
             return None
-        if not (reader.good | ~present).all():
-            return None
-        if definition is self._definition:
-            return arrays
-        found = resolved(fields, arrays, self._definition)
-        return found and [
-            pa.nulls(n, field.type) if array is None else array for array, field in zip(found, self._arrow, strict=True)
+        arrays = found.flatten() if self._is_record else [found]
+        chosen = [
+            pa.nulls(len(found), column.arrow) if number is None else arrays[number]
+            for number, column in zip(numbers, self.columns, strict=True)
         ]
+        return chosen if present.all() else [spread(array, present) for array in chosen]
+
+    def _fields(self, writer: _Writer) -> list[int | None] | None:
+        """Which of the writer's fields each column is."""
+        assert self._plan is not None
+        assert writer.plan is not None
+        if not self._is_record:
+            return [0] if writer.plan.reads_as(self._plan) else None
+        if not self._named_record or writer.plan.kind != "record" or writer.plan.null_branch is not None:
+            return None
+        return resolved_fields(writer.plan, self._plan, self._definition)
 
     def _one_by_one(
         self, batch: ValueBatch, groups: list[tuple[_Writer, list[int]]], failures: dict[int, str]

@@ -65,9 +65,9 @@ def test_flat_records_are_read_in_lock_step(records):
     payloads = [None if r is None else encode_avro(FLAT, physical_values(r))[0] for r in records]
     decoder = AvroValues(FLAT, lambda _: None)
     expected = [dict.fromkeys(RECORD_NAMES) if r is None else r for r in records]
-    assert decoder._flat(batch(payloads).payload, decoder._definition) is not None
+    assert decoder._in_lock_step(batch(payloads).payload, decoder._own) is not None
     assert rows(decoder, batch(payloads)) == (expected, {})
-    decoder._flat = lambda *_: None
+    decoder._in_lock_step = lambda *_: None
     assert rows(decoder, batch(payloads)) == (expected, {})
 
 
@@ -79,7 +79,7 @@ RECORD_NAMES = [field["name"] for field in FLAT.definition["fields"]]
 def test_any_bytes_are_a_record_or_a_failure_of_their_row(data):
     decoder = AvroValues(FLAT, lambda _: None)
     fast, slow = rows(decoder, batch(data)), None
-    decoder._flat = lambda *_: None
+    decoder._in_lock_step = lambda *_: None
     slow = rows(decoder, batch(data))
     assert repr(fast) == repr(slow)
 
@@ -93,7 +93,7 @@ def test_a_cut_payload_fails_alone():
     assert set(failures) == {1, 3}
 
 
-def test_nested_records_are_read_one_by_one():
+def test_nested_records_and_decimals():
     line = {
         "type": "record",
         "name": "Line",
@@ -154,7 +154,7 @@ def test_older_versions_resolve_to_the_readers_columns(flat):
     payloads += encode_avro(V2, {"id": 3, "added": "b", "place": "home"})
     decoder = AvroValues(V2, STORED.get)
     if not flat:
-        decoder._flat = lambda *_: None
+        decoder._in_lock_step = lambda *_: None
     found, failures = rows(decoder, batch(payloads, versions=[0, 1, 2]))
     assert failures == {}
     assert found == [
@@ -168,7 +168,7 @@ def test_columns_that_come_and_go_keep_the_lock_step():
     decoder = AvroValues(V1, STORED.get)
     payloads = encode_avro(V0, {"id": 1, "old": "x"}, {"id": 2, "old": "y"})
     given_batch = batch(payloads, versions=[0, 0])
-    assert decoder._flat(given_batch.payload, V0.definition) is not None
+    assert decoder._in_lock_step(given_batch.payload, decoder._writer(V0)) is not None
     assert rows(decoder, given_batch) == ([{"id": 1, "added": None}, {"id": 2, "added": None}], {})
 
 
@@ -246,3 +246,78 @@ def test_what_the_official_client_writes():
     found, failures = rows(decoder, batch(payloads))
     assert failures == {}
     assert sorted(row["a"] for row in found) == list(range(10))
+
+
+NESTED = avro_schema(
+    {
+        "name": "lines",
+        "type": {
+            "type": "array",
+            "items": {
+                "type": "record",
+                "name": "Line",
+                "fields": [
+                    {"name": "sku", "type": "string"},
+                    {"name": "n", "type": ["null", "int"]},
+                    {"name": "dims", "type": {"type": "array", "items": "double"}},
+                ],
+            },
+        },
+    },
+    {"name": "tags", "type": ["null", {"type": "map", "values": ["null", "long"]}]},
+    {"name": "first", "type": ["null", "Line"]},
+    {"name": "nested", "type": {"type": "array", "items": {"type": "map", "values": "Line"}}},
+    {"name": "last", "type": "boolean"},
+)
+LINE = st.fixed_dictionaries(
+    {
+        "sku": st.text(max_size=5),
+        "n": st.none() | st.integers(-5, 5),
+        "dims": st.lists(st.floats(allow_nan=False), max_size=2),
+    }
+)
+NESTED_RECORD = st.fixed_dictionaries(
+    {
+        "lines": st.lists(LINE, max_size=3),
+        "tags": st.none() | st.dictionaries(st.text(max_size=3), st.none() | st.integers(0, 2**40), max_size=3),
+        "first": st.none() | LINE,
+        "nested": st.lists(st.dictionaries(st.text(max_size=2), LINE, max_size=2), max_size=2),
+        "last": st.booleans(),
+    }
+)
+
+
+@given(records=st.lists(st.none() | NESTED_RECORD, min_size=1, max_size=6), version=st.sampled_from((None, 0)))
+@settings(max_examples=80, deadline=None)
+def test_nested_records_are_read_in_lock_step_too(records, version):
+    payloads = [None if r is None else encode_avro(NESTED, r)[0] for r in records]
+    decoder = AvroValues(NESTED, {0: NESTED}.get)
+    given_batch = batch(payloads, versions=[version] * len(payloads))
+    fast = decoder._in_lock_step(given_batch.payload, decoder._own)
+    assert fast is not None
+    found = rows(decoder, given_batch)
+    decoder._in_lock_step = lambda *_: None
+    assert found == rows(decoder, given_batch)
+    assert found[1] == {}
+
+
+def test_long_lists_are_read_one_by_one():
+    schema = avro_schema({"name": "a", "type": {"type": "array", "items": "int"}})
+    decoder = AvroValues(schema, lambda _: None)
+    given_batch = batch(encode_avro(schema, {"a": list(range(500))}, {"a": []}))
+    assert decoder._in_lock_step(given_batch.payload, decoder._own) is None
+    assert rows(decoder, given_batch)[0] == [{"a": list(range(500))}, {"a": []}]
+
+
+def test_blocks_with_their_size():
+    decoder = value_decoder(TopicSchema("AVRO", b'{"type": "array", "items": "int"}'))
+    assert rows(decoder, batch([b"\x03\x04\x02\x04\x02\x06\x00", b"\x00"])) == (
+        [{"value": [1, 2, 3]}, {"value": []}],
+        {},
+    )
+
+
+def test_a_union_of_null_and_a_record_has_the_records_columns():
+    definition = b'["null", {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}]'
+    decoder = value_decoder(TopicSchema("AVRO", definition), {1: TopicSchema("AVRO", definition)}.get)
+    assert rows(decoder, batch([b"\x02\x04", b"\x00"], versions=[1, None])) == ([{"a": 2}, {"a": None}], {})
