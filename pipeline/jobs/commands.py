@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar.pipeline.jobs import (
     audit_command,
     backlog,
+    compaction_command,
     delays,
     export_command,
     hot_keys,
+    key_compaction,
     maintenance_command,
     replay_command,
     statistics_command,
@@ -52,6 +54,12 @@ COMMANDS: Final[dict[str, Command]] = {
         audit_command.add_arguments,
         audit_command.run,
         audit_command.as_text,
+    ),
+    "compact": Command(
+        "of each key the newest message, into a table of its own",
+        compaction_command.add_arguments,
+        compaction_command.run,
+        key_compaction.as_text,
     ),
     "delays": Command(
         "how far ahead the pending messages of topics reach",

@@ -66,7 +66,7 @@ class SparkRunner:
     """
 
     def __init__(self, session: Any) -> None:
-        self._session = session
+        self.session = session
         context = getattr(session, "_sc", None)
         self._context = context
         self.cores = int(context.defaultParallelism) if context is not None else 8
@@ -76,7 +76,7 @@ class SparkRunner:
     ) -> list[R]:
         if not pieces:
             return []
-        plan = self._session.range(0, len(pieces), 1, len(pieces))
+        plan = self.session.range(0, len(pieces), 1, len(pieces))
         rows = plan.mapInArrow(_task(function, list(pieces)), "id long, result binary, failed boolean")
         with _Watch(self._context, progress, sum(weights)):
             collected = rows.collect()
