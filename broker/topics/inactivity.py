@@ -25,10 +25,14 @@ def is_deletable(topic: AnyTopic) -> bool:
     if not policy.delete_while_inactive or topic.name.is_system or not topic.is_idle:
         return False
     limit_s = policy.max_inactive_duration_seconds
-    if topic.context.monotonic() - topic.last_used_s < limit_s:
+    idle_s = topic.context.monotonic() - topic.last_used_s
+    if idle_s < limit_s:
         return False
     if not isinstance(topic, Topic):
         return True
+    retained_s = topic.config.retention.time_in_minutes * 60
+    if retained_s < 0 or idle_s < retained_s:
+        return False  # what retention keeps must not go with its topic (Apache Pulsar shouldTopicBeRetained)
     subscriptions = [s for s in topic.subscriptions.by_name.values() if s.durable]  # that of compaction counts
     if policy.inactive_topic_delete_mode == WITHOUT_SUBSCRIPTIONS:
         return not subscriptions

@@ -232,6 +232,28 @@ async def test_deletion_of_an_unused_topic(level):
     assert is_deletable(bench.topic)
 
 
+@pytest.mark.parametrize(("minutes", "kept_s"), [(-1, 10**9), (10, 599), (0, 59)])
+async def test_a_topic_that_retention_keeps_is_not_deleted_for_being_unused(minutes, kept_s):
+    bench = await bench_at(
+        "broker",
+        broker={
+            "broker_delete_inactive_topics_enabled": True,
+            "broker_delete_inactive_topics_max_inactive_duration_seconds": 60,
+            "default_retention_time_in_minutes": minutes,
+            "default_retention_size_in_mb": -1,
+        },
+        namespace={},
+        topic={},
+        others=({}, {}),
+    )
+    await bench.publish(b"x")
+    bench.pass_time(kept_s)
+    assert not is_deletable(bench.topic)
+    if minutes >= 0:
+        bench.pass_time(2)
+        assert is_deletable(bench.topic)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 async def test_number_of_subscriptions(level):
     bench = await at_levels(
