@@ -68,6 +68,7 @@ class BrokerMachine(RuleBasedStateMachine):
                 "default_retention_time_in_minutes": -1,
                 "default_retention_size_in_mb": -1,
                 "active_consumer_failover_delay_time_millis": 0,
+                "max_unacked_messages_per_broker": 1 << 40,  # counted, never reached
             }
         )
         self.sim.start()
@@ -435,6 +436,22 @@ class BrokerMachine(RuleBasedStateMachine):
         self.do(peer.close)
 
     # --- what always holds ----------------------------------------------------------------------------------------
+
+    @invariant()
+    def unacked_messages_are_counted_once(self) -> None:
+        """What the broker counts against maxUnackedMessagesPerBroker is what the consumers hold."""
+        if self.sim is None:
+            return
+        context = self.sim.broker.topics.context
+        held = sum(
+            consumer.permits.unacked
+            for topic in self.sim.broker.topics.loaded.values()
+            for subscription in topic.subscriptions.by_name.values()
+            for consumer in subscription.consumers
+            if consumer.pending_acks is not None
+        )
+        assert context.unacked_total is not None
+        assert context.unacked_total.total == held
 
     @invariant()
     def agrees(self) -> None:
