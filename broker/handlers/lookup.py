@@ -69,8 +69,8 @@ async def on_partitioned_metadata(conn: Connection, command: pb.CommandPartition
     """How many partitions a topic has; creates a partitioned one when auto creation says so."""
     broker = conn.broker
     name = parse_topic(command.topic)
-    broker.topics.require_tenant(name)  # before the right is asked for, the namespace after it: as Apache Pulsar 4.2
     conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
+    broker.topics.require_tenant(name)  # Apache Pulsar 4.2 looks for the tenant first, and so tells which ones exist
     partitions = await broker.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
     conn.write(replies.partitioned_metadata(command.request_id, partitions))
 

@@ -8,7 +8,7 @@ import urllib.parse
 
 import pytest
 
-from tests.attack.conftest import SECURED, token
+from tests.attack.conftest import SECURED, connect, token
 from tests.attack.conftest import http as request
 
 OPEN = ("brokerServicePort=0", "webServicePort=0")
@@ -138,4 +138,27 @@ def test_secrets_are_in_no_log_and_no_answer(new_broker):
     assert secret not in log
     assert token("admin") not in log
     assert "tokenSecretKey is visible to every user of this machine" in log
+    assert broker.stop() == 0
+
+
+def test_a_role_without_rights_cannot_tell_which_topics_exist(new_broker):
+    broker = new_broker(**SECURED)
+    assert request(broker, "PUT", "/admin/v2/persistent/public/default/there", role="admin")[0] == 204
+    peer = connect(broker.url, "nobody")
+    topics = [f"persistent://{name}" for name in ("public/default/there", "public/default/x", "public/x/x", "x/x/x")]
+    for type_name, field, values in (
+        ("LOOKUP", "lookupTopic", {"authoritative": False}),
+        ("PARTITIONED_METADATA", "partitionMetadata", {}),
+        ("PRODUCER", "producer", {"producer_id": 1}),
+        ("SUBSCRIBE", "subscribe", {"subscription": "s", "subType": 1, "consumer_id": 1}),
+        ("GET_SCHEMA", "getSchema", {}),
+    ):
+        answers = set()
+        for topic in topics:
+            found = peer.ask(type_name, field, topic=topic, **values)
+            [(_, answer)] = [(f, v) for f, v in found.ListFields() if f.name != "type"]
+            answer.request_id = 0
+            answers.add((found.type, answer.SerializeToString()))
+        assert len(answers) == 1, (type_name, answers)
+    peer.socket.close()
     assert broker.stop() == 0
