@@ -4,6 +4,7 @@ Exit codes:
     0   clean stop; a directory without damage; a file imported whole
     1   `verify` found damage; `kafka import` stopped at damage in the file
     2   the command line itself is wrong
+    65  the metadata of the data directory are damaged or missing: put back a copy, or repair them (EX_DATAERR)
     66  a file to import cannot be read or holds no record batch (EX_NOINPUT)
     69  no broker to import into, or not for long enough; the same command goes on (EX_UNAVAILABLE)
     70  a stop did not end within brokerShutdownTimeoutMs and a minute more: the process ended itself (EX_SOFTWARE)
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.verify.report import VerifyReport
 
 EXIT_DAMAGED: Final = 1
+EXIT_METADATA: Final = 65
 EXIT_SYSTEM: Final = 71
 EXIT_STORAGE: Final = 74
 EXIT_IN_USE: Final = 75
@@ -108,7 +110,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "--repair",
         action="append",
         default=[],
-        choices=["index", "torn-tail"],
+        choices=["index", "metadata", "torn-tail"],
         help="repair this kind of finding; repeatable. Entries are never removed",
     )
     tokens = commands.add_parser("tokens", help="make keys and tokens for authentication")
@@ -161,7 +163,11 @@ def _run(settings: "Settings") -> int:
 
     configure_logs()
     os.umask(OWNER_ONLY_UMASK)
-    from magnetar.storage.errors import StorageError, StoreLockedError  # noqa: PLC0415 - comes with it
+    from magnetar.storage.errors import (  # noqa: PLC0415 - comes with it
+        MetadataDamagedError,
+        StorageError,
+        StoreLockedError,
+    )
 
     try:
         import uvloop  # noqa: PLC0415 - optional: not on every platform
@@ -174,6 +180,8 @@ def _run(settings: "Settings") -> int:
             return runner.run(run(settings))
     except StoreLockedError as e:
         code, problem = EXIT_IN_USE, str(e)
+    except MetadataDamagedError as e:
+        code, problem = EXIT_METADATA, str(e)
     except StorageError as e:
         code, problem = EXIT_STORAGE, str(e) if settings.data_dir in str(e) else f"{settings.data_dir}: {e}"
     except OSError as e:
@@ -237,8 +245,13 @@ def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
     from magnetar.storage.embedded.verify.command import verify_store  # noqa: PLC0415 - only this command
     from magnetar.storage.errors import StorageError, StoreLockedError  # noqa: PLC0415 - only this command
 
+    rebuild = None
+    if "metadata" in repair:
+        from magnetar.broker.rebuilding import rebuild_records  # noqa: PLC0415 - only this repair
+
+        rebuild = rebuild_records
     try:
-        report = verify_store(str(directory), repair=repair)
+        report = verify_store(str(directory), repair=repair, rebuild=rebuild)
     except StoreLockedError as e:
         _complain("error", str(e))
         return EXIT_IN_USE

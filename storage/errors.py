@@ -14,6 +14,7 @@
      +- UnsupportedFormatError         a file written by a newer version
      +- StoreLockedError               another process uses the data directory
      +- StoreMismatchError             the parts of the data directory do not belong together
+     +- MetadataDamagedError           the metadata are damaged, missing or too old: a start would forget topics
      +- StorageFullError               no space left; retry later, the engine resumes by itself
      +- StorageFailedError             write or fsync failed; nothing is acknowledged any more
      +- StorageClosedError             used after close
@@ -36,6 +37,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from magnetar.storage.position import Position
 
 __all__ = [
@@ -52,6 +55,7 @@ __all__ = [
     "ManagedLedgerError",
     "ManagedLedgerFencedError",
     "ManagedLedgerTerminatedError",
+    "MetadataDamagedError",
     "MetadataError",
     "NoNodeError",
     "NoSuchCursorError",
@@ -167,6 +171,22 @@ class StoreLockedError(StorageError):
 
 class StoreMismatchError(StorageError):
     """Metadata, journal and ledgers come from different stores (a file was lost or copied)."""
+
+
+class MetadataDamagedError(StorageError):
+    """Acknowledged metadata are lost, and the store cannot put that right by itself. Nothing was changed."""
+
+    def __init__(self, data_dir: str, problems: Sequence[str]) -> None:
+        super().__init__(data_dir, tuple(problems))
+        self.data_dir, self.problems = data_dir, tuple(problems)
+
+    def __str__(self) -> str:
+        return (
+            f"the metadata of {self.data_dir} are damaged, and starting would forget topics; nothing was changed: "
+            f"{'; '.join(self.problems)}. Put back an intact copy of the whole data directory, or run "
+            f"`magnetar verify --repair metadata {self.data_dir}`, which rebuilds the lists of topics and ledgers "
+            "and says what it cannot"
+        )
 
 
 class StorageFullError(StorageError):

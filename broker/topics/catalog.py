@@ -119,19 +119,19 @@ class TopicCatalog:
             return False
         self._partitioned[str(name)] = topic
         try:
-            await self._metadata.put(_path(name), msgspec.json.encode(topic), -1)
+            await self._metadata.put(partitioned_path(name), msgspec.json.encode(topic), -1)
         except BaseException:
             self._partitioned.pop(str(name), None)
             raise
         return True
 
     async def update_partitioned(self, name: TopicName, topic: PartitionedTopic) -> None:
-        await self._metadata.put(_path(name), msgspec.json.encode(topic), None)
+        await self._metadata.put(partitioned_path(name), msgspec.json.encode(topic), None)
         self._partitioned[str(name)] = topic
 
     async def delete_partitioned(self, name: TopicName) -> None:
         if self._partitioned.pop(str(name), None) is not None:
-            await self._metadata.delete(_path(name), None)
+            await self._metadata.delete(partitioned_path(name), None)
 
     # --- listeners -----------------------------------------------------------------------------------------------
 
@@ -145,5 +145,6 @@ class TopicCatalog:
             listener(namespace, list(new), list(deleted))
 
 
-def _path(name: TopicName) -> str:
+def partitioned_path(name: TopicName) -> str:
+    """Where the record of a partitioned topic is kept."""
     return f"{_ROOT}/{name.tenant}/{name.namespace.partition('/')[2]}/{name.domain}/{quote(name.local_name, safe='')}"

@@ -3,7 +3,8 @@
 The file is replaced as a whole (new file, sync, rename, sync of the folder). It holds the same copy twice, so one
 damaged sector costs nothing. A copy (little-endian)::
 
-     0      file header (``file_header.py``), file id = checkpoint number
+     0      file header (``file_header.py``), file id = checkpoint number, generation = last
+                             durable change of the metadata
     64  u64 next sequence        frames below are in synced ledger files; replay begins here
     72  u64 free generation      segments of this generation or an older one hold no frame that is needed
     80  u64 ledgers
@@ -41,6 +42,8 @@ class Checkpoint:
     synced: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Ledger id -> (entries, length in bytes)."""
     damaged_copies: int = 0
+    metadata_sequence: int = 0
+    """Change of the metadata that was durable before it was written."""
 
 
 def encode_checkpoint(store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> bytes:
@@ -48,7 +51,9 @@ def encode_checkpoint(store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> b
     flat = array("Q")
     for ledger_id, (entries, length) in checkpoint.synced.items():
         flat.extend((ledger_id, entries, length))
-    head = FileHeader(CHECKPOINT_MAGIC, store_id, checkpoint.number, created_ms=now_ms).pack()
+    head = FileHeader(
+        CHECKPOINT_MAGIC, store_id, checkpoint.number, generation=checkpoint.metadata_sequence, created_ms=now_ms
+    ).pack()
     body = _FIXED.pack(checkpoint.next_sequence, checkpoint.free_generation, len(checkpoint.synced)) + flat.tobytes()
     copy = head + body
     copy += crc32c(copy).to_bytes(4, "little")
@@ -89,7 +94,7 @@ def _decode_copy(path: str, data: bytes) -> Checkpoint:
     if len(flat) != count * 3:
         raise DamagedFileError(path, FILE_HEADER_BYTES, "checkpoint has a wrong length")
     synced = dict(zip(flat[0::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
-    return Checkpoint(header.file_id, next_sequence, free_generation, synced)
+    return Checkpoint(header.file_id, next_sequence, free_generation, synced, metadata_sequence=header.generation)
 
 
 def read_checkpoint(files: FileSystem, layout: Layout) -> Checkpoint:

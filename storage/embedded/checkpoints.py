@@ -77,6 +77,7 @@ class Checkpointer:
         interval_s: float,
         max_unwritten_bytes: int,
         gather_bytes: int,
+        metadata_sequence: Callable[[], int],
     ) -> None:
         self._files, self._layout, self._store_id = files, layout, store_id
         self._ledger_files, self._scheduler, self._clock, self._health = ledger_files, scheduler, clock, health
@@ -84,6 +85,7 @@ class Checkpointer:
         self._max_unwritten_bytes = max_unwritten_bytes
         self._write_back = threads.lane("write-behind", WriteBack(ledger_files).work, self._written, 64 << 20)
         self._lane = threads.lane("checkpoint", self._work, self._finished)
+        self._metadata_sequence = metadata_sequence
         self._number = last.number
         self._free_generation = last.free_generation
         self._synced = dict(last.synced)
@@ -169,7 +171,13 @@ class Checkpointer:
         assert self._appends is not None
         sequence = self._appends.last_sequence
         self._number += 1
-        checkpoint = Checkpoint(self._number, sequence + 1, self._free_generation, dict(self._synced))
+        checkpoint = Checkpoint(
+            self._number,
+            sequence + 1,
+            self._free_generation,
+            dict(self._synced),
+            metadata_sequence=self._metadata_sequence(),
+        )
         self._plan = CheckpointPlan(sequence, ledgers, checkpoint)
         self._started_s = self._clock.now_s()
         self._submit_gathered()

@@ -2,7 +2,7 @@
 
 Who does what: the loop owns all state; the journal's thread writes and syncs frames (``journal.py``), the write-behind
 thread fills ledger files (``writeback.py``), the checkpoint thread syncs them (``checkpoints.py``), a helper prepares
-journal segments, a small pool reads, one thread owns SQLite.
+journal segments, a small pool reads, one thread owns the metadata and one writes their snapshots.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from magnetar.storage import events
 from magnetar.storage.embedded.engine_settings import EngineSettings
 from magnetar.storage.embedded.environment import EngineEnvironment
 from magnetar.storage.embedded.layout import Layout
-from magnetar.storage.embedded.ledger_catalog import LedgerCatalog
+from magnetar.storage.embedded.ledger_catalog import LedgerCatalog, ledger_path, properties_of
 from magnetar.storage.embedded.ledger_files import LedgerFiles
-from magnetar.storage.embedded.metadata.sqlite_metadata import SqliteMetadataStore
+from magnetar.storage.embedded.metadata.log_writer import LogEnvironment
+from magnetar.storage.embedded.metadata.logged_metadata import LoggedMetadataStore
+from magnetar.storage.embedded.metadata.opening import keep_format_1, open_metadata
 from magnetar.storage.embedded.parts import EngineParts, Foundation, build_parts
-from magnetar.storage.embedded.recovery.engine_recovery import Recovered, Recovery
+from magnetar.storage.embedded.recovery.engine_recovery import KnownLedgers, Recovered, Recovery
 from magnetar.storage.embedded.stats import EngineStats, collect_stats
 from magnetar.storage.embedded.store_directory import open_store
 from magnetar.storage.embedded.writeback import SPACE_ERRORS
@@ -45,7 +47,7 @@ class EmbeddedStorage:
         self,
         parts: EngineParts,
         metadata: MetadataStore,
-        own_metadata: SqliteMetadataStore | None,
+        own_metadata: LoggedMetadataStore | None,
         recovery: RecoveryReport,
         release_lock: Callable[[], None],
     ) -> None:
@@ -87,7 +89,8 @@ async def open_embedded(
 ) -> EmbeddedStorage:
     """Open (or make) the store in ``data_dir``; recovery is complete on return.
 
-    Raises StoreLockedError, StoreMismatchError, UnsupportedFormatError, DamagedFileError (metadata), OSError,
+    Raises StoreLockedError, StoreMismatchError, UnsupportedFormatError, MetadataDamagedError (nothing is served rather
+    than topics forgotten), OSError,
     StorageFullError when there is no room to recover: nothing is lost, start again once there is space.
     """
     settings = settings or EngineSettings()
@@ -106,47 +109,75 @@ async def open_embedded(
 async def _open(layout: Layout, settings: EngineSettings, environment: EngineEnvironment) -> EmbeddedStorage:
     environment.files.make_dir(layout.root)
     release_lock = environment.files.lock(layout.lock)
-    own_metadata: SqliteMetadataStore | None = None
+    own_metadata: LoggedMetadataStore | None = None
     try:
         metadata = environment.metadata
         if metadata is None:
-            metadata = own_metadata = await SqliteMetadataStore.open(layout.metadata, environment.threads)
-        base = await _recover(layout, settings, environment, metadata)
+            metadata = own_metadata = _open_metadata(layout, settings, environment)
+        base = await _recover(layout, settings, environment, metadata, own_metadata)
         parts = build_parts(base)
         if own_metadata is not None:
             own_metadata.on_failure = parts.health.fail
         return EmbeddedStorage(parts, metadata, own_metadata, base.recovered.report, release_lock)
-    except BaseException:
-        if own_metadata is not None:
+    except BaseException as error:
+        # Who is cancelled does not wait for a disk.
+        if own_metadata is not None and isinstance(error, Exception):
             await own_metadata.close()
         release_lock()
         raise
 
 
+def _open_metadata(layout: Layout, settings: EngineSettings, environment: EngineEnvironment) -> LoggedMetadataStore:
+    """The engine's own; what it could put right by itself is logged."""
+    world = LogEnvironment(
+        environment.files, layout, environment.clock, environment.entropy, settings.metadata_log_bytes
+    )
+    loaded = open_metadata(world, environment.read_format_1)
+    return LoggedMetadataStore(world, loaded, environment.threads, environment.scheduler)
+
+
 async def _recover(
-    layout: Layout, settings: EngineSettings, environment: EngineEnvironment, metadata: MetadataStore
+    layout: Layout,
+    settings: EngineSettings,
+    environment: EngineEnvironment,
+    metadata: MetadataStore,
+    own: LoggedMetadataStore | None,
 ) -> Foundation:
-    files, clock = environment.files, environment.clock
-    store_id, damage = await open_store(files, layout, metadata, environment.entropy, clock)
+    files, clock, entropy = environment.files, environment.clock, environment.entropy
+    store_id, damage = await open_store(
+        files, layout, metadata, lambda: entropy(16) if own is None else own.store_id, clock
+    )
+    keep_format_1(files, layout)
     catalog = LedgerCatalog(metadata)
     known = set(await catalog.ids())
     ledger_files = LedgerFiles(files, layout, store_id, clock, settings.max_open_files, settings.writeback_lag_bytes)
+    half_deleted = await catalog.half_deleted()
+    said = KnownLedgers(
+        known,
+        half_deleted,
+        lambda ledger_id: properties_of(own.peek(ledger_path(ledger_id))) if own is not None else {},
+        0 if own is None else own.last_sequence,
+    )
     try:
-        await _finish_deletions(catalog, known, ledger_files)
-        recovered = Recovery(files, layout, store_id, ledger_files, known, clock, settings.max_record_bytes).run()
+        recovered = Recovery(files, layout, store_id, ledger_files, said, clock, settings.max_record_bytes).run()
+        await _finish_deletions(catalog, half_deleted, known, ledger_files)
     except BaseException:
         ledger_files.close()
         raise
-    recovered.report.newest_ledger_id = max(known, default=-1)
-    if damage is not None:
-        recovered.report.damaged_files.append(damage)
+    report = recovered.report
+    report.newest_ledger_id = max(known, default=-1)
+    catalog.reserve(report.greatest_ledger_id)
+    report.damaged_files[:0] = [*(own.found_damage if own is not None else ()), *([damage] if damage else ())]
     _log_recovery(layout, recovered)
-    return Foundation(layout, settings, environment, store_id, catalog, ledger_files, recovered)
+    sequence = (lambda: 0) if own is None else (lambda: own.last_sequence)
+    return Foundation(layout, settings, environment, store_id, catalog, ledger_files, recovered, sequence)
 
 
-async def _finish_deletions(catalog: LedgerCatalog, known: set[int], ledger_files: LedgerFiles) -> None:
+async def _finish_deletions(
+    catalog: LedgerCatalog, half_deleted: list[int], known: set[int], ledger_files: LedgerFiles
+) -> None:
     """Ledgers whose deletion a crash interrupted: gone from the metadata, their files perhaps not yet."""
-    for ledger_id in await catalog.half_deleted():
+    for ledger_id in half_deleted:
         if ledger_id not in known:
             ledger_files.remove(ledger_id)
             ledger_files.sync_names()

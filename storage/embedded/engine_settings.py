@@ -44,6 +44,9 @@ class EngineSettings:
     disk_usage_warn_threshold: float = 1.0
     """They are taken again when no more than this is used; above it a warning is logged."""
     disk_usage_check_s: float = 10.0
+    metadata_log_bytes: int = 1 * _MIB
+    """Size of a metadata log; a snapshot is written when three quarters of one, or as much as a snapshot takes, were
+    logged."""
     full_probe_s: float = 0.1
     """First wait before trying again after the disk was full; doubles up to 5 s."""
 
@@ -62,6 +65,7 @@ class EngineSettings:
             "read_threads": 1,
             "max_open_files": 4,
             "max_record_bytes": 1 << 10,
+            "metadata_log_bytes": 32 << 10,
         }
         if not 0 < self.disk_usage_warn_threshold <= self.disk_usage_threshold <= 1:
             raise ValueError(

@@ -15,9 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.lanes import Threads
+    from magnetar.storage.embedded.metadata.node_tree import NodeTree
     from magnetar.storage.interfaces import Clock, MetadataStore, Scheduler
 
 __all__ = ["EngineEnvironment"]
+
+
+def _read_format_1(path: str) -> NodeTree:
+    """Imported when there is something to read: SQLite is nothing a start should wait for."""
+    from magnetar.storage.embedded.metadata.format_1 import read_format_1  # noqa: PLC0415 - see above
+
+    return read_format_1(path)
 
 
 @dataclass(slots=True)
@@ -30,7 +38,8 @@ class EngineEnvironment:
     scheduler: Scheduler
     entropy: Callable[[int], bytes] = os.urandom
     metadata: MetadataStore | None = None
-    """None: SQLite in the data directory. One given is not closed by the engine."""
+    """None: the engine's own, in the data directory. One given is not closed by the engine."""
+    read_format_1: Callable[[str], NodeTree] = _read_format_1
 
     @classmethod
     def real(cls) -> EngineEnvironment:

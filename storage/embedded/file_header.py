@@ -24,15 +24,20 @@ __all__ = [
     "FORMAT_VERSION",
     "JOURNAL_MAGIC",
     "LEDGER_MAGIC",
+    "METADATA_LOG_MAGIC",
+    "SNAPSHOT_MAGIC",
     "FileHeader",
     "parse_file_header",
 ]
 
 FILE_HEADER_BYTES = 64
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""1: metadata in SQLite, ledger files without their properties. Files of format 1 are read."""
 JOURNAL_MAGIC = b"MGNTRJNL"
 LEDGER_MAGIC = b"MGNTRLDG"
 CHECKPOINT_MAGIC = b"MGNTRCHK"
+METADATA_LOG_MAGIC = b"MGNTRMLG"
+SNAPSHOT_MAGIC = b"MGNTRMSN"
 
 _HEADER = struct.Struct("<8sII16sQQQq")
 

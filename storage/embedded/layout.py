@@ -2,7 +2,8 @@
 
 VERSION               one line of text: "magnetar-store <format version> <store id> <crc32c>"
 LOCK                  held (flock) while a process uses the store; holds its pid
-metadata.sqlite       MetadataStore (and SQLite's -wal, -shm)
+metadata/<number>.log, metadata/<number>.snapshot, metadata/spare   MetadataStore
+metadata.sqlite       the same of format 1 (and SQLite's -wal, -shm); metadata.sqlite.format-1 once it was read
 journal/<segment id>.journal, journal/checkpoint
 ledgers/<ledger id>.ledger
 lost+found/           files found in journal/ or ledgers/ that no one knows; never deleted by the engine
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import posixpath
 
-__all__ = ["Layout", "ledger_id_of", "segment_id_of"]
+__all__ = ["Layout", "ledger_id_of", "metadata_log_of", "segment_id_of", "snapshot_of"]
 
 
 class Layout:
@@ -22,7 +23,10 @@ class Layout:
         self.root = root
         self.version = posixpath.join(root, "VERSION")
         self.lock = posixpath.join(root, "LOCK")
-        self.metadata = posixpath.join(root, "metadata.sqlite")
+        self.metadata = posixpath.join(root, "metadata")
+        self.spare_log = posixpath.join(self.metadata, "spare")
+        self.sqlite = posixpath.join(root, "metadata.sqlite")
+        self.sqlite_kept = self.sqlite + ".format-1"
         self.journal = posixpath.join(root, "journal")
         self.checkpoint = posixpath.join(self.journal, "checkpoint")
         self.ledgers = posixpath.join(root, "ledgers")
@@ -30,6 +34,12 @@ class Layout:
 
     def segment(self, segment_id: int) -> str:
         return posixpath.join(self.journal, f"{segment_id:08d}.journal")
+
+    def metadata_log(self, number: int) -> str:
+        return posixpath.join(self.metadata, f"{number:08d}.log")
+
+    def snapshot(self, number: int) -> str:
+        return posixpath.join(self.metadata, f"{number:08d}.snapshot")
 
     def ledger(self, ledger_id: int) -> str:
         return posixpath.join(self.ledgers, f"{ledger_id:012d}.ledger")
@@ -48,3 +58,13 @@ def segment_id_of(name: str) -> int | None:
 def ledger_id_of(name: str) -> int | None:
     """The ledger id of a file name, None for other files."""
     return _number(name, ".ledger")
+
+
+def metadata_log_of(name: str) -> int | None:
+    """The number of a metadata log, None for other files."""
+    return _number(name, ".log")
+
+
+def snapshot_of(name: str) -> int | None:
+    """The number of a metadata snapshot, None for other files."""
+    return _number(name, ".snapshot")

@@ -21,11 +21,20 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.ledger_state import LedgerState
     from magnetar.storage.interfaces import MetadataStore
 
-__all__ = ["LedgerCatalog", "LedgerNode"]
+__all__ = [
+    "DELETED_ROOT",
+    "IDS_PATH",
+    "LEDGERS_ROOT",
+    "LedgerCatalog",
+    "LedgerNode",
+    "encode_open_node",
+    "ledger_path",
+    "properties_of",
+]
 
-_LEDGERS = "/ledgers"
-_DELETED = "/deleted-ledgers"
-_IDS = "/ledger-ids"
+LEDGERS_ROOT = _LEDGERS = "/ledgers"
+DELETED_ROOT = _DELETED = "/deleted-ledgers"
+IDS_PATH = _IDS = "/ledger-ids"
 _ID_RANGE = 64
 
 
@@ -50,11 +59,19 @@ class LedgerCatalog:
         self._metadata = metadata
         self._next_id = 0
         self._end_id = 0
+        self._floor = -1
+
+    def reserve(self, ledger_id: int) -> None:
+        """Ids up to this one were given, whatever the sequence says."""
+        self._floor = max(self._floor, ledger_id)
 
     async def new_id(self) -> int:
         """Greater than every id given before, also by earlier processes."""
         while self._next_id >= self._end_id:
             first = await self._metadata.next_sequence(_IDS, _ID_RANGE)
+            if first <= self._floor:
+                await self._metadata.next_sequence(_IDS, self._floor + 1 - first)
+                continue
             # Two callers may have waited here at once: the later range wins, ids only grow.
             if first >= self._end_id:
                 self._next_id, self._end_id = first, first + _ID_RANGE
@@ -64,8 +81,7 @@ class LedgerCatalog:
 
     async def add(self, ledger_id: int, properties: Mapping[str, str]) -> int:
         """Record a new open ledger; returns its version."""
-        value = json.dumps({"state": "open", "properties": dict(properties)}).encode()
-        return await self._metadata.put(_path(ledger_id), value, -1)
+        return await self._metadata.put(ledger_path(ledger_id), encode_open_node(properties), -1)
 
     async def close(self, ledger: LedgerState) -> int:
         """Record that the ledger's end is final; returns its version."""
@@ -75,11 +91,13 @@ class LedgerCatalog:
             "bytes": ledger.length_bytes,
             "properties": ledger.properties,
         }
-        return await self._metadata.put(_path(ledger.ledger_id), json.dumps(fields).encode(), ledger.metadata_version)
+        return await self._metadata.put(
+            ledger_path(ledger.ledger_id), json.dumps(fields).encode(), ledger.metadata_version
+        )
 
     async def get(self, ledger_id: int) -> LedgerNode:
         """Raises NoSuchLedgerError."""
-        found = await self._metadata.get(_path(ledger_id))
+        found = await self._metadata.get(ledger_path(ledger_id))
         if found is None:
             raise NoSuchLedgerError(ledger_id)
         return LedgerNode(*found)
@@ -92,7 +110,7 @@ class LedgerCatalog:
         """From now on the ledger is gone; False when it was not there."""
         await self._metadata.put(f"{_DELETED}/{ledger_id:019d}", b"")
         try:
-            await self._metadata.delete(_path(ledger_id))
+            await self._metadata.delete(ledger_path(ledger_id))
         except NoNodeError:
             await self.end_delete(ledger_id)
             return False
@@ -110,5 +128,16 @@ class LedgerCatalog:
         return sorted(map(int, await self._metadata.children(_DELETED)))
 
 
-def _path(ledger_id: int) -> str:
+def ledger_path(ledger_id: int) -> str:
+    """The node of a ledger."""
     return f"{_LEDGERS}/{ledger_id:019d}"
+
+
+def encode_open_node(properties: Mapping[str, str]) -> bytes:
+    """The node of a ledger that is open for append, or was when its process ended."""
+    return json.dumps({"state": "open", "properties": dict(properties)}).encode()
+
+
+def properties_of(node: tuple[bytes, int] | None) -> dict[str, str]:
+    """What the ledger of this node was created with."""
+    return LedgerNode(*node).properties if node is not None else {}

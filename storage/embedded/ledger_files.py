@@ -1,4 +1,8 @@
-"""The files in ``ledgers/``: a bounded number of them open, usable from any thread."""
+"""The files in ``ledgers/``: a bounded number of them open, usable from any thread.
+
+Offsets are *logical*: records begin at 64 (``FILE_HEADER_BYTES``) whatever the size of the file's head. A file's own
+offsets are greater by its *shift*, which only this module knows; index and footer hold logical offsets too.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,40 @@ from collections import OrderedDict, deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader, parse_file_header
+from magnetar.storage.embedded.ledger_head import encode_ledger_head, find_data_offset
+from magnetar.storage.errors import DamagedFileError
+from magnetar.storage.records import find_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from magnetar.storage.embedded.files import Buffer, File, FileSystem
     from magnetar.storage.embedded.layout import Layout
     from magnetar.storage.interfaces import Clock
 
-__all__ = ["LedgerFiles"]
+__all__ = ["LedgerFiles", "head_shift"]
 
 _WRITEBACK_BYTES = 256 << 10
 """Smaller writes are left to the system."""
+
+_SEARCH_BYTES = 1 << 20
+"""So far the first record is looked for when the head is damaged."""
 
 
 class _Handle:
     """An open file and how many threads are using it."""
 
-    __slots__ = ("doomed", "file", "users")
+    __slots__ = ("doomed", "file", "shift", "users")
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, shift: int | None) -> None:
         self.file, self.users, self.doomed = file, 0, False
+        self.shift = shift
+        """What its head takes beyond 64 bytes; None: it has no head yet."""
+
+    def at(self, offset: int) -> int:
+        """The file's own offset."""
+        return offset + (self.shift or 0) if offset >= FILE_HEADER_BYTES else offset
 
 
 class LedgerFiles:
@@ -56,6 +72,12 @@ class LedgerFiles:
         self._dirty: deque[tuple[int, int, int]] = deque()
         """Written and left in the system's cache, oldest first: (ledger id, offset, size)."""
         self._dirty_bytes = 0
+        self._properties: dict[int, Mapping[str, str]] = {}
+        """Of ledgers whose file has no head yet."""
+
+    def identify(self, ledger_id: int, properties: Mapping[str, str]) -> None:
+        """What the head of the ledger's file will say."""
+        self._properties[ledger_id] = properties
 
     @property
     def open_files(self) -> int:
@@ -63,21 +85,41 @@ class LedgerFiles:
 
     def write(self, ledger_id: int, buffers: Sequence[Buffer], offset: int, *, create: bool = True) -> None:
         """Write at a file offset; the first write creates the file with its header."""
-        with self._open(ledger_id, create=create) as file:
+        with self._open(ledger_id, create=create) as handle:
+            at, shift = handle.at(offset), handle.shift
             if offset == FILE_HEADER_BYTES:
-                header = FileHeader(LEDGER_MAGIC, self._store_id, ledger_id, created_ms=self._clock.now_ms())
-                buffers, offset = [header.pack(), *buffers], 0
+                buffers, at, shift = self._with_head(handle, ledger_id, buffers)
             size = sum(map(len, buffers))
             in_cache = True
             if size >= _WRITEBACK_BYTES:
-                in_cache = not file.write_past_cache(buffers, offset)
+                in_cache = not handle.file.write_past_cache(buffers, at)
             else:
-                file.write(buffers, offset)
+                handle.file.write(buffers, at)
+            if offset == FILE_HEADER_BYTES:
+                handle.shift = shift
+                self._properties.pop(ledger_id, None)
         if in_cache and size >= _WRITEBACK_BYTES:
             self._dirty.append((ledger_id, offset, size))
             self._dirty_bytes += size
         while self._dirty_bytes > self._writeback_lag_bytes:
             self._start_writeback()
+
+    def _with_head(
+        self, handle: _Handle, ledger_id: int, buffers: Sequence[Buffer]
+    ) -> tuple[Sequence[Buffer], int, int | None]:
+        """(buffers, where in the file, shift from then on): head and first records in one write.
+
+        A head that is there keeps its size: records stay where they are.
+        """
+        header = FileHeader(LEDGER_MAGIC, self._store_id, ledger_id, created_ms=self._clock.now_ms())
+        properties = self._properties.get(ledger_id)
+        if handle.shift == 0:
+            return [header.pack(), *buffers], 0, 0
+        if handle.shift is None or properties is not None:
+            size = 0 if handle.shift is None else handle.shift + FILE_HEADER_BYTES
+            head = encode_ledger_head(header, properties or {}, size)
+            return [head, *buffers], 0, len(head) - FILE_HEADER_BYTES
+        return buffers, handle.at(FILE_HEADER_BYTES), handle.shift
 
     def _start_writeback(self) -> None:
         """Have the system write the oldest of what it holds: a checkpoint then finds little to wait for.
@@ -86,31 +128,44 @@ class LedgerFiles:
         """
         ledger_id, offset, size = self._dirty.popleft()
         self._dirty_bytes -= size
-        with contextlib.suppress(FileNotFoundError), self._open(ledger_id, create=False) as file:
-            file.start_writeback(offset, size)
+        with contextlib.suppress(FileNotFoundError), self._open(ledger_id, create=False) as handle:
+            handle.file.start_writeback(handle.at(offset), size)
 
     def read(self, ledger_id: int, size: int, offset: int) -> bytes:
         """Raises FileNotFoundError when there is no file."""
-        with self._open(ledger_id, create=False) as file:
-            return file.read(size, offset)
+        with self._open(ledger_id, create=False) as handle:
+            return handle.file.read(size, handle.at(offset))
+
+    def head(self, ledger_id: int, size: int) -> bytes:
+        """The first bytes of the file, its head included. Raises FileNotFoundError."""
+        with self._open(ledger_id, create=False) as handle:
+            return handle.file.read(size, 0)
+
+    def file_offset(self, ledger_id: int, offset: int) -> int:
+        """Where in the file a logical offset is, for messages."""
+        try:
+            with self._open(ledger_id, create=False) as handle:
+                return handle.at(offset)
+        except FileNotFoundError:
+            return offset
 
     def size(self, ledger_id: int) -> int:
-        """Bytes of the file, 0 when there is none."""
+        """Where the file ends, 0 when there is none."""
         try:
-            with self._open(ledger_id, create=False) as file:
-                return file.size()
+            with self._open(ledger_id, create=False) as handle:
+                return max(0, handle.file.size() - (handle.shift or 0))
         except FileNotFoundError:
             return 0
 
     def truncate(self, ledger_id: int, size: int) -> None:
-        with self._open(ledger_id, create=False) as file:
-            file.truncate(size)
+        with self._open(ledger_id, create=False) as handle:
+            handle.file.truncate(handle.at(size))
 
     def sync(self, ledger_id: int) -> None:
         """All that was written to the file is durable on return (its name after ``sync_names``)."""
         try:
-            with self._open(ledger_id, create=False) as file:
-                file.sync()
+            with self._open(ledger_id, create=False) as handle:
+                handle.file.sync()
         except FileNotFoundError:
             return  # deleted meanwhile
 
@@ -122,6 +177,7 @@ class LedgerFiles:
 
     def remove(self, ledger_id: int) -> None:
         """Close and remove; nothing happens when there is no file."""
+        self._properties.pop(ledger_id, None)
         with self._lock:
             handle = self._handles.pop(ledger_id, None)
             if handle is not None:
@@ -138,34 +194,35 @@ class LedgerFiles:
             self._handles.clear()
 
     @contextmanager
-    def _open(self, ledger_id: int, *, create: bool) -> Iterator[File]:
+    def _open(self, ledger_id: int, *, create: bool) -> Iterator[_Handle]:
         with self._lock:
             handle = self._handles.get(ledger_id)
             if handle is None:
-                handle = self._handles[ledger_id] = _Handle(self._open_file(ledger_id, create=create))
+                handle = self._handles[ledger_id] = self._open_file(ledger_id, create=create)
             else:
                 self._handles.move_to_end(ledger_id)
             handle.users += 1
             self._shrink()
         try:
-            yield handle.file
+            yield handle
         finally:
             with self._lock:
                 handle.users -= 1
                 if handle.doomed and not handle.users:
                     handle.file.close()
 
-    def _open_file(self, ledger_id: int, *, create: bool) -> File:
+    def _open_file(self, ledger_id: int, *, create: bool) -> _Handle:
         path = self._layout.ledger(ledger_id)
         try:
-            return self._files.open(path)
+            file = self._files.open(path)
+            return _Handle(file, head_shift(file, ledger_id))
         except FileNotFoundError:
             if not create:
                 raise
         file = self._files.open(path, create=True)
         # Only now: a sync_names in another thread must not take the mark for a name that is not there yet.
         self._unsynced_names = True
-        return file
+        return _Handle(file, None)
 
     def _shrink(self) -> None:
         while len(self._handles) > self._max_open:
@@ -177,3 +234,21 @@ class LedgerFiles:
         handle.doomed = True
         if not handle.users:
             handle.file.close()
+
+
+def head_shift(file: File, ledger_id: int) -> int | None:
+    """What the head takes beyond 64 bytes; None when there is none: empty, or torn before its first sync.
+
+    From the header, else from its second copy, else from where the first record is.
+    """
+    data = file.read(FILE_HEADER_BYTES, 0)
+    try:
+        header = parse_file_header("", data, LEDGER_MAGIC)
+    except DamagedFileError:
+        data = file.read(_SEARCH_BYTES, 0)
+        size = find_data_offset(data)
+        if size is None:
+            found = find_entry(data, 0, len(data), ledger_id, 0)
+            size = found[0] if found is not None and found[1] == 0 else None
+        return size - FILE_HEADER_BYTES if size is not None and size >= FILE_HEADER_BYTES else None
+    return header.generation - FILE_HEADER_BYTES if header.generation else 0

@@ -115,6 +115,7 @@ class EmbeddedLedgerStore:
         state = LedgerState(ledger_id, properties or {})
         state.index = LedgerIndex()
         state.metadata_version = await self._catalog.add(ledger_id, state.properties)
+        self._files.identify(ledger_id, state.properties)
         self._states[ledger_id] = state
         return EmbeddedLedgerWriter(self, state, self._appends)
 

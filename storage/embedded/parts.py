@@ -17,6 +17,8 @@ from magnetar.storage.embedded.read_path import ReadPath
 from magnetar.storage.embedded.space_probe import SpaceProbe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.storage.embedded.engine_settings import EngineSettings
     from magnetar.storage.embedded.environment import EngineEnvironment
     from magnetar.storage.embedded.lanes import Pool
@@ -39,6 +41,8 @@ class Foundation:
     catalog: LedgerCatalog
     ledger_files: LedgerFiles
     recovered: Recovered
+    metadata_sequence: Callable[[], int]
+    """Last durable change of the metadata; any thread may ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,7 @@ def _journal(base: Foundation, pool: SegmentPool) -> Journal:
         next_sequence=checkpoint.next_sequence,
         next_generation=checkpoint.free_generation + 1,
         max_frame_bytes=base.settings.journal_max_frame_bytes,
+        metadata_sequence=base.metadata_sequence,
     )
 
 
@@ -169,4 +174,5 @@ def _checkpointer(base: Foundation, health: Health) -> Checkpointer:
         interval_s=settings.checkpoint_interval_s,
         max_unwritten_bytes=settings.max_unwritten_bytes,
         gather_bytes=settings.write_behind_bytes,
+        metadata_sequence=base.metadata_sequence,
     )

@@ -2,82 +2,55 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from magnetar.protocol.checksum import crc32c
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, write_checkpoint
 from magnetar.storage.embedded.file_header import FORMAT_VERSION
 from magnetar.storage.embedded.layout import segment_id_of
-from magnetar.storage.errors import DamagedFileError, StoreMismatchError, UnsupportedFormatError
+from magnetar.storage.embedded.store_version import (
+    STORE_NODE,
+    encode_store_node,
+    encode_version,
+    read_version,
+    store_id_of,
+)
+from magnetar.storage.errors import MetadataDamagedError, StoreMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.files import FileSystem
     from magnetar.storage.embedded.layout import Layout
+    from magnetar.storage.errors import DamagedFileError
     from magnetar.storage.interfaces import Clock, MetadataStore
 
-__all__ = ["encode_version", "open_store", "parse_version"]
-
-_STORE_NODE = "/store"
-_PREFIX = "magnetar-store"
-
-
-def encode_version(store_id: bytes) -> bytes:
-    """Text of the VERSION file."""
-    line = f"{_PREFIX} {FORMAT_VERSION} {store_id.hex()}"
-    return f"{line} {crc32c(line.encode()):08x}\n".encode()
-
-
-def parse_version(path: str, data: bytes) -> bytes:
-    """The store id. Raises DamagedFileError, UnsupportedFormatError."""
-    words = data.decode("ascii", "replace").split()
-    line = " ".join(words[:3])
-    if len(words) != 4 or words[0] != _PREFIX or words[3] != f"{crc32c(line.encode()):08x}" or data[-1:] != b"\n":
-        raise DamagedFileError(path, 0, "not an intact VERSION file")
-    if int(words[1]) > FORMAT_VERSION:
-        raise UnsupportedFormatError(path, int(words[1]), FORMAT_VERSION)
-    return bytes.fromhex(words[2])
+__all__ = ["open_store"]
 
 
 async def open_store(
-    files: FileSystem, layout: Layout, metadata: MetadataStore, entropy: Callable[[int], bytes], clock: Clock
+    files: FileSystem, layout: Layout, metadata: MetadataStore, new_id: Callable[[], bytes], clock: Clock
 ) -> tuple[bytes, DamagedFileError | None]:
-    """The store id; makes the store when the directory is new. Also tells damage of VERSION, which is written anew.
+    """The store id; makes the store when the directory is new. Also tells damage of VERSION, which is written anew, as
+    it is for a store of an older format: from then on the new one counts.
 
-    Raises StoreMismatchError, UnsupportedFormatError.
+    Raises StoreMismatchError, MetadataDamagedError, UnsupportedFormatError.
     """
-    node = await metadata.get(_STORE_NODE)
-    known = bytes.fromhex(json.loads(node[0])["id"]) if node is not None else None
-    found, damage = _read_version(files, layout)
+    known = store_id_of(await metadata.get(STORE_NODE))
+    found, damage = read_version(files, layout)
     if known is None:
         if found is not None or damage is not None or _has_data(files, layout):
-            raise StoreMismatchError(
-                f"{layout.root} holds a journal or ledgers, but its metadata do not know the store: "
-                f"{layout.metadata} is missing or new; put the right one back"
+            raise MetadataDamagedError(
+                layout.root, [f"{layout.root} holds a journal or ledgers, but its metadata do not know the store"]
             )
-        known = entropy(16)
-        await metadata.put(_STORE_NODE, json.dumps({"id": known.hex()}).encode(), -1)
-    if found is not None and found != known:
+        known = new_id()
+        await metadata.put(STORE_NODE, encode_store_node(known), -1)
+    if found is not None and found[1] != known:
         raise StoreMismatchError(
-            f"{layout.version} names store {found.hex()}, the metadata belong to store {known.hex()}"
+            f"{layout.version} names store {found[1].hex()}, the metadata belong to store {known.hex()}"
         )
-    if found is None:
+    if found is None or found[0] < FORMAT_VERSION:
         _write_new(files, layout, known, clock)
     return known, damage
-
-
-def _read_version(files: FileSystem, layout: Layout) -> tuple[bytes | None, DamagedFileError | None]:
-    if not files.exists(layout.version):
-        return None, None
-    file = files.open_read_only(layout.version)
-    try:
-        return parse_version(layout.version, file.read(file.size(), 0)), None
-    except DamagedFileError as error:
-        return None, error
-    finally:
-        file.close()
 
 
 def _has_data(files: FileSystem, layout: Layout) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, parse_file_header
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.layout import Layout, ledger_id_of
-from magnetar.storage.embedded.store_directory import parse_version
+from magnetar.storage.embedded.ledger_files import head_shift
+from magnetar.storage.embedded.store_version import parse_version
 from magnetar.storage.errors import DamagedFileError, NoSuchLedgerError
 from magnetar.storage.reading.ledger_segment import LedgerSegment
 
@@ -36,7 +37,7 @@ class DataDirectory:
             raise FileNotFoundError(f"{self.path} is not a data directory (no VERSION and ledgers/)")
         file = self._files.open_read_only(self._layout.version)
         try:
-            self.store_id = parse_version(self._layout.version, file.read(_MOST_VERSION_BYTES, 0))
+            _, self.store_id = parse_version(self._layout.version, file.read(_MOST_VERSION_BYTES, 0))
         finally:
             file.close()
 
@@ -61,7 +62,7 @@ class DataDirectory:
             raise NoSuchLedgerError(ledger_id) from None
         try:
             self._check_header(file, path, ledger_id)
-            return LedgerSegment(file, path, ledger_id, walked)
+            return LedgerSegment(_Shifted(file, head_shift(file, ledger_id) or 0), path, ledger_id, walked)
         except BaseException:
             file.close()
             raise
@@ -73,3 +74,19 @@ class DataDirectory:
         header = parse_file_header(path, data, LEDGER_MAGIC)
         if header.file_id != ledger_id or header.store_id != self.store_id:
             raise DamagedFileError(path, 0, f"the file of ledger {header.file_id} of store {header.store_id.hex()}")
+
+
+class _Shifted:
+    """A ledger file whose records begin at byte 64, whatever the size of its head."""
+
+    def __init__(self, file: File, shift: int) -> None:
+        self._file, self._shift = file, shift
+
+    def read(self, size: int, offset: int) -> bytes:
+        return self._file.read(size, offset + self._shift)
+
+    def size(self) -> int:
+        return max(0, self._file.size() - self._shift)
+
+    def close(self) -> None:
+        self._file.close()

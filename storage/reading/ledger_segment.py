@@ -6,7 +6,7 @@ once, from the place where the last walk ended; the walk makes the same index.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from magnetar.protocol import speed
 from magnetar.protocol.metadata import parse_entry_metadata
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from magnetar.storage.embedded.files import File
     from magnetar.storage.slab import Slab
 
 __all__ = ["PIECE_BYTES", "LedgerSegment", "Walked"]
@@ -32,6 +31,16 @@ _MAX_RECORD_BYTES = 1 << 31
 _PROBE_BYTES = 16 << 10
 _MOST_PROBES = 64
 """Entries that are tried for one that has a broker index."""
+
+
+class RecordFile(Protocol):
+    """What is read of a file."""
+
+    def read(self, size: int, offset: int) -> bytes: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
 
 
 class Walked(NamedTuple):
@@ -53,7 +62,7 @@ class LedgerSegment:
     Not for several threads at once.
     """
 
-    def __init__(self, file: File, path: str, ledger_id: int, walked: Walked | None = None) -> None:
+    def __init__(self, file: RecordFile, path: str, ledger_id: int, walked: Walked | None = None) -> None:
         self.path = path
         self.ledger_id = ledger_id
         self.first_entry_id = walked.entry_id if walked else 0
@@ -213,7 +222,7 @@ class LedgerSegment:
 class _OneFile:
     """What a LedgerReader needs of ledger files, over the one that is open here."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: RecordFile) -> None:
         self._file = file
 
     def read(self, _ledger_id: int, size: int, offset: int) -> bytes:

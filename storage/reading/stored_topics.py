@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.layout import Layout
-from magnetar.storage.embedded.metadata.sqlite_nodes import SqliteNodes
+from magnetar.storage.embedded.verify.metadata import read_stored_nodes
+from magnetar.storage.errors import MetadataDamagedError
 from magnetar.storage.managed.ledger_list import ROOT
 from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedLedgerInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["StoredLedger", "StoredTopic", "stored_topics"]
 
@@ -41,12 +36,16 @@ class StoredTopic:
 def stored_topics(data_dir: str) -> list[StoredTopic]:
     """Every persistent topic of a data directory, by name, as the metadata list them.
 
-    The metadata are read from a copy; nothing is changed. Only for a directory that no broker uses: beside a running
-    one the copy may be torn, ask its admin API (``internalStats``) instead. Raises FileNotFoundError, sqlite3.Error.
+    Nothing is changed. Only for a directory that no broker uses: beside a running one the metadata change while they
+    are read, ask its admin API (``internalStats``) instead. Raises MetadataDamagedError when something is missing of
+    them (also when there are none), OSError.
     """
     layout = Layout(data_dir)
+    nodes = read_stored_nodes(RealFiles(), layout)
+    if not nodes.complete:
+        raise MetadataDamagedError(data_dir, [str(problem) for problem in nodes.problems])
     found: list[StoredTopic] = []
-    for path, value in _nodes(layout.metadata):
+    for path, (value, _) in nodes.tree.nodes.items():
         name = TopicName.from_persistence_name(path.removeprefix(ROOT + "/")) if path.startswith(ROOT + "/") else None
         if name is None:
             continue
@@ -54,19 +53,3 @@ def stored_topics(data_dir: str) -> list[StoredTopic]:
         ledgers = (StoredLedger(i.ledgerId, i.entries, i.size, not i.timestamp) for i in record.ledgerInfo)
         found.append(StoredTopic(str(name), tuple(ledgers)))
     return sorted(found, key=lambda topic: topic.topic)
-
-
-def _nodes(path: str) -> Iterable[tuple[str, bytes]]:
-    """(path, value) of every node of the metadata store at ``path``."""
-    source = Path(path)
-    with tempfile.TemporaryDirectory(prefix="magnetar-read-") as folder:
-        copy = Path(folder) / source.name
-        shutil.copyfile(source, copy)
-        log = Path(path + "-wal")
-        if log.exists():
-            shutil.copyfile(log, f"{copy}-wal")
-        nodes = SqliteNodes(str(copy))
-        try:
-            return [(path, value) for path, value, _ in nodes.rows()]
-        finally:
-            nodes.close()

@@ -12,6 +12,7 @@ import pulsar
 import pytest
 
 from magnetar.broker import cli
+from magnetar.broker.shutdown import EXIT_HANGS
 from tests.blackbox.clients import quiet_client
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -74,13 +75,14 @@ def test_the_systemd_unit_names_a_command_line_and_exit_codes_that_exist():
     assert options.command == "standalone"
     assert unit["StateDirectory"] == pathlib.Path(options.data_dir).name
     never_again = {int(code) for code in unit["RestartPreventExitStatus"].split()}
-    assert never_again == {cli.EXIT_SYSTEM, cli.EXIT_IN_USE, cli.EXIT_CONFIGURATION}
+    assert never_again == {cli.EXIT_METADATA, cli.EXIT_SYSTEM, cli.EXIT_IN_USE, cli.EXIT_CONFIGURATION}
 
 
 def test_every_exit_code_of_a_broker_is_on_the_operation_page():
     page = (ROOT / "docs/operation.md").read_text()
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
-    assert told == {cli.EXIT_SYSTEM, cli.EXIT_STORAGE, cli.EXIT_IN_USE, cli.EXIT_CONFIGURATION}
+    started = {cli.EXIT_METADATA, cli.EXIT_SYSTEM, cli.EXIT_STORAGE, cli.EXIT_IN_USE, cli.EXIT_CONFIGURATION}
+    assert told == started | {EXIT_HANGS}
 
 
 def test_using_compaction_as_its_page_says(new_broker):

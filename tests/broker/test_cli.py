@@ -124,7 +124,7 @@ def report(monkeypatch):
     found = VerifyReport(path="d", ledgers=2, entries=5)
     asked = []
 
-    def verify_store(directory, *, repair):
+    def verify_store(directory, *, repair, rebuild):
         asked.append((directory, list(repair)))
         return found
 

@@ -33,6 +33,27 @@ class Persistent(Scenario):
                 await settle()
         self.promise.acked[writer.ledger_id] = len(self.promise.pushed[writer.ledger_id])
 
+    async def create(self) -> LedgerWriter:
+        while True:
+            try:
+                return await super().create()
+            except StorageFullError:
+                self.world.scheduler.advance(10)
+
+    async def seal(self, writer: LedgerWriter) -> None:
+        while True:
+            try:
+                return await super().seal(writer)
+            except StorageFullError:
+                self.world.scheduler.advance(10)
+
+    async def delete(self, ledger_id: int) -> None:
+        while True:
+            try:
+                return await super().delete(ledger_id)
+            except StorageFullError:
+                self.world.scheduler.advance(10)
+
     async def checkpoint(self) -> None:
         waiting = asyncio.ensure_future(super().checkpoint())
         while not waiting.done():
@@ -94,9 +115,8 @@ def test_failing_sync_stops_acknowledgement_at_once(operation: int):
         assert len(seen) == 1
         if not storage._closed:
             acked = dict(promise.acked)
-            writer = await storage.ledgers.create()
             with pytest.raises(StorageFailedError):
-                await append(writer, [b"never"])
+                await append(await storage.ledgers.create(), [b"never"])
             assert acked == promise.acked
             await storage.close()
 

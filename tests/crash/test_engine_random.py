@@ -56,7 +56,10 @@ class History:
         return self.chance.choice(list(self.open.values())) if self.open else None
 
     async def create(self) -> None:
-        writer = await self.storage.ledgers.create()
+        try:
+            writer = await self.storage.ledgers.create()
+        except StorageFullError:
+            return
         assert writer.ledger_id > self.promise.greatest_id
         self.promise.greatest_id = writer.ledger_id
         self.promise.pushed[writer.ledger_id] = []
@@ -119,7 +122,10 @@ class History:
         if (writer := self.writer()) is None:
             return
         del self.open[writer.ledger_id]
-        info = await writer.close()
+        try:
+            info = await writer.close()
+        except StorageFullError:
+            return
         assert info.entries >= self.promise.acked[writer.ledger_id]
         del self.promise.pushed[writer.ledger_id][info.entries :]
         self.promise.acked[writer.ledger_id] = info.entries
@@ -131,7 +137,10 @@ class History:
             ledger_id = self.chance.choice(present)
             self.open.pop(ledger_id, None)
             self.promise.deleting.add(ledger_id)
-            await self.storage.ledgers.delete(ledger_id)
+            try:
+                await self.storage.ledgers.delete(ledger_id)
+            except StorageFullError:
+                return
             self.promise.deleted.add(ledger_id)
 
     async def checkpoint(self) -> None:

@@ -13,6 +13,7 @@ from magnetar.storage.embedded.lanes import InlineThreads
 from tests.crash.engine_scenario import Promise, Scenario, check
 from tests.storage.engine_for_tests import ROOT, TINY, World, read_all, run_until_crash, settle
 from tests.storage.records_for_tests import slab_of
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -86,10 +87,10 @@ class SlowWorld(World):
     async def open(self, settings=TINY) -> EmbeddedStorage:
         if not self.slow:
             return await super().open(settings)
-        self.metadata.before_write = lambda _path: self.disk.step("metadata")
-        self.threads = SlowThreads(self)
+        self.given = MemoryMetadataStore()
+        self.slow_threads = SlowThreads(self)
         environment = EngineEnvironment(
-            self.disk, self.clock, self.threads, self.scheduler, self.entropy, self.metadata
+            self.disk, self.clock, self.slow_threads, self.scheduler, self.entropy, self.given
         )
         return await open_embedded(ROOT, settings, environment)
 

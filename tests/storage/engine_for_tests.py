@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from magnetar.storage.embedded.engine import EmbeddedStorage, EngineEnvironment, EngineSettings, open_embedded
 from magnetar.storage.embedded.lanes import InlineThreads
 from tests.storage.records_for_tests import bodies_of, slab_of
-from tests.twins.memory_metadata import MemoryMetadataStore
 from tests.twins.sim_files import SimDisk, SimulatedCrash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from magnetar.storage.interfaces import LedgerStore, LedgerWriter
+    from magnetar.storage.embedded.lanes import Threads
+    from magnetar.storage.embedded.metadata.node_tree import NodeTree
+    from magnetar.storage.interfaces import LedgerStore, LedgerWriter, MetadataStore
+    from tests.twins.memory_metadata import MemoryMetadataStore
 
 ROOT = "/data"
 
@@ -30,6 +32,7 @@ TINY = EngineSettings(
     cache_bytes=1 << 20,
     max_record_bytes=64 << 10,
     read_piece_bytes=4 << 10,
+    metadata_log_bytes=96 << 10,
 )
 """Few-frame segments, so that a short run rolls and recycles them; checkpoints only when asked."""
 
@@ -85,25 +88,37 @@ class ManualScheduler:
 
 
 class World:
-    """A disk, metadata that survive on it, and the means to open the engine there."""
+    """A disk, and the means to open the engine there. ``given``: metadata kept beside it instead of on it."""
 
-    def __init__(self, disk: SimDisk | None = None, metadata: MemoryMetadataStore | None = None) -> None:
+    def __init__(self, disk: SimDisk | None = None, given: MemoryMetadataStore | None = None) -> None:
         self.disk = disk or SimDisk()
-        self.metadata = metadata or MemoryMetadataStore()
+        self.given = given
+        self.metadata: MetadataStore
+        """Of the store opened last."""
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.entropy = random.Random(7).randbytes
+        self.threads: Callable[[], Threads] = InlineThreads
+        self.read_format_1: Callable[[str], NodeTree] = _no_format_1
 
     async def open(self, settings: EngineSettings = TINY) -> EmbeddedStorage:
-        self.metadata.before_write = lambda _path: self.disk.step("metadata")
-        environment = EngineEnvironment(
-            self.disk, self.clock, InlineThreads(), self.scheduler, self.entropy, self.metadata
-        )
-        return await open_embedded(ROOT, settings, environment)
+        if self.given is not None:
+            self.given.before_write = lambda _path: self.disk.step("metadata")
+        environment = EngineEnvironment(self.disk, self.clock, self.threads(), self.scheduler, self.entropy, self.given)
+        environment.read_format_1 = self.read_format_1
+        storage = await open_embedded(ROOT, settings, environment)
+        self.metadata = storage.metadata
+        return storage
 
     def after_crash(self, mode: str = "nothing", seed: int = 0) -> World:
         """The world the next process wakes up in."""
-        return World(self.disk.after_crash(mode, seed), self.metadata.snapshot())
+        after = World(self.disk.after_crash(mode, seed), None if self.given is None else self.given.snapshot())
+        after.threads, after.read_format_1 = self.threads, self.read_format_1
+        return after
+
+
+def _no_format_1(path: str) -> NodeTree:
+    raise AssertionError(f"{path} is no database on a simulated disk")
 
 
 async def settle(turns: int = 20) -> None:
@@ -170,10 +185,10 @@ def run_until_crash(disk: SimDisk, main: Coroutine[Any, Any, Any]) -> BaseExcept
         outcome: BaseException | None = None
         if task.done():
             outcome = task.exception()
-        for left in asyncio.all_tasks(loop):
-            left.cancel()
         disk.on_crash = lambda: None
         while asyncio.all_tasks(loop):
+            for left in asyncio.all_tasks(loop):
+                left.cancel()  # also those that others began when they were cancelled
             loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True))
     except SimulatedCrash as crash:
         outcome = crash

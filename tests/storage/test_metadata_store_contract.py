@@ -1,4 +1,4 @@
-"""What every MetadataStore promises: in memory and SQLite."""
+"""What every MetadataStore promises: in memory and the log."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import asyncio
 import pytest
 
 from magnetar.storage.embedded.lanes import InlineThreads, RealThreads
-from magnetar.storage.embedded.metadata.sqlite_metadata import SqliteMetadataStore
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageClosedError
+from tests.storage.metadata_for_tests import open_log
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 
-@pytest.fixture(params=["memory", "sqlite inline", "sqlite thread"])
+@pytest.fixture(params=["memory", "log inline", "log thread"])
 async def metadata(request, tmp_path):
     if request.param == "memory":
         store = MemoryMetadataStore()
     else:
         threads = InlineThreads() if "inline" in request.param else RealThreads()
-        store = await SqliteMetadataStore.open(str(tmp_path / "m.sqlite"), threads)
+        store = open_log(tmp_path, threads)
     yield store
     await store.close()
 
@@ -115,13 +115,12 @@ async def test_closed(metadata):
 
 
 async def test_ephemeral_nodes_end_with_the_session(tmp_path):
-    path = str(tmp_path / "m.sqlite")
-    store = await SqliteMetadataStore.open(path, InlineThreads())
+    store = open_log(tmp_path, InlineThreads())
     await store.put_ephemeral("/e", b"1")
     await store.put("/durable", b"2")
     assert await store.get("/e") == (b"1", 0)
     await store.close()
-    store = await SqliteMetadataStore.open(path, InlineThreads())
+    store = open_log(tmp_path, InlineThreads())
     assert await store.get("/e") is None
     assert await store.get("/durable") == (b"2", 0)
     await store.close()

@@ -13,9 +13,10 @@ never written again. Frame header, 64 bytes, little-endian::
     40  u32 payload crc32c   seeded with generation, salt and sequence
     44  u32 slabs            how many appends the frame holds (0: only confirms that the frame before was synced)
     48  i64 written          wall clock, ms
-    56  8 x zero
+    56  u64 metadata         last change of the metadata that was durable: a start knows when they end too early
 
-The payload is the appended slabs' records, one after the other (``slab.py``). The salt is random: no bytes a client
+The payload is the appended slabs' records, one after the other (``slab.py``); before the first entry of a ledger stands
+its birth record (``ledger_head.py``). The salt is random: no bytes a client
 sends can look like a frame of this segment.
 """
 
@@ -46,7 +47,7 @@ PAGE_BYTES = 4096
 FRAME_HEADER_BYTES = 64
 
 _MAGIC = 0x4D46474D
-_HEADER = struct.Struct("<IIQQQQIIq8x")
+_HEADER = struct.Struct("<IIQQQQIIqQ")
 _SEED = struct.Struct("<QQQ")
 _IDENTITY = struct.Struct("<QQ")
 
@@ -61,6 +62,7 @@ class FrameHeader(NamedTuple):
     payload_crc: int
     slabs: int
     written_ms: int
+    metadata_sequence: int
 
 
 def frame_bytes(payload_bytes: int) -> int:
@@ -77,12 +79,19 @@ def payload_crc(generation: int, salt: int, sequence: int, buffers: Sequence[Buf
     return crc
 
 
-def encode_frame(generation: int, salt: int, sequence: int, buffers: Sequence[Buffer], written_ms: int) -> list[Buffer]:
+def encode_frame(
+    generation: int,
+    salt: int,
+    sequence: int,
+    buffers: Sequence[Buffer],
+    written_ms: int,
+    metadata_sequence: int = 0,
+) -> list[Buffer]:
     """The buffers to write: header, payload, padding."""
     size = sum(map(len, buffers))
     fields = (generation, salt, sequence, size, payload_crc(generation, salt, sequence, buffers), len(buffers))
-    blank = _HEADER.pack(_MAGIC, 0, *fields, written_ms)
-    header = _HEADER.pack(_MAGIC, crc32c(blank), *fields, written_ms)
+    blank = _HEADER.pack(_MAGIC, 0, *fields, written_ms, metadata_sequence)
+    header = _HEADER.pack(_MAGIC, crc32c(blank), *fields, written_ms, metadata_sequence)
     return [header, *buffers, bytes(frame_bytes(size) - FRAME_HEADER_BYTES - size)]
 
 

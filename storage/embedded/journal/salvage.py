@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.storage.records import find_entry, peek_record, valid_record_at
+from magnetar.storage.embedded.ledger_head import BIRTH_ENTRY_ID
+from magnetar.storage.records import find_entry, peek_record, valid_record_at, with_ids
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -21,18 +22,24 @@ class SalvagedRecord(NamedTuple):
 
     ledger_id: int
     entry_id: int
+    """-1: the ledger's birth record, which comes before entry 0."""
     start: int
     end: int
 
 
 class LostRecord(NamedTuple):
-    """A damaged one. The ids are what its header says (perhaps damaged too), or -1."""
+    """A damaged one. The ids are what its header says (perhaps damaged too)."""
 
     ledger_id: int
     entry_id: int
     start: int
     after: SalvagedRecord | None
     """The intact record before it."""
+
+    @property
+    def is_birth(self) -> bool:
+        """A ledger's birth record: no entry is lost."""
+        return self.entry_id == BIRTH_ENTRY_ID
 
 
 def salvage(payload: bytes, known: Collection[int]) -> list[SalvagedRecord | LostRecord]:
@@ -43,14 +50,16 @@ def salvage(payload: bytes, known: Collection[int]) -> list[SalvagedRecord | Los
     while at + RECORD_HEADER_BYTES <= len(payload):
         header = valid_record_at(payload, at, len(payload))
         if header is not None:
-            last = SalvagedRecord(header.ledger_id, header.entry_id, at, at + RECORD_HEADER_BYTES + header.body_bytes)
+            entry_id = -1 if header.entry_id == BIRTH_ENTRY_ID else header.entry_id
+            last = SalvagedRecord(header.ledger_id, entry_id, at, at + RECORD_HEADER_BYTES + header.body_bytes)
             found.append(last)
             at = last.end
             continue
         peeked = peek_record(payload, at)
         if peeked is None or not any(payload[at : at + RECORD_HEADER_BYTES]):
             break
-        lost = LostRecord(peeked.ledger_id, peeked.entry_id, at, last)
+        born = with_ids(payload, at, peeked.ledger_id, BIRTH_ENTRY_ID) is not None
+        lost = LostRecord(peeked.ledger_id, BIRTH_ENTRY_ID if born else peeked.entry_id, at, last)
         found.append(lost)
         following = _next_record(payload, lost, at + RECORD_HEADER_BYTES + peeked.body_bytes, known)
         if following is None:

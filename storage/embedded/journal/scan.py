@@ -33,6 +33,8 @@ class FrameRef(NamedTuple):
     """Of the payload, in the segment file."""
     payload_bytes: int
     whole: bool
+    metadata_sequence: int = 0
+    """As the frame's header says."""
 
 
 class SegmentScan(NamedTuple):
@@ -71,7 +73,8 @@ def scan_segment(path: str, segment_id: int, data: bytes, free_generation: int) 
             view = memoryview(data)[payload : payload + frame.payload_bytes]
             crc = payload_crc(generation, salt, frame.sequence, [view])
             whole = len(view) == frame.payload_bytes and crc == frame.payload_crc
-            frames.append(FrameRef(segment_id, generation, frame.sequence, payload, len(view), whole))
+            ref = FrameRef(segment_id, generation, frame.sequence, payload, len(view), whole, frame.metadata_sequence)
+            frames.append(ref)
             at += frame_bytes(frame.payload_bytes)
             continue
         following = find_frame(data, at + PAGE_BYTES, generation, salt)

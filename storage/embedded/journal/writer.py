@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, JOURNAL_MAGIC, FileHeader
 from magnetar.storage.embedded.journal.format import PAGE_BYTES, encode_frame, frame_bytes
+from magnetar.storage.embedded.ledger_head import birth_record
 from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
 
 if TYPE_CHECKING:
@@ -89,8 +90,10 @@ class Journal:
         next_sequence: int,
         next_generation: int,
         max_frame_bytes: int,
+        metadata_sequence: Callable[[], int] = lambda: 0,
     ) -> None:
         self._pool, self._store_id, self._clock, self._entropy = pool, store_id, clock, entropy
+        self._metadata_sequence = metadata_sequence
         self._max_frame_bytes = max_frame_bytes
         self.next_sequence = next_sequence
         self.generation = next_generation - 1
@@ -160,6 +163,9 @@ class Journal:
         for _, item in todo:
             assert item.slab is not None
             slab = item.slab
+            if slab.first_entry_id == 0:
+                # Until the ledger's file is synced, this is what tells whose entries these are.
+                buffers.append(birth_record(slab.ledger_id, _ledger(item).properties))
             buffers.append(slab.data if slab.size_bytes == len(slab.data) else slab.record_view())
         if len(buffers) > _JOIN_ABOVE:
             buffers = [b"".join(buffers)]
@@ -183,7 +189,14 @@ class Journal:
         segment = self._segment
         if segment is None or segment.used_bytes + room > segment.size_bytes:
             segment = self._next_segment(room)
-        frame = encode_frame(self.generation, self._salt, self.next_sequence, buffers, self._clock.now_ms())
+        frame = encode_frame(
+            self.generation,
+            self._salt,
+            self.next_sequence,
+            buffers,
+            self._clock.now_ms(),
+            self._metadata_sequence(),
+        )
         if self._header is None:
             segment.file.write(frame, segment.used_bytes, durable=True)
         else:

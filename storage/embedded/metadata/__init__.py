@@ -1,1 +1,1 @@
-"""Metadata of the embedded engine: what changes rarely, in SQLite."""
+"""Metadata of the embedded engine: a tree of small nodes in memory, a log and snapshots of it on the disk."""

@@ -8,7 +8,8 @@
    count up to the first that is not intact.
 4. Touched ledger files are synced, a new checkpoint says that the journal is empty.
 
-Nothing is removed; what no one knows is moved to ``lost+found``.
+Nothing is removed; what no one knows is moved to ``lost+found``. A ledger that only the metadata do not know is no such
+thing: then nothing is changed and the start is refused.
 """
 
 from __future__ import annotations
@@ -21,18 +22,27 @@ from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoin
 from magnetar.storage.embedded.journal.salvage import LostRecord, SalvagedRecord, salvage
 from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan, scan_segment
 from magnetar.storage.embedded.layout import ledger_id_of, segment_id_of
+from magnetar.storage.embedded.ledger_head import BIRTH_ENTRY_ID
+from magnetar.storage.embedded.recovery.metadata_check import (
+    forgotten_ledgers,
+    forgotten_problem,
+    greatest_ledger_id,
+    metadata_lag,
+)
 from magnetar.storage.embedded.recovery.replay import LedgerReplay
-from magnetar.storage.errors import DamagedFileError
+from magnetar.storage.errors import DamagedFileError, MetadataDamagedError
 from magnetar.storage.records import ANY_LEDGER, scan_records, with_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
     from magnetar.storage.embedded.files import FileSystem
     from magnetar.storage.embedded.layout import Layout
     from magnetar.storage.embedded.ledger_files import LedgerFiles
     from magnetar.storage.interfaces import Clock
     from magnetar.storage.position import Position
 
-__all__ = ["Recovered", "Recovery", "RecoveryReport", "journal_work"]
+__all__ = ["KnownLedgers", "Recovered", "Recovery", "RecoveryReport", "journal_work"]
 
 
 @dataclass(slots=True)
@@ -54,6 +64,8 @@ class RecoveryReport:
     duration_s: float = 0.0
     newest_ledger_id: int = -1
     """Of the ledgers that exist."""
+    greatest_ledger_id: int = -1
+    """Of all that ever were, as far as anything tells."""
 
 
 @dataclass(slots=True)
@@ -117,8 +129,21 @@ def damaged_headers(scans: list[SegmentScan], last_whole: int) -> list[DamagedFi
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class KnownLedgers:
+    """What the metadata say."""
+
+    ids: set[int]
+    half_deleted: Collection[int]
+    """Their files may be there yet."""
+    properties: Callable[[int], Mapping[str, str]]
+    """Of a ledger."""
+    last_sequence: int
+    """Their last change."""
+
+
 class Recovery:
-    """One recovery. ``known``: ledgers the metadata know."""
+    """One recovery."""
 
     def __init__(
         self,
@@ -126,12 +151,16 @@ class Recovery:
         layout: Layout,
         store_id: bytes,
         ledger_files: LedgerFiles,
-        known: set[int],
+        metadata: KnownLedgers,
         clock: Clock,
         max_record_bytes: int,
     ) -> None:
         self._files, self._layout, self._store_id = files, layout, store_id
-        self._ledger_files, self._known, self._clock = ledger_files, known, clock
+        self._ledger_files, self._metadata, self._clock = ledger_files, metadata, clock
+        self._known = metadata.ids
+        self._seen_ids = set[int]()
+        """Ledgers with records in the journal."""
+        self._strangers: list[str] = []
         self._max_record_bytes = max_record_bytes
         self._replays: dict[int, LedgerReplay] = {}
         self._lost: list[LostRecord] = []
@@ -140,7 +169,9 @@ class Recovery:
         self._checkpoint_intact = True
 
     def run(self) -> Recovered:
-        """Raises OSError, UnsupportedFormatError; then nothing but a repetition is needed."""
+        """Raises OSError, UnsupportedFormatError; then nothing but a repetition is needed. Raises MetadataDamagedError
+        before anything is changed.
+        """
         started = self._clock.now_s()
         # An earlier process may have ended between making a name and syncing its folder (or given up on a full disk):
         # we see the name, a power loss would not leave it. Nothing may be built on it before it is durable.
@@ -148,6 +179,7 @@ class Recovery:
         self._files.sync_dir(self._layout.ledgers)
         self._read_checkpoint()
         segments, scans = self._scan_segments()
+        self._check_metadata(scans)
         work = journal_work(scans, self._checkpoint.next_sequence, self._report, from_first=not self._checkpoint_intact)
         last_whole = max((frame.sequence for frame in work if frame.whole), default=self._checkpoint.next_sequence - 1)
         self._report.damaged_files += damaged_headers(scans, last_whole)
@@ -156,9 +188,18 @@ class Recovery:
         self._replace_lost()
         self._finish(scans, last_whole)
         self._set_aside_strangers()
+        others = [*self._known, *self._metadata.half_deleted, *self._checkpoint.synced, *self._seen_ids]
+        self._report.greatest_ledger_id = greatest_ledger_id(self._files, self._layout, others)
         self._report.duration_s = self._clock.now_s() - started
         next_segment_id = max((segment_id for segment_id, _ in segments), default=-1) + 1
         return Recovered(self._checkpoint, self._checkpoint_intact, next_segment_id, segments, self._report)
+
+    def _check_metadata(self, scans: list[SegmentScan]) -> None:
+        known = self._known.union(self._metadata.half_deleted)
+        forgotten = forgotten_ledgers(self._files, self._layout, self._store_id, known)
+        problems = metadata_lag(self._checkpoint, scans, self._metadata.last_sequence) + forgotten_problem(forgotten)
+        if problems:
+            raise MetadataDamagedError(self._layout.root, problems)
 
     def _read_checkpoint(self) -> None:
         try:
@@ -181,7 +222,7 @@ class Recovery:
             path = posixpath.join(self._layout.journal, name)
             if segment_id is None:
                 if path not in {self._layout.checkpoint, self._layout.checkpoint + ".new"}:
-                    self._set_aside(path)
+                    self._strangers.append(path)
                 continue
             file = self._files.open_read_only(path)
             try:
@@ -213,7 +254,7 @@ class Recovery:
         for record in salvage(payload, self._known):
             if isinstance(record, SalvagedRecord):
                 self._replay_record(record, payload)
-            elif not self._repair(record, payload):
+            elif not record.is_birth and not self._repair(record, payload):
                 self._lost.append(record)
 
     def _payload(self, frame: FrameRef) -> bytes:
@@ -241,6 +282,10 @@ class Recovery:
                 raise AssertionError(f"frame with a right checksum holds a wrong record ({reason})")
             ledger_id = int.from_bytes(payload[at + 8 : at + 16], "little")
             first = int.from_bytes(payload[at + 16 : at + 24], "little")
+            self._seen_ids.add(ledger_id)
+            if first == BIRTH_ENTRY_ID:
+                at = end
+                continue
             replay = self._replay_of(ledger_id)
             if replay is not None:
                 replay.add_run(first, count, payload, memoryview(offsets).cast("q"))
@@ -249,6 +294,9 @@ class Recovery:
             at = end
 
     def _replay_record(self, record: SalvagedRecord, payload: bytes) -> None:
+        self._seen_ids.add(record.ledger_id)
+        if record.entry_id < 0:
+            return  # a birth record: the metadata say the same
         replay = self._replay_of(record.ledger_id)
         if replay is None:
             self._report.unknown_records += 1
@@ -258,6 +306,7 @@ class Recovery:
     def _replay_of(self, ledger_id: int) -> LedgerReplay | None:
         replay = self._replays.get(ledger_id)
         if replay is None and ledger_id in self._known:
+            self._ledger_files.identify(ledger_id, self._metadata.properties(ledger_id))
             begin = self._checkpoint.synced.get(ledger_id)
             if begin is None and not self._checkpoint_intact:
                 replay = LedgerReplay.from_file(self._ledger_files, ledger_id, self._max_record_bytes)
@@ -310,13 +359,16 @@ class Recovery:
         for replay in self._replays.values():
             synced[replay.ledger_id] = (replay.next_entry, replay.offset - 64)
         generation = max(newest, old.free_generation)
-        self._checkpoint = Checkpoint(old.number + 1, last_whole + 1, generation, synced)
+        noted = self._metadata.last_sequence
+        self._checkpoint = Checkpoint(old.number + 1, last_whole + 1, generation, synced, metadata_sequence=noted)
         write_checkpoint(self._files, self._layout, self._store_id, self._checkpoint, self._clock.now_ms())
 
     def _set_aside_strangers(self) -> None:
+        for path in self._strangers:
+            self._set_aside(path)
         for name in self._files.list_dir(self._layout.ledgers):
             ledger_id = ledger_id_of(name)
-            if ledger_id is None or ledger_id not in self._known:
+            if ledger_id is None or ledger_id not in self._known.union(self._metadata.half_deleted):
                 self._set_aside(posixpath.join(self._layout.ledgers, name))
 
     def _set_aside(self, path: str) -> None:

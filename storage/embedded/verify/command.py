@@ -5,6 +5,8 @@ asked for:
 
 ``index``      write index and footer of closed ledgers anew where they are damaged and all records are intact
 ``torn-tail``  cut what is behind the last intact record of an open ledger, if the checkpoint does not vouch for it
+``metadata``   write the metadata anew, from what is left of them, from ledger files and journal, unless they are whole
+               (``metadata_repair.py``)
 
 Entries are never removed, files never deleted.
 """
@@ -21,12 +23,17 @@ from magnetar.storage.embedded.journal.salvage import LostRecord, salvage
 from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan, scan_segment
 from magnetar.storage.embedded.layout import Layout, ledger_id_of, segment_id_of
 from magnetar.storage.embedded.ledger_files import LedgerFiles
+from magnetar.storage.embedded.ledger_head import parse_properties
 from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport, damaged_headers, journal_work
-from magnetar.storage.embedded.store_directory import parse_version
+from magnetar.storage.embedded.recovery.metadata_check import forgotten_ledgers, metadata_lag
+from magnetar.storage.embedded.store_version import read_version
+from magnetar.storage.embedded.verify.identities import FoundLedgers
 from magnetar.storage.embedded.verify.ledgers import JournalledEntries, LedgerVerifier
-from magnetar.storage.embedded.verify.metadata import StoredNodes, read_sqlite_nodes
+from magnetar.storage.embedded.verify.metadata import StoredNodes, read_stored_nodes
+from magnetar.storage.embedded.verify.metadata_repair import Rebuild, repair_metadata
 from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, WARNING, Finding, VerifyReport
 from magnetar.storage.errors import DamagedFileError, StorageError
+from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REPAIRS", "verify_store"]
 
-REPAIRS = frozenset({"index", "torn-tail"})
+REPAIRS = frozenset({"index", "torn-tail", "metadata"})
 
 
 def verify_store(
@@ -46,8 +53,9 @@ def verify_store(
     files: FileSystem | None = None,
     nodes: StoredNodes | None = None,
     clock: Clock | None = None,
+    rebuild: Rebuild | None = None,
 ) -> VerifyReport:
-    """Check the store in ``data_dir``.
+    """Check the store in ``data_dir``. ``rebuild``: what the layers above add to repaired metadata.
 
     Raises StoreLockedError while a process uses it, UnsupportedFormatError for a newer format, FileNotFoundError when
     there is no store, ValueError for an unknown repair.
@@ -61,8 +69,8 @@ def verify_store(
         raise FileNotFoundError(f"{data_dir} is not a data directory (no journal/ and ledgers/)")
     release = files.lock(layout.lock, claim=False)
     try:
-        nodes = nodes or read_sqlite_nodes(layout.metadata)
-        return _Verification(files, layout, nodes, clock or SystemClock(), wanted).run()
+        nodes = nodes or read_stored_nodes(files, layout)
+        return _Verification(files, layout, nodes, clock or SystemClock(), wanted, rebuild).run()
     finally:
         release()
 
@@ -71,7 +79,13 @@ class _Verification:
     """One run."""
 
     def __init__(
-        self, files: FileSystem, layout: Layout, nodes: StoredNodes, clock: Clock, repair: frozenset[str]
+        self,
+        files: FileSystem,
+        layout: Layout,
+        nodes: StoredNodes,
+        clock: Clock,
+        repair: frozenset[str],
+        rebuild: Rebuild | None,
     ) -> None:
         self._files, self._layout, self._nodes, self._repair = files, layout, nodes, repair
         self._clock = clock
@@ -79,11 +93,15 @@ class _Verification:
         self._checkpoint = Checkpoint()
         self._checkpoint_intact = True
         self._journalled = JournalledEntries()
+        self._rebuild = rebuild
+        self._found = FoundLedgers()
+        self._store_id = nodes.store_id
+        self._seen_sequence = 0
+        """Last change of the metadata that the journal has seen."""
 
     def run(self) -> VerifyReport:
         self._version()
-        for problem in self._nodes.problems:
-            self._add(DAMAGE, "metadata", self._layout.metadata, 0, problem)
+        self._metadata()
         self._read_checkpoint()
         self._journal()
         self._ledgers()
@@ -91,7 +109,17 @@ class _Verification:
             for name in self._files.list_dir(self._layout.lost):
                 path = posixpath.join(self._layout.lost, name)
                 self._add(WARNING, "set-aside", path, 0, "set aside by an earlier start; nobody knew it")
+        if "metadata" in self._repair:
+            self._repair_metadata()
         return self._report
+
+    def _metadata(self) -> None:
+        self._report.bytes_read += self._nodes.bytes_read
+        for severity, found in ((DAMAGE, self._nodes.problems), (NOTE, self._nodes.remarks)):
+            for error in found:
+                self._add(severity, "metadata", error.path, error.offset, error.detail)
+        for path in self._nodes.strangers:
+            self._add(WARNING, "unknown-file", path, 0, "not a file of the metadata")
 
     def _add(self, severity: str, kind: str, file: str, offset: int, detail: str) -> None:
         self._report.findings.append(Finding(severity, kind, file, offset, detail))
@@ -100,16 +128,15 @@ class _Verification:
         path = self._layout.version
         store_id = self._nodes.store_id
         self._report.store_id = store_id.hex() if store_id else ""
-        if not self._files.exists(path):
+        found, damage = read_version(self._files, self._layout)
+        if damage is not None:
+            self._add(DAMAGE, "version", path, 0, damage.detail)
+        elif found is None:
             self._add(DAMAGE, "version", path, 0, "missing")
-            return
-        try:
-            found = parse_version(path, self._read(path))
-        except DamagedFileError as error:
-            self._add(DAMAGE, "version", path, 0, error.detail)
-            return
-        if store_id is not None and found != store_id:
-            self._add(DAMAGE, "version", path, 0, f"names store {found.hex()}, the metadata {store_id.hex()}")
+        elif store_id is not None and found[1] != store_id:
+            self._add(DAMAGE, "version", path, 0, f"names store {found[1].hex()}, the metadata {store_id.hex()}")
+        elif store_id is None:
+            self._store_id = found[1]
 
     def _read_checkpoint(self) -> None:
         path = self._layout.checkpoint
@@ -136,6 +163,7 @@ class _Verification:
                 continue
             self._report.segments += 1
             scans.append(scan_segment(path, segment_id, self._read(path), self._checkpoint.free_generation))
+        self._lag(scans)
         found = RecoveryReport()
         work = journal_work(scans, self._checkpoint.next_sequence, found, from_first=not self._checkpoint_intact)
         last_whole = max((frame.sequence for frame in work if frame.whole), default=self._checkpoint.next_sequence - 1)
@@ -148,6 +176,15 @@ class _Verification:
                 detail = f"frames {first} to {last} are nowhere"
                 self._add(DAMAGE, "missing-frames", self._layout.journal, 0, detail)
 
+    def _lag(self, scans: list[SegmentScan]) -> None:
+        """Metadata that end before what the journal has seen."""
+        if self._nodes.last_sequence is None:
+            return
+        frames = (frame.metadata_sequence for scan in scans for frame in scan.frames)
+        self._seen_sequence = max([self._checkpoint.metadata_sequence, *frames])
+        for problem in metadata_lag(self._checkpoint, scans, self._nodes.last_sequence):
+            self._add(DAMAGE, "metadata", self._layout.metadata, 0, problem)
+
     def _frame(self, frame: FrameRef, last_whole: int) -> None:
         path = self._layout.segment(frame.segment_id)
         file = self._files.open_read_only(path)
@@ -159,13 +196,20 @@ class _Verification:
             self._add(NOTE, "torn-tail", path, frame.offset, "unfinished last frame, never acknowledged")
             return
         self._report.frames += frame.whole
-        for record in salvage(payload, self._nodes.ledgers):
+        known = self._nodes.ledgers if self._nodes.complete else range(1 << 62)
+        for record in salvage(payload, known):
             if isinstance(record, LostRecord):
+                if record.is_birth:
+                    continue
                 detail = "damaged record in a journal frame"
                 ids = (record.ledger_id, record.entry_id) if record.ledger_id in self._nodes.ledgers else (None, None)
                 self._report.findings.append(Finding(DAMAGE, "frame", path, frame.offset + record.start, detail, *ids))
+            elif record.entry_id < 0:
+                body = payload[record.start + RECORD_HEADER_BYTES : record.end]
+                self._found.add_journalled(record.ledger_id, parse_properties(body))
             else:
                 self._journalled.add(record.ledger_id, record.entry_id)
+                self._found.add_journalled(record.ledger_id, None)
         if not frame.whole and not any(finding.kind == "frame" for finding in self._report.findings):
             self._add(DAMAGE, "frame", path, frame.offset, "frame has a wrong checksum; its records are intact")
 
@@ -175,22 +219,40 @@ class _Verification:
             self._files, self._layout, ledger_files, self._nodes, self._checkpoint, self._journalled, self._report
         )
         try:
-            for name in self._files.list_dir(self._layout.ledgers):
-                ledger_id = ledger_id_of(name)
-                if ledger_id is None or ledger_id not in self._nodes.ledgers:
-                    deleted = ledger_id in self._nodes.half_deleted
-                    detail = (
-                        "of a deleted ledger; the next start removes it"
-                        if deleted
-                        else ("the metadata do not know it; the next start sets it aside")
-                    )
-                    path = posixpath.join(self._layout.ledgers, name)
-                    self._add(NOTE if deleted else WARNING, "unknown-file", path, 0, detail)
+            self._strangers()
             for ledger_id, node in sorted(self._nodes.ledgers.items()):
                 self._report.ledgers += 1
                 verifier.verify(ledger_id, node, self._repair)
         finally:
             ledger_files.close()
+
+    def _strangers(self) -> None:
+        """Files of ledgers that the metadata do not know."""
+        nodes = self._nodes
+        known = {*nodes.ledgers, *nodes.half_deleted}
+        forgotten = set(forgotten_ledgers(self._files, self._layout, self._store_id or b"", known))
+        for name in self._files.list_dir(self._layout.ledgers):
+            ledger_id = ledger_id_of(name)
+            path = posixpath.join(self._layout.ledgers, name)
+            if ledger_id in nodes.half_deleted and ledger_id not in nodes.ledgers:
+                self._add(NOTE, "unknown-file", path, 0, "of a deleted ledger; the next start removes it")
+            elif ledger_id in forgotten:
+                detail = "the metadata do not know this ledger, which holds entries: a start is refused"
+                self._report.findings.append(Finding(DAMAGE, "metadata", path, 0, detail, ledger_id))
+            elif ledger_id not in nodes.ledgers:
+                self._add(WARNING, "unknown-file", path, 0, "not of this store; the next start sets it aside")
+
+    def _repair_metadata(self) -> None:
+        damaged = any(each.severity == DAMAGE and each.kind == "metadata" for each in self._report.findings)
+        if not damaged or self._store_id is None:
+            if damaged:
+                self._report.repaired.append("metadata: not repaired, nothing tells which store this is")
+            return
+        self._found.add_files(self._files, self._layout, self._store_id)
+        last = max(self._seen_sequence, self._nodes.last_sequence or 0)
+        self._report.repaired += repair_metadata(
+            self._files, self._layout, self._clock, self._nodes, self._store_id, self._found.all(), last, self._rebuild
+        )
 
     def _read(self, path: str) -> bytes:
         file = self._files.open_read_only(path)

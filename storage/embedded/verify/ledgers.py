@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, parse_file_header
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, encode_index, parse_footer, parse_index
+from magnetar.storage.embedded.ledger_head import parse_ledger_head
 from magnetar.storage.embedded.ledger_reader import LedgerReader, LedgerScan
 from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, Finding, VerifyReport
 from magnetar.storage.errors import DamagedFileError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["JournalledEntries", "LedgerVerifier"]
 
 _MAX_RECORD_BYTES = 1 << 30
+_HEAD_BYTES = 1 << 20
 
 
 class JournalledEntries:
@@ -96,13 +98,16 @@ class LedgerVerifier:
 
     def _header(self, path: str, ledger_id: int) -> None:
         try:
-            header = parse_file_header(path, self._ledger_files.read(ledger_id, FILE_HEADER_BYTES, 0), LEDGER_MAGIC)
+            head = parse_ledger_head(path, self._ledger_files.head(ledger_id, _HEAD_BYTES))
         except DamagedFileError as error:
             detail = f"{error.detail} (the entries are not touched by it)"
             self._report.findings.append(Finding(DAMAGE, "header", path, 0, detail, ledger_id))
             return
-        if header.file_id != ledger_id or header.store_id != self._nodes.store_id:
-            detail = f"the file of ledger {header.file_id} of store {header.store_id.hex()}"
+        for found in head.damage:
+            detail = f"{found.detail} (the entries are not touched by it)"
+            self._report.findings.append(Finding(DAMAGE, "header", path, found.offset, detail, ledger_id))
+        if head.header.file_id != ledger_id or head.header.store_id != self._nodes.store_id:
+            detail = f"the file of ledger {head.header.file_id} of store {head.header.store_id.hex()}"
             self._report.findings.append(Finding(DAMAGE, "header", path, 0, detail, ledger_id))
 
     def _damage(self, path: str, ledger_id: int, damage: Damage, promised: int) -> int:
@@ -140,7 +145,12 @@ class LedgerVerifier:
         absent = size <= offset
         detail = "no index yet" if absent else "index or footer is damaged"
         finding = Finding(
-            NOTE if absent else DAMAGE, "index", path, offset, f"{detail} (made again when read)", ledger_id
+            NOTE if absent else DAMAGE,
+            "index",
+            path,
+            self._ledger_files.file_offset(ledger_id, offset),
+            f"{detail} (made again when read)",
+            ledger_id,
         )
         self._report.findings.append(finding)
         if "index" in repair and not scan.damage:
@@ -161,4 +171,5 @@ class LedgerVerifier:
         entry_id: int,
         last_entry_id: int | None,
     ) -> None:
+        offset = self._ledger_files.file_offset(ledger_id, offset)
         self._report.findings.append(Finding(severity, kind, file, offset, detail, ledger_id, entry_id, last_entry_id))

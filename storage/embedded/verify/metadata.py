@@ -1,66 +1,80 @@
-"""The metadata as ``verify`` sees them: read from a copy, so that nothing in the data directory is touched."""
+"""The metadata as ``verify`` sees them; nothing in the data directory is touched."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import sqlite3
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from magnetar.storage.embedded.ledger_catalog import LedgerNode
-from magnetar.storage.embedded.metadata.sqlite_nodes import SqliteNodes
+from magnetar.storage.embedded.ledger_catalog import DELETED_ROOT, LEDGERS_ROOT, LedgerNode
+from magnetar.storage.embedded.metadata.load import metadata_names
+from magnetar.storage.embedded.metadata.node_tree import NodeTree
+from magnetar.storage.embedded.metadata.salvage import inspect_metadata
+from magnetar.storage.embedded.store_version import STORE_NODE
+from magnetar.storage.errors import DamagedFileError
 
-__all__ = ["StoredNodes", "read_sqlite_nodes"]
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.layout import Layout
+
+__all__ = ["StoredNodes", "read_stored_nodes"]
 
 
 @dataclass(slots=True)
 class StoredNodes:
     """What the metadata say about the engine's files."""
 
+    tree: NodeTree = field(default_factory=NodeTree)
+    complete: bool = True
+    """False: a start is refused, the tree is what could be read."""
+    last_sequence: int | None = None
+    """None: metadata that do not count their changes."""
     store_id: bytes | None = None
     ledgers: dict[int, LedgerNode] = field(default_factory=dict)
     half_deleted: set[int] = field(default_factory=set)
-    problems: list[str] = field(default_factory=list)
+    problems: list[DamagedFileError] = field(default_factory=list)
+    remarks: list[DamagedFileError] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+    bytes_read: int = 0
 
-    def add(self, path: str, value: bytes, version: int) -> None:
-        """Take note of a node that concerns the engine."""
-        try:
-            if path == "/store":
-                self.store_id = bytes.fromhex(json.loads(value)["id"])
-            elif path.startswith("/ledgers/"):
-                self.ledgers[int(path.rsplit("/", 1)[1])] = LedgerNode(value, version)
-            elif path.startswith("/deleted-ledgers/"):
-                self.half_deleted.add(int(path.rsplit("/", 1)[1]))
-        except (ValueError, KeyError, TypeError) as error:
-            self.problems.append(f"node {path} does not parse: {error!r}")
+    def read_tree(self, where: str) -> None:
+        """Take note of the nodes that concern the engine."""
+        for path, (value, version) in self.tree.nodes.items():
+            try:
+                if path == STORE_NODE:
+                    self.store_id = bytes.fromhex(json.loads(value)["id"])
+                elif path.startswith(LEDGERS_ROOT + "/"):
+                    self.ledgers[int(path.rsplit("/", 1)[1])] = LedgerNode(value, version)
+                elif path.startswith(DELETED_ROOT + "/"):
+                    self.half_deleted.add(int(path.rsplit("/", 1)[1]))
+            except (ValueError, KeyError, TypeError) as error:
+                self.problems.append(DamagedFileError(where, 0, f"node {path} does not parse: {error!r}"))
 
 
-def read_sqlite_nodes(path: str) -> StoredNodes:
-    """Copy the database (and its log) and read the copy. A missing or damaged one is a problem told, not raised."""
-    found = StoredNodes()
-    source = Path(path)
-    if not source.exists():
-        found.problems.append("the database is missing")
-        return found
-    with tempfile.TemporaryDirectory(prefix="magnetar-verify-") as folder:
-        copy = Path(folder) / source.name
-        for suffix in ("", "-wal"):
-            part = Path(path + suffix)
-            if part.exists():
-                shutil.copyfile(part, f"{copy}{suffix}")
-        try:
-            nodes = SqliteNodes(str(copy))
-        except sqlite3.Error as error:
-            found.problems.append(str(error))
-            return found
-        try:
-            found.problems += nodes.problems()
-            for row in nodes.rows():
-                found.add(*row)
-        except sqlite3.Error as error:
-            found.problems.append(str(error))
-        finally:
-            nodes.close()
-    return found
+def read_stored_nodes(files: FileSystem, layout: Layout) -> StoredNodes:
+    """A missing or damaged file is a problem told, not raised. Raises UnsupportedFormatError."""
+    names = metadata_names(files, layout)
+    if not names.logs and not names.snapshots and files.exists(layout.sqlite):
+        return _read_format_1(layout)
+    found = inspect_metadata(files, layout)
+    nodes = StoredNodes(
+        found.tree,
+        found.complete,
+        found.last_sequence,
+        problems=found.damage,
+        remarks=found.remarks,
+        strangers=found.strangers,
+        bytes_read=found.bytes_read,
+    )
+    nodes.read_tree(layout.metadata)
+    return nodes
+
+
+def _read_format_1(layout: Layout) -> StoredNodes:
+    from magnetar.storage.embedded.metadata.format_1 import salvage_format_1  # noqa: PLC0415 - only old stores need SQLite
+
+    tree, problems = salvage_format_1(layout.sqlite)
+    nodes = StoredNodes(tree, complete=not problems)
+    nodes.problems += [DamagedFileError(layout.sqlite, 0, problem) for problem in problems]
+    nodes.read_tree(layout.sqlite)
+    return nodes

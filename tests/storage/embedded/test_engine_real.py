@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 
 from magnetar.storage.embedded.engine import EngineSettings, open_embedded
 from magnetar.storage.embedded.verify.command import verify_store
-from magnetar.storage.errors import DamagedFileError, StorageError, StorageFailedError, StorageFullError
+from magnetar.storage.errors import StorageFailedError, StorageFullError
 from tests.storage.engine_for_tests import append, read_all
 from tests.storage.records_for_tests import slab_of
 
@@ -195,30 +195,29 @@ async def test_backlog_is_read_in_pieces_with_read_ahead(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "expected", "failed"),
-    [
-        (sqlite3.SQLITE_IOERR, StorageFailedError, True),
-        (sqlite3.SQLITE_FULL, StorageFullError, False),
-        (sqlite3.SQLITE_CORRUPT, DamagedFileError, False),
-        (sqlite3.SQLITE_BUSY, StorageError, False),
-    ],
+    ("number", "expected", "failed"),
+    [(errno.EIO, StorageFailedError, True), (errno.ENOSPC, StorageFullError, False)],
 )
-async def test_errors_of_the_database_are_typed_and_a_failing_disk_fails_the_store(tmp_path, code, expected, failed):
+async def test_errors_under_the_metadata_are_typed_and_a_failing_disk_fails_the_store(
+    tmp_path, number, expected, failed
+):
     storage = await open_embedded(str(tmp_path))
     await storage.metadata.put("/a", b"1")
-    nodes = storage.metadata._nodes
-    commit = nodes.commit
+    log = storage.metadata._log
+    append = log.append
 
-    def broken() -> None:
-        error = sqlite3.OperationalError("simulated")
-        error.sqlite_errorcode = code
-        raise error
+    def broken(_payload: bytes) -> None:
+        raise OSError(number, "simulated")
 
-    nodes.commit = broken
-    with pytest.raises(StorageError) as caught:
+    log.append = broken
+    with pytest.raises(expected):
         await storage.metadata.put("/a", b"2")
-    assert type(caught.value) is expected
-    nodes.commit = commit
+    log.append = append
     assert await storage.metadata.get("/a") == (b"1", 0)
     assert (storage.health.failed is not None) == failed
+    if failed:
+        with pytest.raises(StorageFailedError):
+            await storage.metadata.put("/a", b"2")
+    else:
+        assert await storage.metadata.put("/a", b"2") == 1
     await storage.close()

@@ -8,16 +8,16 @@ import pytest
 from crc32c import crc32c
 
 from magnetar.storage.embedded.engine import open_embedded
-from magnetar.storage.embedded.store_directory import encode_version, parse_version
+from magnetar.storage.embedded.store_version import encode_version, parse_version
 from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import (
     DamagedFileError,
+    MetadataDamagedError,
     StoreLockedError,
     StoreMismatchError,
     UnsupportedFormatError,
 )
 from tests.storage.engine_for_tests import ROOT, World, append, read_all
-from tests.twins.memory_metadata import MemoryMetadataStore
 
 FILES_WITH_HEADER = ["journal/00000000.journal", "journal/checkpoint", "ledgers/000000000000.ledger"]
 
@@ -48,7 +48,7 @@ async def test_a_newer_format_is_refused_and_left_untouched():
         world.disk.put(path, data)
         with pytest.raises(UnsupportedFormatError) as caught:
             await world.open()
-        assert (caught.value.path, caught.value.found, caught.value.supported) == (path, 99, 1)
+        assert (caught.value.path, caught.value.found, caught.value.supported) == (path, 99, 2)
         assert name in str(caught.value)
         assert world.disk.content(path) == data
 
@@ -56,16 +56,17 @@ async def test_a_newer_format_is_refused_and_left_untouched():
 async def test_a_newer_version_file_is_refused():
     world = World()
     await filled(world)
-    line = f"magnetar-store 2 {'00' * 16}"
+    line = f"magnetar-store 3 {'00' * 16}"
     world.disk.put(f"{ROOT}/VERSION", f"{line} {crc32c(line.encode()):08x}\n".encode())
-    with pytest.raises(UnsupportedFormatError, match="version 2"):
+    with pytest.raises(UnsupportedFormatError, match="version 3"):
         await world.open()
 
 
 def test_version_file_round_trip():
     data = encode_version(b"0123456789abcdef")
-    assert parse_version("V", data) == b"0123456789abcdef"
-    for bad in (b"", data[:-2], b"x" + data, data.replace(b"1 ", b"2 ", 1), b"\xff" * 50):
+    assert parse_version("V", data) == (2, b"0123456789abcdef")
+    assert parse_version("V", encode_version(b"0123456789abcdef", 1)) == (1, b"0123456789abcdef")
+    for bad in (b"", data[:-2], b"x" + data, data.replace(b"2 ", b"1 ", 1), data.replace(b" ", b"\t", 1), b"\xff" * 50):
         with pytest.raises(DamagedFileError):
             parse_version("V", bad)
 
@@ -92,13 +93,16 @@ async def test_files_nobody_knows_are_set_aside_not_removed():
     assert world.disk.content(f"{ROOT}/lost+found/x.tmp") == b"?"
 
 
-async def test_lost_metadata_is_refused_and_nothing_is_touched():
+async def test_lost_metadata_are_refused_and_nothing_is_touched():
     world = World()
     await filled(world)
+    for path in world.disk.paths():
+        if "/metadata/" in path:
+            world.disk.remove(path)
     before = {path: world.disk.content(path) for path in world.disk.paths()}
-    other = World(world.disk, MemoryMetadataStore())
-    with pytest.raises(StoreMismatchError, match="metadata"):
-        await other.open()
+    with pytest.raises(MetadataDamagedError, match="missing or empty") as caught:
+        await world.open()
+    assert "magnetar verify --repair metadata" in str(caught.value)
     assert {path: world.disk.content(path) for path in world.disk.paths()} == before
 
 
@@ -107,8 +111,11 @@ async def test_metadata_of_another_store_are_refused():
     second.entropy = lambda size: b"\x42" * size
     await filled(first)
     await filled(second)
+    for path in first.disk.paths():
+        if "/metadata/" in path:
+            first.disk.put(path, second.disk.content(path))
     with pytest.raises(StoreMismatchError, match="names store"):
-        await World(first.disk, second.metadata).open()
+        await first.open()
 
 
 async def test_a_failed_start_releases_the_lock():
@@ -149,7 +156,10 @@ async def test_second_process_is_refused_when_the_lock_file_was_removed(tmp_path
     await (await open_embedded(str(tmp_path))).close()
 
 
-async def test_garbage_instead_of_the_database(tmp_path):
+@pytest.mark.parametrize("version", [1, None])
+async def test_garbage_instead_of_the_database_of_format_1(tmp_path, version):
+    if version is not None:
+        (tmp_path / "VERSION").write_bytes(encode_version(b"x" * 16, version))
     (tmp_path / "metadata.sqlite").write_bytes(b"this is no database" * 100)
-    with pytest.raises(DamagedFileError, match=r"metadata\.sqlite"):
+    with pytest.raises(MetadataDamagedError, match=r"metadata\.sqlite"):
         await open_embedded(str(tmp_path))

@@ -13,7 +13,7 @@ from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGI
 from magnetar.storage.embedded.layout import Layout
 from magnetar.storage.embedded.ledger_format import encode_index
 from magnetar.storage.embedded.ledger_index import LedgerIndex
-from magnetar.storage.embedded.store_directory import encode_version
+from magnetar.storage.embedded.store_version import encode_version
 from magnetar.storage.errors import (
     CorruptEntryError,
     DamagedFileError,

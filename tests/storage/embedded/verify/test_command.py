@@ -9,7 +9,6 @@ import pytest
 from magnetar.storage.embedded.engine import open_embedded
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES
 from magnetar.storage.embedded.verify.command import verify_store
-from magnetar.storage.embedded.verify.metadata import StoredNodes
 from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, WARNING
 from magnetar.storage.errors import CorruptEntryError, StoreLockedError
 from tests.storage.engine_for_tests import ROOT, World, append, run_until_crash, settle
@@ -27,16 +26,9 @@ async def closed_store(world: World) -> None:
     await storage.close()
 
 
-def nodes_of(world: World) -> StoredNodes:
-    found = StoredNodes()
-    for path, (value, version) in world.metadata._nodes.items():
-        found.add(path, value, version)
-    return found
-
-
 def verify(world: World, repair=()):
     before = {path: world.disk.content(path) for path in world.disk.paths()}
-    report = verify_store(ROOT, files=world.disk, nodes=nodes_of(world), clock=world.clock, repair=repair)
+    report = verify_store(ROOT, files=world.disk, clock=world.clock, repair=repair)
     if not report.repaired:
         assert {path: world.disk.content(path) for path in world.disk.paths()} == before
     json.dumps(report.to_json())
@@ -206,13 +198,13 @@ async def test_on_a_real_directory(tmp_path):
     report = verify_store(str(tmp_path))
     assert report.findings == []
     assert report.entries == 4
-    database = tmp_path / "metadata.sqlite"
-    data = bytearray(database.read_bytes())
+    log = tmp_path / "metadata" / "00000001.log"
+    data = bytearray(log.read_bytes())
     at = data.index(b'"properties"')
     data[at + 3] ^= 4
-    database.write_bytes(data)
+    log.write_bytes(data)
     assert ("damage", "metadata") in kinds(verify_store(str(tmp_path)))
-    database.unlink()
+    log.unlink()
     assert ("damage", "metadata") in kinds(verify_store(str(tmp_path)))
     with pytest.raises(FileNotFoundError):
         verify_store(str(tmp_path / "elsewhere"))

@@ -1,0 +1,140 @@
+r"""What a ledger file begins with: its identity, so that lists of ledgers can be made again from the files. Pure.
+
+::
+
+     0        file header (``file_header.py``): file id = ledger id, generation = data offset (a multiple of 4096)
+    64        u32 bytes | u32 crc32c of all from here to the second copy, this field zero | properties, JSON | zeros
+    offset-64 the file header again: one damaged sector costs nothing
+    offset    records
+
+A file of format 1 has generation 0, no properties, and its records from byte 64 on. The same properties stand in the
+journal as the *birth record* of the ledger, right before its first entry: an entry whose number no entry has.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.protocol.checksum import crc32c
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader, parse_file_header
+from magnetar.storage.errors import DamagedFileError
+from magnetar.storage.records import record_crc
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "BIRTH_ENTRY_ID",
+    "LedgerHead",
+    "birth_record",
+    "encode_ledger_head",
+    "find_data_offset",
+    "parse_ledger_head",
+    "parse_properties",
+]
+
+BIRTH_ENTRY_ID = 1 << 62
+"""No entry has it."""
+_ALIGNMENT = 4096
+_MAX_HEAD_BYTES = 1 << 20
+_PART = struct.Struct("<II")
+_RECORD = struct.Struct("<IIQQq")
+_CRC = struct.Struct("<I")
+
+
+class LedgerHead(NamedTuple):
+    """The begin of a ledger file."""
+
+    header: FileHeader
+    data_offset: int
+    """Where entry 0 begins."""
+    properties: dict[str, str] | None
+    """None: format 1, or damaged."""
+    damage: list[DamagedFileError]
+
+
+def encode_ledger_head(header: FileHeader, properties: Mapping[str, str], data_offset: int = 0) -> bytes:
+    """Everything before the records, ``data_offset`` bytes (0: as few as possible)."""
+    body = _encode_properties(properties)
+    least = 2 * FILE_HEADER_BYTES + _PART.size + len(body)
+    size = data_offset or (least + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+    if size < least:
+        raise ValueError(f"{len(body)} bytes of properties do not fit into a head of {size}")
+    copy = header._replace(generation=size).pack()
+    middle = _PART.pack(len(body), 0) + body
+    middle += bytes(size - 2 * FILE_HEADER_BYTES - len(middle))
+    crc = crc32c(middle, crc32c(struct.pack("<16sQ", header.store_id, header.file_id)))
+    return copy + _PART.pack(len(body), crc) + middle[_PART.size :] + copy
+
+
+def parse_ledger_head(path: str, data: bytes) -> LedgerHead:
+    """Decode the begin of a file, its first pages.
+
+    Raises DamagedFileError when both copies of the header are damaged, UnsupportedFormatError.
+    """
+    damage: list[DamagedFileError] = []
+    header: FileHeader | None = None
+    second: FileHeader | None = None
+    try:
+        header = parse_file_header(path, data, LEDGER_MAGIC)
+    except DamagedFileError as error:
+        damage.append(error)
+    if header is not None and not header.generation:
+        return LedgerHead(header, FILE_HEADER_BYTES, None, damage)
+    size = header.generation if header is not None else find_data_offset(data)
+    if size is None or size > len(data):
+        raise damage[0] if damage else DamagedFileError(path, len(data), "cut off in its head")
+    try:
+        second = parse_file_header(path, data[size - FILE_HEADER_BYTES : size], LEDGER_MAGIC)
+    except DamagedFileError as error:
+        damage.append(DamagedFileError(path, size - FILE_HEADER_BYTES, error.detail))
+    found = header or second
+    assert found is not None
+    middle = data[FILE_HEADER_BYTES : size - FILE_HEADER_BYTES]
+    properties = _properties(found, middle)
+    if properties is None:
+        damage.append(DamagedFileError(path, FILE_HEADER_BYTES, "the ledger's properties are damaged"))
+    return LedgerHead(found, size, properties, damage)
+
+
+def find_data_offset(data: bytes) -> int | None:
+    """Where the records begin, from the second copy of the header; None when there is none."""
+    for size in range(_ALIGNMENT, min(len(data), _MAX_HEAD_BYTES) + 1, _ALIGNMENT):
+        try:
+            header = parse_file_header("", data[size - FILE_HEADER_BYTES : size], LEDGER_MAGIC)
+        except DamagedFileError:
+            continue
+        if header.generation == size:
+            return size
+    return None
+
+
+def birth_record(ledger_id: int, properties: Mapping[str, str]) -> bytes:
+    """The record that stands in the journal before the ledger's first entry."""
+    body = _encode_properties(properties)
+    record = bytearray(_RECORD.pack(len(body), 0, ledger_id, BIRTH_ENTRY_ID, -1) + body)
+    record[4:8] = _CRC.pack(record_crc(bytes(record), 0, len(record)))
+    return bytes(record)
+
+
+def parse_properties(body: bytes) -> dict[str, str] | None:
+    """Of a birth record; None when they do not parse."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return None
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else None
+
+
+def _encode_properties(properties: Mapping[str, str]) -> bytes:
+    return json.dumps(dict(properties), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _properties(header: FileHeader, middle: bytes) -> dict[str, str] | None:
+    size, crc = _PART.unpack_from(middle)
+    blank = middle[:4] + bytes(4) + middle[8:]
+    if crc32c(blank, crc32c(struct.pack("<16sQ", header.store_id, header.file_id))) != crc:
+        return None
+    return parse_properties(middle[_PART.size : _PART.size + size])

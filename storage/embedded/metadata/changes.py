@@ -1,0 +1,40 @@
+"""Changes of metadata nodes as bytes: what a log frame and a block of a snapshot hold. Pure.
+
+A change names the outcome, never the request, so applying it twice does no harm. Bytes: MessagePack, an array of
+``[kind, path, number, value]``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, cast
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["DELETE", "PUT", "SEQUENCE", "Change", "decode_changes", "encode_changes"]
+
+PUT = 1
+"""``number`` is the node's version."""
+DELETE = 2
+SEQUENCE = 3
+"""``number`` is the next one to give."""
+
+Change = tuple[int, str, int, bytes]
+
+_decoder = msgspec.msgpack.Decoder(list[tuple[Literal[1, 2, 3], str, int, bytes]])
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_changes(changes: Sequence[Change]) -> bytes:
+    """The payload of a frame or block."""
+    return _encoder.encode(changes)
+
+
+def decode_changes(data: bytes) -> list[Change]:
+    """Raises ValueError for bytes that ``encode_changes`` never makes."""
+    try:
+        return cast("list[Change]", _decoder.decode(data))
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error

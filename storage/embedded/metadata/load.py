@@ -1,0 +1,171 @@
+"""The metadata folder at a start: what it holds, and whether that is everything. Changes nothing.
+
+The newest intact snapshot counts, with the logs from its number on. A damaged snapshot costs nothing: the one before
+and the logs between are kept. Everything else that is missing or damaged beyond the second copy of a frame is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from magnetar.storage.embedded.layout import metadata_log_of, snapshot_of
+from magnetar.storage.embedded.metadata.changes import decode_changes
+from magnetar.storage.embedded.metadata.log_format import CHANGES, LogHeader
+from magnetar.storage.embedded.metadata.log_scan import LogEnd, LogScan, scan_log
+from magnetar.storage.embedded.metadata.node_tree import NodeTree
+from magnetar.storage.embedded.metadata.snapshot_format import Snapshot, decode_snapshot
+from magnetar.storage.errors import DamagedFileError, MetadataDamagedError
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.layout import Layout
+
+__all__ = ["LoadedMetadata", "MetadataNames", "load_metadata", "metadata_names", "read_whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataNames:
+    """Numbers of the files in the folder, ascending."""
+
+    logs: list[int]
+    snapshots: list[int]
+
+
+@dataclass(slots=True)
+class LoadedMetadata:
+    """Metadata that are complete."""
+
+    tree: NodeTree
+    store_id: bytes
+    base: int
+    """Number of the snapshot used; 0: everything is in the logs."""
+    scans: list[LogScan] = field(default_factory=list)
+    """Of the logs from there on; the last one goes on."""
+    damage: list[DamagedFileError] = field(default_factory=list)
+    """What cost nothing."""
+    snapshot_bytes: int = 0
+    unsaid_end: bool = False
+    """The last log was made, and a crash came before the one before it said so."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Of the newest frame."""
+        return self.scans[-1].next_sequence - 1
+
+    @property
+    def log(self) -> LogHeader:
+        """The log that goes on."""
+        return self.scans[-1].header
+
+
+def metadata_names(files: FileSystem, layout: Layout) -> MetadataNames:
+    """Files by their names; no folder, no files."""
+    names = files.list_dir(layout.metadata) if files.exists(layout.metadata) else []
+    logs = sorted(number for name in names if (number := metadata_log_of(name)) is not None)
+    snapshots = sorted(number for name in names if (number := snapshot_of(name)) is not None)
+    return MetadataNames(logs, snapshots)
+
+
+def read_whole(files: FileSystem, path: str) -> bytes:
+    """A file's bytes. Raises FileNotFoundError."""
+    file = files.open_read_only(path)
+    try:
+        return file.read(file.size(), 0)
+    finally:
+        file.close()
+
+
+def load_metadata(files: FileSystem, layout: Layout) -> LoadedMetadata | None:
+    """The state, None when there is no file at all. Raises MetadataDamagedError, UnsupportedFormatError, OSError."""
+    names = metadata_names(files, layout)
+    if not names.logs and not names.snapshots:
+        return None
+    return _Load(files, layout, names).run()
+
+
+class _Load:
+    """One start."""
+
+    def __init__(self, files: FileSystem, layout: Layout, names: MetadataNames) -> None:
+        self._files, self._layout, self._names = files, layout, names
+        self._damage: list[DamagedFileError] = []
+
+    def run(self) -> LoadedMetadata:
+        snapshot = self._snapshot()
+        base = snapshot.number if snapshot is not None else 0
+        loaded = LoadedMetadata(NodeTree(), b"", base, damage=self._damage)
+        sequence = 0
+        if snapshot is not None:
+            loaded.store_id, sequence = snapshot.store_id, snapshot.next_sequence
+            loaded.tree.apply(snapshot.changes)
+            loaded.snapshot_bytes = sum(len(path) + len(value) for _, path, _, value in snapshot.changes)
+        wanted = max(base, 1)
+        logs = [number for number in self._names.logs if number >= wanted]
+        for number in range(wanted, max(logs, default=wanted) + 1):
+            if number not in logs:
+                self._refuse(DamagedFileError(self._layout.metadata_log(number), 0, "the file is missing"))
+            scan = self._scan(number)
+            self._join(loaded, scan, sequence)
+            sequence = scan.next_sequence
+        self._check_ends(loaded)
+        return loaded
+
+    def _snapshot(self) -> Snapshot | None:
+        """The newest intact one; None when everything is in the logs."""
+        for number in reversed(self._names.snapshots):
+            path = self._layout.snapshot(number)
+            try:
+                found = decode_snapshot(path, read_whole(self._files, path))
+                if found.number == number:
+                    return found
+                self._damage.append(DamagedFileError(path, 0, f"holds snapshot {found.number}"))
+            except DamagedFileError as error:
+                self._damage.append(error)
+        return None
+
+    def _scan(self, number: int) -> LogScan:
+        path = self._layout.metadata_log(number)
+        try:
+            return scan_log(path, read_whole(self._files, path), number)
+        except DamagedFileError as error:
+            self._refuse(error)
+
+    def _join(self, loaded: LoadedMetadata, scan: LogScan, sequence: int) -> None:
+        """Apply a log behind what there is."""
+        header = scan.header
+        # A log that was made ahead begins behind the frame that ends the one before.
+        made_ahead = bool(loaded.scans) and loaded.scans[-1].end is not LogEnd.CONTINUED
+        if header.first_sequence != sequence + made_ahead:
+            detail = f"begins with change {header.first_sequence}, the one before it ends before change {sequence}"
+            self._refuse(DamagedFileError(scan.path, 0, detail))
+        if loaded.store_id not in {b"", header.store_id}:
+            self._refuse(DamagedFileError(scan.path, 0, f"is of store {header.store_id.hex()}"))
+        loaded.store_id = header.store_id
+        self._damage += scan.damage
+        loaded.scans.append(scan)
+        for item in scan.frames:
+            if item.frame.kind == CHANGES:
+                try:
+                    loaded.tree.apply(decode_changes(item.frame.payload))
+                except ValueError as error:
+                    self._refuse(DamagedFileError(scan.path, item.offset, f"a change does not parse: {error}"))
+
+    def _check_ends(self, loaded: LoadedMetadata) -> None:
+        for number, scan in enumerate(loaded.scans):
+            at = scan.end_offset
+            if scan.end is LogEnd.LOST:
+                self._refuse(DamagedFileError(scan.path, at, f"change {scan.next_sequence} is lost, later ones exist"))
+            if scan.end is LogEnd.CUT:
+                self._refuse(DamagedFileError(scan.path, at, f"cut off behind change {scan.next_sequence - 1}"))
+            following = loaded.scans[number + 1] if number + 1 < len(loaded.scans) else None
+            if following is None and scan.end is LogEnd.CONTINUED:
+                path = self._layout.metadata_log(scan.header.number + 1)
+                self._refuse(DamagedFileError(path, 0, "the file is missing"))
+            if following is not None and scan.end is not LogEnd.CONTINUED:
+                if following is not loaded.scans[-1] or following.frames:
+                    self._refuse(DamagedFileError(scan.path, at, f"change {scan.next_sequence} is lost"))
+                loaded.unsaid_end = True
+
+    def _refuse(self, error: DamagedFileError) -> NoReturn:
+        raise MetadataDamagedError(self._layout.root, [str(found) for found in [*self._damage, error]]) from error

@@ -1,0 +1,170 @@
+"""Writing the metadata log: one frame per group of operations, one sync per frame. Runs in the metadata thread.
+
+Order of writes when a log is full: the next log is there, durable, before the frame that says so ends this one. A spare
+log is made ahead, so that a full disk leaves room for the deletions that give space back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.storage.embedded.metadata.log_format import (
+    CHANGES,
+    CONFIRM,
+    END,
+    FIRST_FRAME_AT,
+    PAGE_BYTES,
+    LogHeader,
+    copy_bytes,
+    encode_frame,
+    encode_log_header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.files import File, FileSystem
+    from magnetar.storage.embedded.layout import Layout
+    from magnetar.storage.embedded.metadata.load import LoadedMetadata
+    from magnetar.storage.interfaces import Clock
+
+__all__ = ["LogEnvironment", "LogWriter", "make_log"]
+
+_END_BYTES = 2 * PAGE_BYTES
+_ZEROS = bytes(1 << 16)
+_SPARE_SHARE = 16
+"""A spare log is made while so many would fit."""
+
+
+class LogEnvironment(NamedTuple):
+    """What writing needs of the world."""
+
+    files: FileSystem
+    layout: Layout
+    clock: Clock
+    entropy: Callable[[int], bytes]
+    log_bytes: int
+    """Size of a log; one that begins with a larger frame is larger."""
+
+
+def make_log(world: LogEnvironment, store_id: bytes, number: int, first_sequence: int, room: int = 0) -> LogHeader:
+    """A new empty log with ``room`` for its first frame, durable with its name on return. Raises OSError."""
+    (salt,) = struct.unpack("<Q", world.entropy(8))
+    size = max(world.log_bytes, FIRST_FRAME_AT + room + _END_BYTES)
+    header = LogHeader(store_id, number, first_sequence, salt, size, world.clock.now_ms())
+    temporary = world.layout.spare_log
+    file = world.files.open(temporary, create=True)
+    try:
+        if file.size() != size:
+            _fill(file, size)
+        file.write([encode_log_header(header)], 0)
+        file.sync()
+    finally:
+        file.close()
+    world.files.rename(temporary, world.layout.metadata_log(number))
+    world.files.sync_dir(world.layout.metadata)
+    return header
+
+
+def _fill(file: File, size: int) -> None:
+    """Zeros that are written, not only promised: later frames change nothing but bytes of the file."""
+    file.truncate(0)
+    for at in range(0, size, len(_ZEROS)):
+        file.write([_ZEROS[: size - at]], at)
+
+
+class LogWriter:
+    """Appends to the newest log. ``prepare`` and ``append`` raise OSError; after any but "no space" nothing more may be
+    written.
+    """
+
+    def __init__(self, world: LogEnvironment, loaded: LoadedMetadata) -> None:
+        self._world = world
+        self._log = loaded.log
+        self._at = loaded.scans[-1].end_offset
+        self._next_sequence = loaded.last_sequence + 1
+        self._following: LogHeader | None = None
+        self._confirmed = True
+        self._has_spare = False
+        self._file = world.files.open(world.layout.metadata_log(self._log.number))
+        self.appended_bytes = sum(scan.end_offset - FIRST_FRAME_AT for scan in loaded.scans)
+        """Since the last snapshot."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Of the newest durable frame."""
+        return self._next_sequence - 1
+
+    @property
+    def next_sequence(self) -> int:
+        return self._next_sequence
+
+    @property
+    def store_id(self) -> bytes:
+        return self._log.store_id
+
+    @property
+    def number(self) -> int:
+        """Of the log in use."""
+        return self._log.number
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether a frame behind the last changes vouches for them."""
+        return self._confirmed
+
+    def append(self, payload: bytes) -> None:
+        """One frame of changes; durable on return."""
+        self._write(CHANGES, payload)
+        self._confirmed = False
+
+    def confirm(self) -> None:
+        """If the last frame holds changes, write one behind it: from now on its loss would be noticed."""
+        if not self._confirmed:
+            self._write(CONFIRM, b"")
+            self._confirmed = True
+
+    def rotate(self, room: int = 0) -> None:
+        """Go on in a new log. May be repeated after an error."""
+        if self._following is None:
+            self._following = make_log(self._world, self.store_id, self._log.number + 1, self._next_sequence + 1, room)
+            self._has_spare = False
+        self._put(END, b"")
+        self._file.close()
+        self._log, self._following = self._following, None
+        self._at = FIRST_FRAME_AT
+        self._file = self._world.files.open(self._world.layout.metadata_log(self._log.number))
+
+    def prepare_spare(self) -> None:
+        """When the log is half full: make the next one's file, unless space is short. No space is no error."""
+        files, layout = self._world.files, self._world.layout
+        if self._has_spare or self._at * 2 < self._log.size_bytes:
+            return
+        if files.free_bytes(layout.metadata) < _SPARE_SHARE * self._world.log_bytes:
+            return
+        with contextlib.suppress(OSError):
+            file = files.open(layout.spare_log, create=True)
+            try:
+                _fill(file, self._world.log_bytes)
+            finally:
+                file.close()
+            self._has_spare = True
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, kind: int, payload: bytes) -> None:
+        room = 2 * copy_bytes(len(payload))
+        if self._following is not None or self._at + room + _END_BYTES > self._log.size_bytes:
+            self.rotate(room)
+        self._put(kind, payload)
+
+    def _put(self, kind: int, payload: bytes) -> None:
+        copies = encode_frame(self._log, self._next_sequence, kind, payload, self._world.clock.now_ms())
+        self._file.write(copies, self._at, durable=True)
+        size = sum(map(len, copies))
+        self._at += size
+        self.appended_bytes += size
+        self._next_sequence += 1

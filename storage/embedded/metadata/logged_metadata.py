@@ -1,0 +1,276 @@
+"""MetadataStore of the embedded engine: all nodes in memory, each change in a log that is synced before it is answered.
+
+Operations pending together are one frame with one sync, and happen together or not at all. From time to time the state
+is written as a snapshot, so that a start reads little. Formats: ``log_format.py``, ``snapshot_format.py``; what a start
+accepts: ``load.py``; why not a database: ``docs/adr/0004-metadata-log.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from magnetar.storage.embedded.metadata.changes import encode_changes
+from magnetar.storage.embedded.metadata.log_writer import LogEnvironment, LogWriter
+from magnetar.storage.embedded.metadata.snapshot_writer import SnapshotJob, SnapshotWriter
+from magnetar.storage.embedded.writeback import SPACE_ERRORS
+from magnetar.storage.errors import (
+    MetadataError,
+    StorageClosedError,
+    StorageError,
+    StorageFailedError,
+    StorageFullError,
+)
+from magnetar.storage.metadata_paths import check_path
+from magnetar.storage.watches import Watches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.lanes import Threads
+    from magnetar.storage.embedded.metadata.load import LoadedMetadata
+    from magnetar.storage.embedded.metadata.node_tree import NodeTree
+    from magnetar.storage.interfaces import Scheduler, Timer
+
+__all__ = ["LoggedMetadataStore"]
+
+T = TypeVar("T")
+
+_CONFIRM_AFTER_S = 1.0
+
+
+class _Operation(NamedTuple):
+    """One call: what to do in the thread, whom to tell."""
+
+    run: Callable[[NodeTree], object]
+    future: asyncio.Future[object]
+    changes: str | None
+    """Path a successful run changes."""
+
+
+class _Confirm(NamedTuple):
+    """Write a frame that vouches for the last one."""
+
+
+class _Batch(NamedTuple):
+    """What the thread did."""
+
+    results: list[object]
+    snapshot: SnapshotJob | None
+
+
+class LoggedMetadataStore:
+    """See ``MetadataStore`` for what each method promises. Made of what ``load_metadata`` found."""
+
+    def __init__(self, world: LogEnvironment, loaded: LoadedMetadata, threads: Threads, scheduler: Scheduler) -> None:
+        self._log = LogWriter(world, loaded)
+        self._tree = loaded.tree
+        self._root, self._scheduler = world.layout.metadata, scheduler
+        self._lane = threads.lane("metadata", self._work, self._done)
+        snapshots = SnapshotWriter(world.files, world.layout, world.clock, loaded.base)
+        self._snapshot_lane = threads.lane("metadata-snapshot", snapshots.work, self._snapshot_done)
+        self._snapshot_after_bytes = world.log_bytes * 3 // 4
+        """A snapshot is due when so much was logged since the last one, or as much as that one takes."""
+        self._snapshot_bytes = loaded.snapshot_bytes
+        self._snapshot_under_way = False
+        # A damaged snapshot or a log that ended early is better replaced soon.
+        self._snapshot_wanted = bool(loaded.damage)
+        self.found_damage = list(loaded.damage)
+        """What the start found and put right."""
+        self._failure: StorageFailedError | None = None
+        self._watches = Watches()
+        self._unfinished = 0
+        self._confirm_timer: Timer | None = None
+        self._seen_sequence = -1
+        self._told = False
+        self._closed = False
+        self.on_failure: Callable[[StorageFailedError], None] = lambda _error: None
+        """Called when the disk under the log fails."""
+        self.transactions = self.operations = self.snapshots = 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Of the newest durable frame; grows with every group of changes. Any thread may look."""
+        return self._log.last_sequence
+
+    @property
+    def store_id(self) -> bytes:
+        return self._log.store_id
+
+    def peek(self, path: str) -> tuple[bytes, int] | None:
+        """Like ``get``, while nothing is under way."""
+        if self._unfinished:
+            raise AssertionError("operations are under way")
+        return self._tree.get(path)
+
+    async def get(self, path: str) -> tuple[bytes, int] | None:
+        check_path(path)
+        if not self._unfinished and not self._closed:
+            return self._tree.get(path)  # the thread has nothing to do, so nothing changes meanwhile
+        return await self._submit(lambda tree: tree.get(path))
+
+    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
+        check_path(path)
+        return await self._submit(partial(_put, path, bytes(value), expected_version, False), path)
+
+    async def put_ephemeral(self, path: str, value: bytes) -> int:
+        check_path(path)
+        return await self._submit(partial(_put, path, bytes(value), None, True), path)
+
+    async def delete(self, path: str, expected_version: int | None = None) -> None:
+        check_path(path)
+        await self._submit(lambda tree: tree.delete(path, expected_version), path)
+
+    async def children(self, path: str) -> list[str]:
+        check_path(path)
+        return await self._submit(lambda tree: tree.children(path))
+
+    def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
+        return self._watches.add(check_path(prefix), callback)
+
+    async def next_sequence(self, path: str, count: int = 1) -> int:
+        check_path(path)
+        return await self._submit(lambda tree: tree.next_sequence(path, count))
+
+    async def close(self) -> None:
+        """Everything pending is done; a last frame vouches for the one before."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._confirm_timer is not None:
+            self._confirm_timer.cancel()
+        self._unfinished += 1
+        self._lane.submit(_Confirm())
+        await self._lane.close()
+        await self._snapshot_lane.close()
+        self._log.close()
+
+    async def _submit(self, run: Callable[[NodeTree], T], changes: str | None = None) -> T:
+        if self._closed:
+            raise StorageClosedError("the metadata store is closed")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._unfinished += 1
+        self._lane.submit(_Operation(run, future, changes))  # type: ignore[arg-type]
+        return await future
+
+    # -- in the thread ---
+
+    def _work(self, batch: list[_Operation | _Confirm]) -> _Batch:
+        """All operations in one frame. An operation that is refused changed nothing."""
+        if self._failure is not None:
+            raise self._failure
+        job = self._begin_snapshot()
+        self._tree.begin()
+        results = [self._run(item) for item in batch]
+        try:
+            if self._tree.pending:
+                self._log.append(encode_changes(self._tree.pending))
+        except OSError as error:
+            self._tree.rollback()
+            if job is not None:
+                self._snapshot_wanted, self._snapshot_under_way = True, False
+            raise self._translate(error) from error
+        self._tree.begin()
+        if any(isinstance(item, _Confirm) for item in batch):
+            self._vouch()
+        self._log.prepare_spare()
+        return _Batch(results, job)
+
+    def _vouch(self) -> None:
+        try:
+            self._log.confirm()
+        except OSError as error:
+            self._translate(error)  # no space: the last change stays unconfirmed, and durable
+
+    def _run(self, item: _Operation | _Confirm) -> object:
+        if isinstance(item, _Confirm):
+            return None
+        try:
+            return item.run(self._tree)
+        except MetadataError as refused:
+            return refused
+
+    def _begin_snapshot(self) -> SnapshotJob | None:
+        """When one is due: go on in a new log, and take the state before it."""
+        due = max(self._snapshot_after_bytes, self._snapshot_bytes)
+        if self._snapshot_under_way or not (self._snapshot_wanted or self._log.appended_bytes >= due):
+            return None
+        try:
+            self._log.rotate()
+        except OSError as error:
+            translated = self._translate(error)
+            if isinstance(translated, StorageFullError):
+                return None  # the log in use may have room yet
+            raise translated from error
+        self._log.appended_bytes, self._snapshot_wanted, self._snapshot_under_way = 0, False, True
+        nodes, sequences = self._tree.durable()
+        return SnapshotJob(self.store_id, self._log.number, self._log.next_sequence, nodes, sequences)
+
+    def _translate(self, error: OSError) -> StorageError:
+        if error.errno in SPACE_ERRORS:
+            return StorageFullError(f"{self._root}: {error}")
+        self._failure = StorageFailedError(f"{self._root}: {error}")
+        return self._failure
+
+    # -- on the loop ---
+
+    def _done(self, batch: list[_Operation | _Confirm], result: _Batch | None, error: BaseException | None) -> None:
+        self.transactions += 1
+        self.operations += len(batch)
+        self._unfinished -= len(batch)
+        if result is not None and result.snapshot is not None:
+            self._snapshot_lane.submit(result.snapshot)
+        self._tell_failure()
+        for index, item in enumerate(batch):
+            if isinstance(item, _Operation):
+                self._answer(item, error if result is None else result.results[index])
+        self._arm_confirm()
+
+    def _tell_failure(self) -> None:
+        if self._failure is not None and not self._told:
+            self._told = True
+            self.on_failure(self._failure)
+
+    def _answer(self, operation: _Operation, outcome: object) -> None:
+        future = operation.future
+        if isinstance(outcome, BaseException):
+            if not future.done():
+                future.set_exception(outcome)
+                future.exception()  # the caller may have been cancelled
+            return
+        if operation.changes is not None:
+            self._watches.changed(operation.changes)
+        if not future.done():
+            future.set_result(outcome)
+
+    def _snapshot_done(self, _jobs: list[SnapshotJob], size: int | None, error: BaseException | None) -> None:
+        self._snapshot_under_way = False
+        if size is not None:
+            self._snapshot_bytes = size
+            self.snapshots += 1
+        elif not (isinstance(error, OSError) and error.errno in SPACE_ERRORS):
+            failure = error if isinstance(error, StorageFailedError) else StorageFailedError(f"{self._root}: {error!r}")
+            self._failure = failure
+            self._tell_failure()
+        # No space: the logs hold everything; the next one is tried after as many changes.
+
+    def _arm_confirm(self) -> None:
+        if self._confirm_timer is None and not self._closed and not self._log.confirmed:
+            self._seen_sequence = self.last_sequence
+            self._confirm_timer = self._scheduler.call_later(_CONFIRM_AFTER_S, self._confirm)
+
+    def _confirm(self) -> None:
+        """A while without changes: let a frame vouch for the last one."""
+        self._confirm_timer = None
+        if self._closed or self._failure is not None:
+            return
+        if self._unfinished or self.last_sequence != self._seen_sequence:
+            self._arm_confirm()
+        else:
+            self._unfinished += 1
+            self._lane.submit(_Confirm())
+
+
+def _put(path: str, value: bytes, expected_version: int | None, ephemeral: bool, tree: NodeTree) -> int:
+    return tree.put(path, value, expected_version, ephemeral=ephemeral)
