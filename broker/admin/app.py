@@ -192,9 +192,13 @@ class _Guarded:
         self._app = app
         self._rules = BrowserRules.of(settings)
         self._probes = frozenset(row.path for row in all_routes() if row.need is PROBE)
+        self._most_head_bytes = settings.http_max_request_header_size
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] == "http":
+            if _head_bytes(scope) > self._most_head_bytes:  # one that came in a single read passes the parser's limit
+                await page(431, scope["method"])(scope, receive, send)
+                return
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             reason = self._rules.refusal(scope["method"], headers, probe=scope["path"] in self._probes)
             if reason is not None:
@@ -202,6 +206,12 @@ class _Guarded:
                 await failure(403, reason)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _head_bytes(scope: "Scope") -> int:
+    """Path and headers of a request, with the separators."""
+    path = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    return path + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
 
 
 def _uses_bundles(module: ModuleType, row: "AdminRoute") -> bool:

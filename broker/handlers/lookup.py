@@ -37,7 +37,8 @@ async def on_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
     """Which broker serves a topic: we do. The topic need not exist, its namespace must."""
     counters = conn.broker.lookups
     try:
-        _answer_lookup(conn, command)
+        with counters.slot(conn.broker.settings.max_concurrent_lookup_request):
+            _answer_lookup(conn, command)
     except Exception:
         counters.failures += 1
         raise
@@ -71,7 +72,8 @@ async def on_partitioned_metadata(conn: Connection, command: pb.CommandPartition
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
     broker.topics.require_tenant(name)  # Apache Pulsar 4.2 looks for the tenant first, and so tells which ones exist
-    partitions = await broker.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
+    with broker.lookups.slot(broker.settings.max_concurrent_lookup_request):
+        partitions = await broker.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
     conn.write(replies.partitioned_metadata(command.request_id, partitions))
 
 

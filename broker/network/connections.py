@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from magnetar.broker.errors import TooManyRequestsError
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from magnetar.broker.network.connection import Connection
 
 
@@ -21,10 +26,22 @@ class ConnectionCounters:
 
 @dataclass(slots=True)
 class LookupCounters:
-    """LOOKUPs since the start of the broker."""
+    """LOOKUPs since the start of the broker, and requests about topics in progress."""
 
     answers: int = 0
     failures: int = 0
+    in_progress: int = 0
+
+    @contextlib.contextmanager
+    def slot(self, most: int) -> Iterator[None]:
+        """Be one of at most so many requests in progress (maxConcurrentLookupRequest); raises TooManyRequestsError."""
+        if self.in_progress >= most:
+            raise TooManyRequestsError("Failed due to too many pending lookup requests")
+        self.in_progress += 1
+        try:
+            yield
+        finally:
+            self.in_progress -= 1
 
 
 class Connections:

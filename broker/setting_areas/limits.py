@@ -111,6 +111,13 @@ class LimitSettings(Table):
         maximum=1,
     )
 
+    max_concurrent_lookup_request: int = setting(
+        "maxConcurrentLookupRequest",
+        50000,
+        "LOOKUPs and questions for partitions of all clients in progress at a time; more are refused.",
+        unit="requests",
+        minimum=1,
+    )
     http_requests_limit_enabled: bool = setting(
         "httpRequestsLimitEnabled", False, "Answer 429 to HTTP requests beyond httpRequestsMaxPerSecond."
     )

@@ -159,7 +159,7 @@ class NetworkSettings(Table):
     http_max_request_header_size: int = setting(
         "httpMaxRequestHeaderSize",
         8192,
-        "Largest head of an HTTP request (path and headers); a larger one is answered 400.",
+        "Largest head of an HTTP request (path and headers); a larger one is answered 431, or 400 when it is endless.",
         unit="bytes",
         minimum=1024,
         maximum=1 << 20,

@@ -50,9 +50,6 @@ REFUSED: Final[dict[str, Refusal]] = {
     "strictlyVerifySubscriptionName": Refusal(_OFF, "leave it out; every subscription name that is not blank is valid"),
     "subscriptionKeySharedEnable": Refusal(("true",), "take Key_Shared out of subscriptionTypesEnabled"),
     # --- limits
-    "maxConcurrentLookupRequest": Refusal(
-        ("50000",), "leave it out; a connection may have 1000 requests in progress, brokerMaxConnections limits them"
-    ),
     "maxConcurrentHttpRequests": Refusal(("1024",), "set maxHttpServerConnections"),
     "maxTopicListInFlightHeapMemSizeMB": Refusal(("100",), "leave it out; set brokerMaxConnections"),
     "maxTopicListInFlightDirectMemSizeMB": Refusal(("100",), "leave it out; set brokerMaxConnections"),

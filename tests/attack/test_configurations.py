@@ -49,7 +49,7 @@ def test_a_misspelt_key_does_not_start_an_open_broker(tmp_path, typo, source):
         ["authenticationEnabled=true"],
         ["authenticationEnabled=true", "authenticationProviders=sasl"],
         ["entryFilterNames=MyFilter"],
-        ["maxConcurrentLookupRequest=10"],
+        ["maxConcurrentHttpRequests=10"],
     ],
     ids=lambda settings: settings[-1],
 )

@@ -226,10 +226,10 @@ async def test_health_and_readiness():
 
 async def test_a_protection_that_is_not_kept_cannot_be_switched_on_at_run_time():
     call = await open_client()
-    answer = await call("POST", "brokers/configuration/maxConcurrentLookupRequest/10")
+    answer = await call("POST", "brokers/configuration/strictlyVerifySubscriptionName/true")
     assert answer.status == 412
-    assert "maxConcurrentLookupRequest has no effect here: leave it out" in answer.reason
-    assert (await call("POST", "brokers/configuration/maxConcurrentLookupRequest/50000")).status == 200
+    assert "strictlyVerifySubscriptionName has no effect here: leave it out" in answer.reason
+    assert (await call("POST", "brokers/configuration/strictlyVerifySubscriptionName/false")).status == 200
 
 
 async def test_secrets_changed_at_run_time_are_not_shown():

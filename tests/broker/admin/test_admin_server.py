@@ -161,13 +161,15 @@ async def test_role_from_a_client_certificate_over_tls(tmp_path):
         await admin.close()
 
 
-async def test_a_head_beyond_http_max_request_header_size_is_refused():
+@pytest.mark.parametrize(("size", "end", "status"), [(1500, True, 200), (3000, True, 431), (4096, False, 400)])
+async def test_a_head_beyond_http_max_request_header_size_is_refused(size, end, status):
     broker = await broker_with(http_max_request_header_size=2048)
     admin = await start_admin(broker)
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
-        writer.write(b"GET /admin/v2/clusters HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 4096)
-        assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+        head = b"GET /admin/v2/clusters HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * size
+        writer.write(head + b"\r\n\r\n" if end else head)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 %d" % status)
         writer.close()
     finally:
         await admin.close()
