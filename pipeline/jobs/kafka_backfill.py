@@ -13,11 +13,13 @@ import os
 import re
 import time
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
 
-from magnetar.client.deduplication import Remedies, ensure_deduplication
-from magnetar.client.errors import InputError
+from magnetar.client.deduplication import Remedies, ensure_deduplication, topic_path
+from magnetar.client.errors import InputError, RefusedError, RetryError
 from magnetar.converters.errors import ConverterError
 from magnetar.converters.kafka.log_file import LogDamage, LogFile
 from magnetar.converters.kafka.transactions import Isolation, Transactions, TransactionSurvey
@@ -30,6 +32,7 @@ from magnetar.protocol.topic_name import TopicName
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from magnetar.client.admin import AdminApi
     from magnetar.converters.kafka_entry.import_plan import ImportStep
     from magnetar.pipeline.connect_options import ConnectOptions
     from magnetar.pipeline.jobs.runner import Runner
@@ -104,8 +107,13 @@ def find_partitions(paths: Sequence[Path], target: str) -> list[tuple[tuple[str,
 def backfill(
     paths: Sequence[Path], target: str, options: BackfillOptions, runner: Runner, progress: Progress
 ) -> dict[str, Any]:
-    """Back-fill every partition. Raises: BackfillError, ClientError."""
-    pieces = [BackfillPiece(segments, name, options) for segments, name in find_partitions(paths, target)]
+    """Back-fill every partition; an absent topic is created with as many partitions as the segments need.
+
+    Raises: BackfillError, ClientError.
+    """
+    found = find_partitions(paths, target)
+    _ensure_partitions(options.connect.admin(), TopicName.parse(target), [TopicName.parse(name) for _, name in found])
+    pieces = [BackfillPiece(segments, name, options) for segments, name in found]
     weights = [float(sum(Path(each).stat().st_size for each in piece.segments)) for piece in pieces]
     progress.begin(sum(weights))
     reports = runner.map(backfill_partition, pieces, progress, weights)
@@ -116,6 +124,37 @@ def backfill(
         "aborted": sum(each.aborted for each in reports),
         "findings": [each.target for each in reports if each.waits or each.damaged],
     }
+
+
+def _ensure_partitions(admin: AdminApi, topic: TopicName, wanted: Sequence[TopicName]) -> None:
+    """Raises: InputError when the topic has fewer partitions; RefusedError, RetryError."""
+    needed = max(each.partition for each in wanted) + 1
+    path = f"{topic_path(topic)}/partitions"
+    try:
+        there = _partitions(admin, path)
+        if not there:
+            admin.call("PUT", path, str(needed).encode())
+            there = needed
+    except HTTPError as error:
+        reason = error.read()[:200].decode("utf-8", "replace")
+        raise RefusedError(f"{admin.url} answers {error.code} for the partitions of {topic}: {reason}") from error
+    except (OSError, ValueError) as error:
+        raise RetryError(f"{admin.url} does not tell the partitions of {topic}: {error}") from error
+    if there < needed:
+        raise InputError(
+            f"{topic} has {there} partitions, the segments have {needed}: raise their number first "
+            f"(pulsar-admin topics update-partitioned-topic {topic} -p {needed})"
+        )
+
+
+def _partitions(admin: AdminApi, path: str) -> int:
+    """0 for an absent topic. Raises: OSError (HTTPError is one), ValueError."""
+    try:
+        return int((admin.call("GET", path) or {}).get("partitions", 0))
+    except HTTPError as error:
+        if error.code == HTTPStatus.NOT_FOUND:
+            return 0
+        raise
 
 
 def backfill_partition(piece: BackfillPiece) -> PartitionReport:

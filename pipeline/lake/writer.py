@@ -109,9 +109,9 @@ class SplitWriter:
         """Raises: SchemaDriftError, SinkFullError, OSError."""
         if batch.num_rows == 0:
             return
-        for date, part in _by_date(batch):
+        for date, part, times in _by_date(batch):
             each = self._open.get(date) or self._begin(date)
-            _note(each, part)
+            _note(each, part, times)
             each.pending.append(conform(part, self._schema))
             each.pending_bytes += part.nbytes
             if each.pending_bytes >= self._options.row_group_bytes:
@@ -197,38 +197,37 @@ def _times(batch: pa.RecordBatch) -> pa.Array | None:
     return columns[0] if len(columns) == 1 or columns[0].null_count == 0 else pc.coalesce(*columns)
 
 
-def _by_date(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """The rows by their date, in order; nearly always all of them have one."""
+def _by_date(
+    batch: pa.RecordBatch,
+) -> Iterator[tuple[str | None, pa.RecordBatch, tuple[int, int] | None]]:
+    """(date, its rows in order, their lowest and highest time); nearly always all rows have one date."""
     times = _times(batch)
     limits = None if times is None else _limits(times)
     if times is None or limits is None:
-        yield None, batch
+        yield None, batch, None
         return
     first, last = limits[0] // _DAY_US, limits[1] // _DAY_US
     if first == last and times.null_count == 0:
-        yield _iso(first), batch
+        yield _iso(first), batch, limits
         return
-    days = np.where(
-        times.is_valid(), times.fill_null(0).to_numpy(zero_copy_only=False) // _DAY_US, np.iinfo(np.int64).min
-    )
+    none = np.iinfo(np.int64).min
+    days = np.where(times.is_valid(), times.fill_null(0).to_numpy(zero_copy_only=False) // _DAY_US, none)
     for day in np.unique(days):
-        rows = batch.filter(pa.array(days == day))
-        yield (None if day == np.iinfo(np.int64).min else _iso(int(day))), rows
+        wanted = pa.array(days == day)
+        yield (None if day == none else _iso(int(day))), batch.filter(wanted), _limits(times.filter(wanted))
 
 
 def _iso(day: int) -> str:
     return (dt.date(1970, 1, 1) + dt.timedelta(days=day)).isoformat()
 
 
-def _note(each: _OpenFile, part: pa.RecordBatch) -> None:
+def _note(each: _OpenFile, part: pa.RecordBatch, time: tuple[int, int] | None) -> None:
     """Extend what is known of the file's rows."""
     each.rows += part.num_rows
     index = _limits(part.column(_INDEX)) if _INDEX in part.schema.names else None
     if index is not None:
         each.min_index = index[0] if each.min_index < 0 else min(each.min_index, index[0])
         each.max_index = max(each.max_index, index[1])
-    times = _times(part)
-    time = None if times is None else _limits(times)
     if time is not None:
         each.min_time_us = time[0] if each.min_time_us is None else min(each.min_time_us, time[0])
         each.max_time_us = time[1] if each.max_time_us is None else max(each.max_time_us, time[1])

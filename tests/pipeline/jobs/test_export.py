@@ -336,3 +336,22 @@ def test_small_files_of_an_export_are_joined(job, topic, publish, runner, progre
     assert (report["files_before"], report["files_after"]) == (before, 1)
     assert [index for _, index, _ in rows(made.table)] == list(range(100))
     assert join_small_files(made.table, runner, progress)["groups"] == 0
+
+
+def test_a_broker_that_restarts_in_the_middle(job, topic, publish, jobs_broker, runner, progress, monkeypatch):
+    publish(topic, [bytes(2000)] * 500)
+    made = job(topic, batchBytes=100_000)
+    write, times = export_module.SplitWriter.write, []
+
+    def restarts(self, batch):
+        if not times:
+            times.append(1)
+            jobs_broker.kill()
+            jobs_broker.start()
+        write(self, batch)
+
+    monkeypatch.setattr(export_module.SplitWriter, "write", restarts)
+    report = made.run(runner, progress)
+    assert times
+    assert report.rows == 500
+    assert [index for _, index, _ in rows(made.table)] == list(range(500))

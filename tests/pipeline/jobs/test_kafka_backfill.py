@@ -138,3 +138,9 @@ def twin(kafka):
     other = kafka.parent / "other-0"
     shutil.copytree(kafka / "orders-0", other)
     return other
+
+
+def test_an_absent_topic_is_created_and_one_with_too_few_partitions_refused(topic, kafka, options, runner, progress):
+    backfill([kafka / "orders-0"], topic, options(isolation=Isolation.READ_UNCOMMITTED), runner, progress)
+    with pytest.raises(InputError, match="update-partitioned-topic"):
+        backfill([kafka / "orders-1"], topic, options(), runner, progress)
