@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox attack conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long soak bench docs help clean
+.PHONY: setup run test lint format types unit blackbox attack conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long simulate soak bench docs help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -94,6 +94,12 @@ crash-long: setup  ## every crash point, thousands of random histories, and kill
 
 soak: setup  ## ten minutes of surging, stuck, slow and reconnecting clients
 	MAGNETAR_SOAK_SECONDS=600 $(BIN)/python -m pytest -q tests/blackbox/test_soak.py --timeout 1200
+
+SEEDS ?= 100000
+FIRST ?= 0
+
+simulate: setup  ## a whole broker on a simulated disk and network; SEEDS=N FIRST=N, a failing seed says how to replay it
+	PYTHONHASHSEED=0 $(BIN)/python -W ignore -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
 
 docs: setup  ## generate conf/standalone.conf and docs/settings.md from the table of settings
 	$(BIN)/python -m magnetar.broker.settings_docs

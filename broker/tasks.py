@@ -43,7 +43,7 @@ class TaskSet:
     """Tasks of one owner. `spawn` starts one, `close` cancels and awaits what is left."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # cancelled in the order of their start
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -51,12 +51,12 @@ class TaskSet:
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run `coroutine` as a task named `name`; an exception that reaches its end is logged as a bug."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._finished)
         return task
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task.failed", task=task.get_name(), exc_info=error)
 

@@ -76,7 +76,7 @@ class Dispatcher(ABC):
         self._waits_for_entries = False
         """The last read found nothing; the next publish wakes it."""
         self._read_entries = context.settings.max_read_entries
-        self._sent_to: set[Consumer] = set()
+        self._sent_to: dict[Consumer, None] = {}  # in the order of sending: a set has none
 
     # --- to be decided by each type ------------------------------------------------------------------------------
 

@@ -251,7 +251,7 @@ class MultipleConsumersDispatcher(Dispatcher):
         before = consumer.permits.unacked
         queued = deliver(Target(consumer, self.tracker, key_hashes), self.context.cursor, span)
         self.unacked.add(consumer.permits.unacked - before)
-        self._sent_to.add(consumer)
+        self._sent_to[consumer] = None
         if read.positions is not None:
             self.replay.discard_run(slab.ledger_id, slab.first_entry_id + i, j - i)
         return queued

@@ -266,7 +266,7 @@ class SingleActiveDispatcher(Dispatcher):
         for span in self._sift(spans, delayed=False).spans:
             queued += deliver(Target(consumer), cursor, span)
         if queued:
-            self._sent_to.add(consumer)
+            self._sent_to[consumer] = None
         return queued
 
     def _within_ranges(self, spans: list[Span]) -> list[Span]:

@@ -24,23 +24,23 @@ class PublishBudget:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.in_flight_bytes = 0
-        self._held: set[PublishGate] = set()
+        self._held: dict[PublishGate, None] = {}  # released in the order of holding
 
     def take(self, gate: PublishGate, size: int) -> None:
         self.in_flight_bytes += size
         if self.max_bytes and self.in_flight_bytes >= self.max_bytes and gate not in self._held:
-            self._held.add(gate)
+            self._held[gate] = None
             gate.owner.hold_reading("publish-bytes")
 
     def give_back(self, size: int) -> None:
         self.in_flight_bytes -= size
         if self._held and self.in_flight_bytes <= self.max_bytes // 2:
-            held, self._held = self._held, set()
+            held, self._held = self._held, {}
             for gate in held:
                 gate.owner.release_reading("publish-bytes")
 
     def forget(self, gate: PublishGate) -> None:
-        self._held.discard(gate)
+        self._held.pop(gate, None)
 
 
 class PublishGate:

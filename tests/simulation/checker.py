@@ -1,0 +1,173 @@
+"""The promises, checked against a running broker and at the end of a history."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.storage.position import Position
+from tests.simulation.history import SubscriptionHistory, TopicHistory, ViolationError
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.network.connection import Connection
+    from magnetar.broker.subscriptions.subscription import Subscription
+    from magnetar.broker.topics.topic import Topic
+    from tests.simulation.clients import SimReader
+    from tests.simulation.history import Sent
+
+
+def check_running(broker: Broker, history: dict[str, TopicHistory]) -> None:
+    """What holds between any two callbacks of the loop. Looks at memory only."""
+    _check_memory(broker)
+    for name, known in history.items():
+        topic = broker.topics.loaded.get(name)
+        if topic is None or not topic.is_open:
+            continue
+        _check_durability(topic, known)
+        _check_trimmed(topic, known)
+        for subscription in topic.subscriptions.by_name.values():
+            _check_backlog(topic, subscription)
+            _check_holders(subscription)
+
+
+def _check_memory(broker: Broker) -> None:
+    budget, cache = broker.publish_budget, broker.storage.cache
+    if budget.in_flight_bytes < 0:
+        raise ViolationError(f"the account of publishes in flight is {budget.in_flight_bytes} bytes")
+    if cache._held_bytes > cache.max_bytes + (1 << 20):
+        raise ViolationError(f"the entry cache holds {cache._held_bytes} bytes of {cache.max_bytes}")
+
+
+def _check_durability(topic: Topic, known: TopicHistory) -> None:
+    """A durable subscription never becomes non-durable, and none is lost."""
+    for subscription in known.subscriptions.values():
+        if not subscription.exists:
+            continue
+        found = topic.subscriptions.by_name.get(subscription.name)
+        if found is None:
+            raise ViolationError(f"{known.name}: subscription {subscription.name} is lost")
+        if not found.durable or topic.ledger.cursors.get(subscription.name) is not found.cursor:
+            raise ViolationError(f"{known.name}: subscription {subscription.name} is no longer durable")
+
+
+def _check_trimmed(topic: Topic, known: TopicHistory) -> None:
+    """No entry is acknowledged or dropped that a subscription still owes to its consumers."""
+    ledger = topic.ledger
+    for subscription in known.subscriptions.values():
+        found = topic.subscriptions.by_name.get(subscription.name)
+        if not subscription.exists or subscription.moved or subscription.moves or found is None:
+            continue
+        mark_delete = found.cursor.mark_delete
+        for place, entry in known.receipts.items():
+            position = Position(*place)
+            if entry.position != place or subscription.may_be_acked(place) or not subscription.owes(entry):
+                continue
+            if position <= mark_delete or found.cursor.is_deleted(position):
+                raise ViolationError(f"{known.name} {subscription.name}: {place} is acknowledged, by no consumer")
+            if not ledger.is_valid(position):
+                raise ViolationError(
+                    f"{known.name} {subscription.name}: {place} was dropped before it was acknowledged"
+                )
+    if known.keeps_all:
+        for place in known.receipts:
+            if not ledger.is_valid(Position(*place)):
+                raise ViolationError(f"{known.name}: {place} has a receipt and is not there")
+
+
+def _check_backlog(topic: Topic, subscription: Subscription) -> None:
+    cursor = subscription.cursor
+    left = sum(
+        not cursor.is_deleted(Position(slot.ledger_id, entry_id))
+        for slot in topic.ledger.ledgers
+        for entry_id in range(slot.entries)
+    )
+    if cursor.backlog_entries != left:
+        raise ViolationError(
+            f"{topic.name} {subscription.name}: a backlog of {cursor.backlog_entries}, {left} are left"
+        )
+
+
+def _check_holders(subscription: Subscription) -> None:
+    """No message is held by two consumers, nor held and acknowledged."""
+    held: dict[tuple[int, int], object] = {}
+    for consumer in subscription.consumers:
+        for pending in consumer.pending_acks or ():
+            place = (pending.ledger_id, pending.entry_id)
+            if held.setdefault(place, consumer) is not consumer:
+                raise ViolationError(f"{subscription.name}: {place} is held by two consumers")
+            if subscription.cursor.is_deleted(Position(*place)):
+                raise ViolationError(f"{subscription.name}: {place} is held and acknowledged")
+
+
+def check_readable(known: TopicHistory, reader: SimReader) -> None:
+    """The whole topic, read from its start: receipts at their positions, order, a dense index."""
+    places = [place for place, _, _ in reader.found]
+    if places != sorted(set(places)):
+        raise ViolationError(f"{known.name}: a reader got positions out of order or twice")
+    if known.keeps_all:
+        missing = sorted(set(known.receipts) - set(places))
+        if missing:
+            raise ViolationError(f"{known.name}: {missing} have receipts and are not read")
+    _check_index(known, reader.found)
+    if known.keeps_all:
+        _check_order(known, [entry for _, entry, _ in reader.found])
+
+
+def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, int | None]]) -> None:
+    """Dense, and none comes twice: also in the part that was dropped."""
+    last = -1 if known.keeps_all else None
+    before = (-1, -1)
+    for place, entry, index in found:
+        if not known.keeps_all and place != (before[0], before[1] + 1):
+            last = None  # entries between them were acknowledged and dropped while the reader read
+        before = place
+        if index is None:
+            continue
+        if last is not None and index != last + entry.count:
+            raise ViolationError(f"{known.name} {place}: index {index} of {entry.count} messages behind {last}")
+        last = index
+    owner: dict[int, tuple[int, int]] = {}
+    for place, index in known.index.items():
+        if owner.setdefault(index, place) != place:
+            raise ViolationError(f"{known.name}: index {index} at {owner[index]} and at {place}")
+
+
+def _check_order(known: TopicHistory, found: list[Sent]) -> None:
+    """Of each producer: entries in the order of their SENDs; with deduplication each of them once."""
+    highest: dict[str, int] = {}
+    stored: set[int] = set()
+    for entry in found:
+        again = id(entry) in stored
+        stored.add(id(entry))
+        if again and known.deduplicates:
+            raise ViolationError(f"{known.name}: {entry.producer} {entry.sequence_id} is stored twice")
+        if not again:
+            if entry.sequence_id < highest.get(entry.producer, -1):
+                raise ViolationError(
+                    f"{known.name}: {entry.producer} {entry.sequence_id} behind {highest[entry.producer]}"
+                )
+            highest[entry.producer] = entry.sequence_id
+
+
+def check_drained(known: TopicHistory, subscription: SubscriptionHistory, taken: set[tuple[int, int]]) -> None:
+    """Consumers took the rest: everything owed was acknowledged or came; ``taken`` is what the last ones got."""
+    if not subscription.exists or subscription.moved:
+        return
+    for place, entry in known.receipts.items():
+        if entry.position != place or not subscription.owes(entry) or place in taken:
+            continue
+        if not subscription.may_be_acked(place):
+            raise ViolationError(f"{known.name} {subscription.name}: {place} was never delivered")
+
+
+def check_stopped(loop: asyncio.AbstractEventLoop, broker: Broker, stuck: set[Connection]) -> None:
+    """After an orderly end nothing is left behind, but for connections whose clients do not read."""
+    current = asyncio.current_task(loop)
+    left = [task.get_name() for task in asyncio.all_tasks(loop) if task is not current]
+    if left:
+        raise ViolationError(f"tasks are left: {sorted(left)}")
+    if broker.publish_budget.in_flight_bytes:
+        raise ViolationError(f"{broker.publish_budget.in_flight_bytes} bytes of publishes are still accounted for")
+    if set(broker.connections) - stuck:
+        raise ViolationError("connections are left")

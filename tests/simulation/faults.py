@@ -1,0 +1,189 @@
+"""What goes wrong, and what administrators do, at random times: each seed has its own selection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.admin.api import ConflictError
+from magnetar.broker.admin_backend.topics import AdminTopics
+from magnetar.broker.errors import BrokerError
+from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from tests.simulation.history import SubscriptionHistory, TopicHistory
+    from tests.simulation.world import World
+
+
+class Faults:
+    """``stop`` heals everything."""
+
+    excused = frozenset({"broker.storage_failed", "store.failed"})
+    """Errors in the log that a fault of the disk explains."""
+
+    def __init__(self, world: World, chance: Random) -> None:
+        self.world, self.chance = world, chance
+        self._stopped = False
+        self._kinds: dict[str, Callable[[], None]] = {
+            "cut": self._cut,
+            "half_open": self._half_open,
+            "stuck": self._stuck,
+            "crash": lambda: world.end_life("crash"),
+            "crash_in_write": self._crash_in_write,
+            "restart": lambda: world.end_life("restart"),
+            "slow_disk": self._slow_disk,
+            "full_disk": self._full_disk,
+            "failing_sync": self._failing_sync,
+            "admin": self._admin,
+        }
+
+    def start(self) -> None:
+        if self.world.plan.faults:
+            self._again()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self.world.disk.capacity_bytes = None
+        self.world.disk.crash_at = self.world.disk.fail_sync_at = -1
+        self.world.metadata.fail_writes = None
+        self.world.threads.stalled_until_s = 0.0
+        for link in self.world.links:
+            link.read_again()
+
+    def healed_by_start(self) -> None:
+        """A process that could not start is started again when there is space."""
+        if self.world.disk.capacity_bytes is not None and self.world.broker is None:
+            self._space()
+
+    def _again(self) -> None:
+        self.world.timers.after(self.chance.expovariate(1 / self.world.plan.fault_every_s), self._happen)
+
+    def _happen(self) -> None:
+        if self._stopped:
+            return
+        kind = self.chance.choice(self.world.plan.faults)
+        if kind not in ("crash", "restart"):
+            self.world.note(kind)
+        self._kinds[kind]()
+        self._again()
+
+    # --- the network -----------------------------------------------------------------------------------------------
+
+    def _links(self) -> list[Any]:
+        open_links = [link for link in self.world.links if not link.is_over]
+        return self.chance.sample(open_links, min(len(open_links), self.chance.randint(1, 3)))
+
+    def _cut(self) -> None:
+        for link in self._links():
+            link.cut()
+
+    def _half_open(self) -> None:
+        for link in self._links():
+            link.half_open = True
+
+    def _stuck(self) -> None:
+        for link in self._links():
+            link.stuck = True
+            self.world.timers.after(self.chance.uniform(0.5, 10), link.read_again)
+
+    # --- the disk --------------------------------------------------------------------------------------------------
+
+    def _crash_in_write(self) -> None:
+        disk = self.world.disk
+        disk.crash_at = disk.operations + self.chance.randrange(6)
+
+    def _failing_sync(self) -> None:
+        disk = self.world.disk
+        disk.fail_sync_at = disk.operations + self.chance.randrange(4)
+
+    def _slow_disk(self) -> None:
+        self.world.threads.stalled_until_s = self.world.now_s + self.chance.choice([0.2, 1.0, 3.0])
+
+    def _full_disk(self) -> None:
+        disk = self.world.disk
+        used = sum(len(disk.content(path)) for path in disk.paths())
+        disk.capacity_bytes = used + self.chance.choice([0, 100, 5000])
+        self.world.timers.after(self.chance.choice([0.5, 2.0, 6.0]), self._space)
+
+    def _space(self) -> None:
+        self.world.disk.capacity_bytes = None
+
+    # --- administrators --------------------------------------------------------------------------------------------
+
+    def _admin(self) -> None:
+        broker = self.world.broker
+        if broker is None:
+            return
+        known = self.chance.choice(list(self.world.history.topics.values()))
+        subscription = self.chance.choice([None, *known.subscriptions.values()])
+        admin, name = AdminTopics(broker), TopicName.parse(known.name)
+        if subscription is None:
+            act = self.chance.choice([admin.unload, admin.trim, admin.internal_stats, admin.compact])
+            broker.tasks.spawn(self._try(act(name)), "world.admin")
+        else:
+            broker.tasks.spawn(self._on_subscription(admin, name, known, subscription), "world.admin")
+
+    async def _try(self, act: Any) -> bool:
+        try:
+            await act
+        except (BrokerError, ConflictError, StorageError):
+            return False
+        return True
+
+    async def _on_subscription(
+        self, admin: AdminTopics, name: TopicName, known: TopicHistory, subscription: SubscriptionHistory
+    ) -> None:
+        kind = self.chance.choice(["analyze", "peek", "skip", "skip_all", "reset", "delete"])
+        if kind == "analyze":
+            await self._try(admin.analyze_backlog(name, subscription.name, None))
+        elif kind == "peek":
+            if subscription.exists:
+                await self._try(admin.peek(name, subscription.name, 2))
+        elif kind == "delete":
+            await self._delete(admin, name, subscription)
+        else:
+            await self._move(kind, admin, name, known, subscription)
+
+    async def _delete(self, admin: AdminTopics, name: TopicName, subscription: SubscriptionHistory) -> None:
+        """Refused while consumers are connected. Whatever the outcome, the subscription is a new one from now on."""
+        self.world.note(f"delete {subscription.name}")
+        subscription.deleted(surely=False)
+        done = False
+        try:
+            done = await self._try(admin.delete_subscription(name, subscription.name, force=False))
+        finally:
+            subscription.deleted(surely=done)
+
+    async def _move(
+        self, kind: str, admin: AdminTopics, name: TopicName, known: TopicHistory, subscription: SubscriptionHistory
+    ) -> None:
+        """While it is under way, and for good when its outcome is unknown, nothing can be said of earlier acks."""
+        self.world.note(f"{kind} {subscription.name}")
+        subscription.moves += 1
+        done = False
+        try:
+            if kind == "reset":
+                places = sorted(known.receipts)
+                if places:
+                    place = self.chance.choice(places)
+                    done = await self._try(_reset(admin, name, subscription.name, place))
+            else:
+                done = await self._try(admin.skip(name, subscription.name, None if kind == "skip_all" else 3))
+        finally:
+            subscription.moved = subscription.moved or not done or kind == "reset"
+            topic = None if self.world.broker is None else self.world.broker.topics.loaded.get(known.name)
+            found = None if topic is None else topic.subscriptions.by_name.get(subscription.name)
+            if found is None:
+                subscription.moved = True
+            else:
+                subscription.acked_up_to = max(subscription.acked_up_to, tuple(found.cursor.mark_delete))
+            subscription.moves -= 1
+
+
+async def _reset(admin: AdminTopics, name: TopicName, subscription: str, place: tuple[int, int]) -> None:
+    from magnetar.broker.admin.api import MessagePosition
+
+    await admin.reset_to_message(name, subscription, MessagePosition(*place), excluded=False)

@@ -1,0 +1,143 @@
+"""What the simulated clients know: what they sent, what was receipted, what came, and which acknowledgements they made.
+
+It is written by clients as things happen and read by the checker; it survives the broker's crashes. Nothing in it
+comes from the broker's own books, except where an administrator's command moved a cursor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Position = tuple[int, int]
+
+
+class ViolationError(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(eq=False)
+class Sent:
+    """One entry of a producer."""
+
+    producer: str
+    sequence_id: int
+    count: int
+    """num_messages: 0 is legal."""
+    body: bytes
+    sent_s: float
+    deliver_at_ms: int = 0
+    position: Position | None = None
+    """Of the receipt."""
+
+
+@dataclass(eq=False)
+class SubscriptionHistory:
+    """A durable subscription since it was created."""
+
+    name: str
+    since_s: float = float("inf")
+    """When its creation was answered: entries sent later are owed to it."""
+    begins_at_start: bool = False
+    """Created at the earliest position of a topic that drops nothing: everything is owed to it."""
+    acked: set[Position] = field(default_factory=set)
+    """A consumer sent an acknowledgement of it, answered or not."""
+    acked_up_to: Position = (-1, -1)
+    """The same, cumulatively; or an administrator moved the cursor there."""
+    sure: dict[Position, float] = field(default_factory=dict)
+    """When its acknowledgement was answered: it survives every crash from then on."""
+    sure_up_to: list[tuple[Position, float]] = field(default_factory=list)
+    """The same, cumulatively; ascending."""
+    moves: int = 0
+    """Commands under way that may move the cursor anywhere."""
+    moved: bool = False
+    """Such a command's outcome is unknown: nothing more can be said about what was acknowledged before it."""
+    epoch: int = 0
+    """How often its deletion was asked for or ended: an answer to a SUBSCRIBE of before says nothing."""
+
+    def may_be_acked(self, position: Position) -> bool:
+        return position <= self.acked_up_to or position in self.acked
+
+    absent: bool = True
+    """The next SUBSCRIBE creates it."""
+
+    @property
+    def exists(self) -> bool:
+        return self.since_s < float("inf")
+
+    def deleted(self, *, surely: bool) -> None:
+        """Nothing is known of it until a SUBSCRIBE is answered; ``surely``: that one creates it."""
+        self.epoch += 1
+        self.absent = surely
+        self.since_s, self.begins_at_start, self.moved = float("inf"), False, False
+        self.acked.clear()
+        self.sure.clear()
+        self.sure_up_to.clear()
+        self.acked_up_to = (-1, -1)
+
+    def was_surely_acked(self, position: Position, at_s: float) -> bool:
+        """Whether its acknowledgement was answered before that time."""
+        if self.moved or self.moves:
+            return False
+        return self.sure.get(position, at_s) < at_s or any(
+            position <= up_to and since_s < at_s for up_to, since_s in self.sure_up_to
+        )
+
+    def owes(self, entry: Sent) -> bool:
+        """Whether it may not lose this entry before it is acknowledged."""
+        return self.exists and (self.begins_at_start or entry.sent_s >= self.since_s)
+
+
+@dataclass(eq=False)
+class TopicHistory:
+    """One topic."""
+
+    name: str
+    keeps_all: bool
+    deduplicates: bool
+    by_body: dict[bytes, Sent] = field(default_factory=dict)
+    receipts: dict[Position, Sent] = field(default_factory=dict)
+    seen: dict[Position, bytes] = field(default_factory=dict)
+    """What any consumer got at a position."""
+    index: dict[Position, int] = field(default_factory=dict)
+    """Broker index seen at a position."""
+    subscriptions: dict[str, SubscriptionHistory] = field(default_factory=dict)
+
+    def receipted(self, entry: Sent, position: Position) -> None:
+        known = self.receipts.get(position)
+        if known is not None and known is not entry:
+            raise ViolationError(f"{self.name} {position}: receipts of {known.body!r} and of {entry.body!r}")
+        if entry.position not in (None, position) and self.deduplicates:
+            raise ViolationError(f"{self.name}: {entry.body!r} has receipts at {entry.position} and {position}")
+        self._same(position, entry.body)
+        entry.position = position
+        self.receipts[position] = entry
+
+    def got(self, position: Position, body: bytes, index: int | None) -> Sent:
+        """A consumer received this; the entry as it was sent."""
+        entry = self.by_body.get(body)
+        if entry is None:
+            raise ViolationError(f"{self.name} {position}: {body!r} was never sent")
+        self._same(position, body)
+        if index is not None and self.index.setdefault(position, index) != index:
+            raise ViolationError(f"{self.name} {position}: index {index}, before {self.index[position]}")
+        return entry
+
+    def _same(self, position: Position, body: bytes) -> None:
+        known = self.receipts[position].body if position in self.receipts else self.seen.get(position, body)
+        if known != body:
+            raise ViolationError(f"{self.name} {position}: {body!r}, before {known!r}")
+        self.seen[position] = body
+
+
+class History:
+    """Everything, and a digest by which two runs of one seed are compared."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicHistory] = {}
+        self.lines: list[str] = []
+        self.counts: dict[str, int] = {}
+
+    def note(self, now_s: float, what: str) -> None:
+        self.lines.append(f"{now_s:10.4f} {what}")
+        kind = what.split(" ", 1)[0]
+        self.counts[kind] = self.counts.get(kind, 0) + 1

@@ -1,0 +1,90 @@
+"""What one seed decides: the broker's settings, how many take part, and which faults may happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from magnetar.storage.embedded.engine import EngineSettings
+
+TOPICS = ("persistent://public/default/one", "persistent://public/default/two")
+FAULTS = (
+    "cut",
+    "half_open",
+    "stuck",
+    "crash",
+    "crash_in_write",
+    "restart",
+    "slow_disk",
+    "full_disk",
+    "failing_sync",
+    "admin",
+)
+
+SMALL = EngineSettings(
+    journal_segment_bytes=32 << 10,
+    journal_first_segment_bytes=8 << 10,
+    journal_max_frame_bytes=8 << 10,
+    checkpoint_bytes=16 << 10,
+    checkpoint_interval_s=7,
+    write_behind_bytes=512,
+    cache_bytes=4 << 10,
+    max_record_bytes=64 << 10,
+    read_piece_bytes=4 << 10,
+)
+"""So small that a short run rolls, recycles, checkpoints and reads from files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All of it follows from the seed."""
+
+    seed: int
+    seconds: float
+    keeps_all: bool
+    deduplicates: bool
+    pace_s: float
+    latency_s: float
+    producers: int
+    consumers: int
+    readers: int
+    delayed_share: float
+    faults: tuple[str, ...]
+    fault_every_s: float
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        chance = Random(f"plan {seed}")
+        keeps_all, deduplicates = chance.random() < 0.5, chance.random() < 0.4
+        retention = -1 if keeps_all else 0
+        return cls(
+            seed=seed,
+            seconds=chance.choice([4.0, 8.0, 15.0]),
+            keeps_all=keeps_all,
+            deduplicates=deduplicates,
+            pace_s=chance.choice([0.0001, 0.002, 0.02]),
+            latency_s=chance.choice([0.0005, 0.01, 0.1]),
+            producers=chance.randint(1, 3),
+            consumers=chance.randint(1, 5),
+            readers=chance.choice([0, 0, 1, 3]),
+            delayed_share=chance.choice([0, 0, 0.1, 0.6]),
+            faults=tuple(fault for fault in FAULTS if chance.random() < 0.5),
+            fault_every_s=chance.choice([0.3, 1.0, 3.0]),
+            settings={
+                "broker_deduplication_enabled": deduplicates,
+                "broker_deduplication_entries_interval": 7,
+                "exposing_broker_entry_metadata_to_client_enabled": True,
+                "managed_ledger_max_entries_per_ledger": chance.choice([3, 10, 50_000]),
+                "managed_ledger_min_ledger_rollover_time_minutes": 0,
+                "managed_ledger_cursor_max_entries_per_ledger": chance.choice([3, 50_000]),
+                "default_retention_time_in_minutes": retention,
+                "default_retention_size_in_mb": retention,
+                "active_consumer_failover_delay_time_millis": chance.choice([0, 500]),
+                "keep_alive_interval_seconds": 5,
+                "retention_check_interval_in_seconds": 3,
+                "max_unacked_messages_per_consumer": chance.choice([10, 50_000]),
+                "broker_delete_inactive_topics_enabled": False,
+            },
+        )

@@ -1,0 +1,40 @@
+"""Play the histories of seeds."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import traceback
+from typing import TYPE_CHECKING
+
+from tests.simulation.plan import Plan
+from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def play(seed: int) -> tuple[str, str, dict[str, int]]:
+    """The digest of the history, and why it failed ("" when it held)."""
+    world = World(Plan.of(seed))
+    failure = ""
+    try:
+        world.run()
+    except Exception:
+        failure = traceback.format_exc()
+    digest = hashlib.sha256("\n".join(world.history.lines).encode()).hexdigest()[:16]
+    counts, lines = world.history.counts, world.history.lines
+    if failure:
+        failure = "\n".join([*lines[-25:], failure])
+    del world
+    return digest, failure, counts
+
+
+def play_many(seeds: Iterable[int]) -> list[tuple[int, str]]:
+    failed = []
+    for seed in seeds:
+        _, failure, _ = play(seed)
+        if failure:
+            failed.append((seed, failure))
+        gc.collect()
+    return failed

@@ -1,0 +1,39 @@
+"""The simulation finds planted bugs: a checker that cannot fail would be worth nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PLANTED = [
+    ("lost_syncs", "not there|behind|not read|before b|duplicate|receipts|held and ack|damage"),
+    ("acks_of_one_more", "by no consumer|held and acknowledged"),
+    ("acks_answered_before_they_are_saved", "after its acknowledgement was answered"),
+    ("trimming_without_a_look_at_cursors", "dropped before it was acknowledged|by no consumer"),
+    ("index_of_the_last_entry_alone", "index"),
+    ("a_durable_subscription_without_a_durable_cursor", "no longer durable"),
+    ("a_backlog_of_one_more", "a backlog of"),
+    ("held_for_ever", "held and acknowledged|held by two"),
+    ("an_account_that_only_grows", "accounted for|did not come"),
+    ("a_task_that_nobody_ends", "tasks are left"),
+    ("a_cursor_that_forgets_its_newest_state", "after its acknowledgement was answered"),
+]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("plant", "found"), PLANTED)
+def test_a_planted_bug_is_found(plant, found):
+    command = [sys.executable, "-W", "ignore", "-m", "tests.simulation.planted", plant]
+    ran = subprocess.run(
+        command, check=False, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, text=True
+    )
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    said = next(line for line in ran.stdout.splitlines() if line.startswith("seed "))
+    assert re.search(found, said), said

@@ -1,0 +1,319 @@
+"""One simulated world: brokers that live one after another on one disk, their clients, and what happens to them.
+
+Everything runs in one process on a virtual clock. All chance comes from the seed, so a seed gives the same history each
+time (with the same PYTHONHASHSEED): ``python -m tests.simulation SEED`` replays it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import structlog
+
+from magnetar.broker import broker as broker_module
+from magnetar.broker.broker import Broker
+from magnetar.broker.settings import Settings
+from magnetar.storage.embedded.engine import EngineEnvironment
+from magnetar.storage.errors import StorageError
+from tests.model.virtual_loop import LoopClock, VirtualLoop
+from tests.simulation import checker
+from tests.simulation.clients import (
+    FAILOVER,
+    WALL_EPOCH_MS,
+    Client,
+    SimConsumer,
+    SimProducer,
+    SimReader,
+    WanderingReader,
+)
+from tests.simulation.faults import Faults
+from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
+from tests.simulation.metadata import SimMetadata
+from tests.simulation.network import Link
+from tests.simulation.plan import SMALL, TOPICS, Plan
+from tests.simulation.threads import SimThreads
+from tests.simulation.timers import Timers
+from tests.twins.sim_files import SimDisk, SimulatedCrash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHECK_EVERY_S = 0.5
+PATIENCE_S = 400.0
+"""Virtual seconds after the last fault in which everything must have come to its end."""
+
+
+MOST_TURNS = 200_000
+
+
+class World:
+    """``run`` plays the seed's history; it raises ViolationError."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.history = History()
+        self.timers = Timers()
+        self.disk, self.metadata = SimDisk(), SimMetadata()
+        self.broker: Broker | None = None
+        self.threads: SimThreads
+        self.links: list[Link] = []
+        self.faults = Faults(self, self.chance_for("faults"))
+        self._entropy = self.chance_for("entropy").randbytes
+        self._over: asyncio.Event
+        self._next_life = ""
+        self._calm = False
+        self._wire_chance = self.chance_for("wire")
+        self.producers: list[SimProducer] = []
+        self.consumers: list[SimConsumer] = []
+        self.wanderers: list[WanderingReader] = []
+
+    # --- what clients and faults use -------------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        return self.timers.now_s
+
+    @property
+    def now_ms(self) -> int:
+        return WALL_EPOCH_MS + round(self.now_s * 1000)
+
+    def chance_for(self, what: str) -> Random:
+        """Chance of its own for each part, so that one more draw in one does not change all others."""
+        return Random(f"{self.plan.seed} {what}")
+
+    def note(self, what: str) -> None:
+        self.history.note(self.now_s, what)
+
+    def open_link(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> Link | None:
+        """A connection to the broker; None while there is none."""
+        if self.broker is None or self._over.is_set():
+            return None
+        link = Link(self.broker, self.timers, self._wire_chance, self.plan.latency_s, on_bytes, on_end)
+        self.links = [known for known in self.links if not known.is_over]
+        self.links.append(link)
+        return link
+
+    def end_life(self, how: str) -> None:
+        """The broker's process ends now: "crash" or "restart"."""
+        if self.broker is not None and not self._over.is_set():
+            self.note(how)
+            self._next_life = how
+            self._over.set()
+
+    # --- the history -----------------------------------------------------------------------------------------------
+
+    def run(self) -> History:
+        with structlog.testing.capture_logs() as logs:
+            self._populate()
+            self.faults.start()
+            self.timers.after(CHECK_EVERY_S, self._check)
+            self.timers.after(self.plan.seconds, self._begin_end)
+            while self._live(logs):
+                pass
+        return self.history
+
+    def _populate(self) -> None:
+        chance, plan = self.chance_for("population"), self.plan
+        for name in TOPICS[: chance.choice([1, 1, 2])]:
+            topic = self.history.topics[name] = TopicHistory(name, plan.keeps_all, plan.deduplicates)
+            self.producers += [SimProducer(self, f"p{n}", topic) for n in range(plan.producers)]
+            types = {}
+            for n in range(plan.consumers):
+                own = chance.choice(["a", "b"])
+                sub_type = types.setdefault(own, chance.randrange(4))
+                subscription = topic.subscriptions.setdefault(own, SubscriptionHistory(own))
+                self.consumers.append(SimConsumer(self, f"{name[-3:]}-{own}{n}", topic, subscription, sub_type))
+            self.wanderers += [
+                WanderingReader(self, f"{name[-3:]}-r{n}/{chance.choice(['a', 'b', 'r'])}", topic)
+                for n in range(plan.readers)
+            ]
+        for client in self._clients():
+            client.start()
+
+    def _clients(self) -> list[Client]:
+        return [*self.producers, *self.consumers, *self.wanderers]
+
+    def _live(self, logs: list[Any]) -> bool:
+        """One life of the broker, to its end; False when the history is over."""
+        loop = VirtualLoop()
+        loop._clock.now_s = self.now_s
+        self._next_life = ""
+        crashed = False
+        self.threads = SimThreads(self.chance_for(f"threads {self.now_s}"), self.plan.pace_s, loop.stop)
+        try:
+            loop.run_until_complete(self._life(loop))
+        except SimulatedCrash:  # of what the start does on the loop
+            crashed = True
+        except RuntimeError:
+            if not self.threads.dead:
+                raise
+            crashed = True
+        self._no_problems(loop, logs)
+        if self._next_life == "over":
+            loop.close()
+            return False
+        if crashed or self._next_life in ("crash", "failed"):
+            self._bury(loop, logs)
+        loop.close()
+        self.faults.healed_by_start()
+        return True
+
+    async def _life(self, loop: VirtualLoop) -> None:
+        self._over = asyncio.Event()
+        clock = LoopClock(loop)
+        self.metadata.begin(self.threads)
+        settings = Settings(data_dir="/data", broker_service_port=None, web_service_port=None, **self.plan.settings)
+        environment = EngineEnvironment(self.disk, clock, self.threads, loop, self._entropy, self.metadata)
+        broker = Broker(settings, environment)
+        driver = loop.create_task(self._drive(loop), name="world")
+        try:
+            with mock.patch.object(broker_module, "engine_settings", return_value=SMALL):
+                await broker.start()
+        except (StorageError, OSError) as error:  # no room to recover: the process ends and is started again
+            self.note(f"start-failed {type(error).__name__}")
+            self._next_life = "failed"
+            await asyncio.sleep(1)
+            driver.cancel()
+            return
+        self.broker = broker
+        self.note("started")
+        stopped = loop.create_task(broker.wait_stopped(), name="world")
+        over = loop.create_task(self._over.wait(), name="world")
+        await asyncio.wait({stopped, over, driver}, return_when=asyncio.FIRST_COMPLETED)
+        if driver.done():
+            driver.result()
+        if stopped.done():
+            self.note(f"exit {stopped.result()}")
+            self._next_life = "failed"
+        elif self._next_life != "crash":
+            await broker.stop()
+            await stopped
+        self.broker = None
+        over.cancel()
+        await asyncio.sleep(
+            PATIENCE_S / 10 if self._next_life in ("over", "restart") else 0
+        )  # what is left ends by itself
+        driver.cancel()
+        await asyncio.wait({driver, over})
+        if self._next_life in ("over", "restart"):
+            checker.check_stopped(loop, broker, {link.connection for link in self.links if link.stuck})
+        for link in self.links:
+            if not link.is_over:
+                link.process_gone()
+
+    async def _drive(self, loop: VirtualLoop) -> None:
+        """Make the world's timers fire with the loop's time."""
+        for _ in range(MOST_TURNS):
+            self.timers.run_due(loop.time())
+            due_s = self.timers.next_s
+            await asyncio.sleep(0.05 if due_s is None else min(max(due_s - loop.time(), 0), 0.05))
+
+        raise ViolationError(f"the history does not end: {MOST_TURNS} turns")
+
+    def _bury(self, loop: VirtualLoop, logs: list[Any]) -> None:
+        """The process is gone in the middle of everything: the next finds what survives on the disk."""
+        count = len(logs)
+        self.broker = None
+        self.threads.dead = True
+        for link in self.links:
+            if not link.is_over:
+                link.process_gone()
+        self.metadata = self.metadata.snapshot()
+        chance = self.chance_for(f"crash {self.now_s}")
+        disk, self.disk = (
+            self.disk,
+            self.disk.after_crash(chance.choice(["nothing", "everything", "some", "some"]), chance.randrange(1 << 30)),
+        )
+        self.disk.capacity_bytes = disk.capacity_bytes
+        disk.crashed, disk.crash_at, disk.fail_sync_at = False, -1, -1
+        for _ in range(20):
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(asyncio.sleep(0))
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False
+        loop.problems.clear()
+        del logs[count:]
+
+    # --- checks ----------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self.broker is not None and not self._over.is_set():
+            checker.check_running(self.broker, self.history.topics)
+        self.timers.after(CHECK_EVERY_S, self._check)
+
+    def _no_problems(self, loop: VirtualLoop, logs: list[Any]) -> None:
+        """Nothing failed that is not a fault of the disk: an exception that nobody expected is a bug."""
+        problems = [p for p in loop.problems if not isinstance(p.get("exception"), SimulatedCrash)]
+        if problems:
+            raise ViolationError(f"unhandled: {problems[0]}") from problems[0].get("exception")
+        for entry in logs:
+            if entry["log_level"] in ("error", "critical") and entry["event"] not in self.faults.excused:
+                error = entry.get("exc_info")
+                cause = error if isinstance(error, BaseException) else None
+                if not isinstance(cause, StorageError):
+                    raise ViolationError(f"logged: {entry}") from cause
+        logs.clear()
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def _begin_end(self) -> None:
+        """No more faults; everything must come to its end now."""
+        self.note("calm")
+        self.faults.stop()
+        for producer in self.producers:
+            producer.finish()
+        self._deadline_s = self.now_s + PATIENCE_S
+        self._when(lambda: not any(producer.pending for producer in self.producers), self._drain, "receipts")
+
+    def _when(self, condition: Callable[[], bool], then: Callable[[], None], what: str) -> None:
+        if condition():
+            then()
+        elif self.now_s > self._deadline_s:
+            raise ViolationError(f"{what} did not come in {PATIENCE_S} seconds without faults")
+        else:
+            self.timers.after(0.25, lambda: self._when(condition, then, what))
+
+    def _drain(self) -> None:
+        """New consumers take what the subscriptions still have, and readers everything."""
+        self.note("drain")
+        for client in self._clients():
+            client.stop()
+        self._takers: list[SimConsumer] = []
+        self._readers: list[SimReader] = []
+        for topic in self.history.topics.values():
+            self._readers.append(SimReader(self, f"all-{topic.name[-3:]}", topic))
+            for subscription in topic.subscriptions.values():
+                if subscription.exists:
+                    taker = SimConsumer(
+                        self, f"last-{topic.name[-3:]}-{subscription.name}", topic, subscription, FAILOVER
+                    )
+                    taker.acknowledges = 0.0 if self.plan.seed % 2 else 1.0
+                    taker.permits = 100_000
+                    taker.gives_back = False
+                    self._takers.append(taker)
+        self.timers.after(20, self._take)
+
+    def _take(self) -> None:
+        for client in (*self._takers, *self._readers):
+            client.start()
+        self._quiet_since_s, self._taken = self.now_s, -1
+        self._when(self._is_quiet, self._compare, "messages")
+
+    def _is_quiet(self) -> bool:
+        taken = sum(len(t.taken) for t in self._takers) + sum(len(r.found) for r in self._readers)
+        if taken != self._taken or not all(c.ready for c in (*self._takers, *self._readers)):
+            self._taken, self._quiet_since_s = taken, self.now_s
+        return self.now_s - self._quiet_since_s > 5
+
+    def _compare(self) -> None:
+        for reader in self._readers:
+            checker.check_readable(reader.topic, reader)
+        for taker in self._takers:
+            checker.check_drained(taker.topic, taker.subscription, set(taker.taken))
+        for client in (*self._takers, *self._readers):
+            client.stop()
+        self.timers.after(1, lambda: self.end_life("over"))
