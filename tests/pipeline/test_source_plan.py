@@ -1,0 +1,193 @@
+"""Where micro-batches end and who reads what, over a catalog in memory."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.log_range import LedgerSpan, LogRange
+from magnetar.pipeline.offsets import MessagePlace, Offsets, Position
+from magnetar.pipeline.options import SourceOptions
+from magnetar.pipeline.read_errors import CatalogError, DataLossError, NoSuchTopicError
+from magnetar.pipeline.source_plan import SourcePlan
+
+T = "persistent://public/default/t"
+
+
+def indexed(topic, first, end, entries=None, size=None):
+    entries = end - first if entries is None else entries
+    return LogRange(
+        topic, first, end, entries, size if size is not None else 100 * (end - first), Position(9, entries - 1)
+    )
+
+
+def positioned(topic, *counts):
+    ledgers = tuple(LedgerSpan(10 + k, n, True) for k, n in enumerate(counts))
+    total = sum(counts)
+    return LogRange(topic, None, None, total, total * 100, Position(ledgers[-1].ledger_id, counts[-1] - 1), ledgers)
+
+
+class FakeCatalog:
+    """Tells the logs it is given."""
+
+    def __init__(self, *logs):
+        self.logs = {each.topic: each for each in logs}
+        self.bounds = {}
+
+    def partitions(self, selection, *, missing_ok=False):
+        return sorted({*self.logs, *selection.names})
+
+    def ranges(self, topics, *, ledgers=False):
+        return {topic: self.logs.get(topic) for topic in topics}
+
+    def index_of(self, topic, position):
+        if position not in self.bounds:
+            raise CatalogError("no such entry")
+        return self.bounds[position]
+
+    def place_of_time(self, topic, time_ms):
+        return MessagePlace(Position(9, time_ms))
+
+
+def plan_over(*logs, **options):
+    given_ = {"topic": "t", **options} if "topicsPattern" not in options else options
+    return SourcePlan(SourceOptions.parse(given_, streaming=True), FakeCatalog(*logs))
+
+
+@given(
+    waiting=st.lists(st.integers(0, 300), min_size=1, max_size=6),
+    messages=st.none() | st.integers(1, 200),
+    entries=st.none() | st.integers(1, 200),
+    size=st.none() | st.integers(100, 20_000),
+)
+def test_micro_batches_keep_to_the_limits_and_reach_the_end(waiting, messages, entries, size):
+    options = {"maxMessagesPerTrigger": messages, "maxEntriesPerTrigger": entries, "maxBytesPerTrigger": size}
+    options = {name: str(value) for name, value in options.items() if value is not None}
+    logs = [indexed(f"{T}-{n}", 0, count) for n, count in enumerate(waiting)]
+    plan = plan_over(*logs, topicsPattern="t-.*", **options)
+    start, rounds = Offsets({log.topic: 0 for log in logs}), 0
+    while (end := plan.advance(start, plan.logs(), limited=True)) != start:
+        taken = [end.by_topic[t] - start.by_topic[t] for t in end.by_topic]
+        assert all(n >= 0 for n in taken)
+        assert all(n > 0 for n, log in zip(taken, logs, strict=True) if start.by_topic[log.topic] < log.end_index)
+        limit = min([sum(waiting), *filter(None, (messages, entries, size and size / 100))])
+        assert sum(taken) <= limit + len(logs)
+        start, rounds = end, rounds + 1
+    assert start.by_topic == {log.topic: log.end_index for log in logs}
+    assert rounds <= sum(waiting)
+    assert plan.advance(Offsets({log.topic: 0 for log in logs}), plan.logs(), limited=False) == start
+
+
+def test_new_topics_are_read_from_their_first_message_once_they_have_one():
+    old, empty, new = indexed(f"{T}-a", 5, 9), indexed(f"{T}-b", 0, 0), indexed(f"{T}-c", 0, 3)
+    plan = plan_over(old, empty, new, topicsPattern="t-.*")
+    start = Offsets({old.topic: 9})
+    end = plan.advance(start, plan.logs(), limited=True)
+    assert end == Offsets({old.topic: 9, new.topic: 3})
+    [[piece]] = plan.tasks(start, end, plan.logs())
+    assert (piece.topic, piece.start, piece.end) == (new.topic, 0, 3)
+
+
+@pytest.mark.parametrize(("fail", "expected"), [("true", None), ("false", (40, 50))])
+def test_what_retention_took_is_said_with_its_range(fail, expected):
+    plan = plan_over(indexed(T, 40, 50), failOnDataLoss=fail)
+    start, end = Offsets({T: 10}), Offsets({T: 50})
+    if expected is None:
+        with pytest.raises(DataLossError, match=r"30 messages of .* from 10 up to 40"):
+            plan.tasks(start, end, plan.logs())
+    else:
+        [[piece]] = plan.tasks(start, end, plan.logs())
+        assert (piece.start, piece.end) == expected
+
+
+def test_a_topic_that_is_gone_is_lost_or_leaves_the_offsets():
+    start = Offsets({f"{T}-gone": 5, f"{T}-here": 1})
+    lasting = plan_over(indexed(f"{T}-here", 0, 2), topicsPattern="t-.*")
+    with pytest.raises(DataLossError, match="t-gone"):
+        lasting.advance(start, lasting.logs(), limited=True)
+    plan = plan_over(indexed(f"{T}-here", 0, 2), topicsPattern="t-.*", failOnDataLoss="false")
+    assert plan.advance(start, plan.logs(), limited=True) == Offsets({f"{T}-here": 2})
+
+
+def test_a_topic_made_anew_is_lost_or_read_from_its_start():
+    start = Offsets({T: 50})
+    with pytest.raises(DataLossError, match="made anew"):
+        plan_over(indexed(T, 0, 7)).advance(start, {T: indexed(T, 0, 7)}, limited=True)
+    plan = plan_over(indexed(T, 0, 7), failOnDataLoss="false")
+    end = plan.advance(start, plan.logs(), limited=True)
+    assert end == Offsets({T: 7})
+    [[piece]] = plan.tasks(start, end, plan.logs())
+    assert (piece.start, piece.end) == (0, 7)
+
+
+def test_logs_without_an_index_advance_by_entries():
+    plan = plan_over(positioned(T, 4, 3), maxMessagesPerTrigger="3")
+    start, seen = Offsets({T: Position(10, 0)}), []
+    while (end := plan.advance(start, plan.logs(), limited=True)) != start:
+        [[piece]] = plan.tasks(start, end, plan.logs())
+        seen.append((piece.start, piece.end))
+        start = end
+    assert seen == [
+        (Position(10, 0), Position(10, 3)),
+        (Position(10, 3), Position(11, 2)),
+        (Position(11, 2), Position(11, 3)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "place"),
+    [
+        ("earliest", 5),
+        ("latest", 90),
+        ('{"t": 33}', 33),
+        ('{"t": "9:4"}', 20),
+        ('{"t": "9:4:3"}', 23),
+        ('{"t": "99:0"}', 90),
+    ],
+)
+def test_places_users_name(wanted, place):
+    plan = plan_over(indexed(T, 5, 90, entries=50), startingOffsets=wanted)
+    plan.catalog.bounds[Position(9, 4)] = (20, 29)
+    assert plan.starting(plan.logs()).by_topic == {T: place}
+
+
+def test_places_that_are_not_there():
+    plan = plan_over(indexed(T, 5, 90), startingOffsets='{"t": 91}')
+    with pytest.raises(OptionError, match="ends at index 90"):
+        plan.starting(plan.logs())
+    plan = plan_over(indexed(T, 5, 90), startingOffsets='{"t": "3:1"}')
+    with pytest.raises(DataLossError, match="not stored"):
+        plan.starting(plan.logs())
+    plan = plan_over(positioned(T, 3), startingOffsets='{"t": 1}')
+    with pytest.raises(OptionError, match="no broker index"):
+        plan.starting(plan.logs())
+
+
+def test_a_topic_that_does_not_exist_is_an_error_or_waited_for():
+    with pytest.raises(NoSuchTopicError, match="waitingForNonExistedTopic"):
+        plan_over().logs()
+    assert plan_over(waitingForNonExistedTopic="true").logs(streaming=True) == {}
+
+
+def test_memory_does_not_grow_with_the_number_of_micro_batches():
+    plan = plan_over(indexed(T, 0, 10**9), maxMessagesPerTrigger="7")
+    logs, start = plan.logs(), Offsets({T: 0})
+
+    def run(rounds, start):
+        for _ in range(rounds):
+            end = Offsets.from_json(plan.advance(start, logs, limited=True).as_json())
+            plan.tasks(start, end, logs)
+            start = end
+        return start
+
+    start = run(1000, start)
+    tracemalloc.start()
+    try:
+        start = run(200, start)
+        before = tracemalloc.get_traced_memory()[0]
+        run(5000, start)
+        assert tracemalloc.get_traced_memory()[0] - before < 100_000
+    finally:
+        tracemalloc.stop()
