@@ -52,6 +52,9 @@ def _offsets(row: Int64s, n: int) -> NDArray[np.int32]:
 def property_maps(rows: Rows, buffers: Buffers) -> pa.Array:
     """``map<string, string>``; of two properties with one name the later counts, as in Java clients."""
     n = len(rows)
+    if not rows["properties"].any():
+        nothing = pa.array([], pa.string())
+        return pa.MapArray.from_arrays(pa.array(np.zeros(n + 1, np.int32)), nothing, nothing)
     row, key_slices, value_slices = _pairs(rows, buffers)
     keys, values = buffers.text(key_slices), buffers.text(value_slices)
     if len(row) and int(rows["properties"].max()) > 1:
@@ -77,6 +80,8 @@ def property_headers(rows: Rows, buffers: Buffers) -> pa.Array:
     of Kafka-format entries are what the Kafka producer set.
     """
     n = len(rows)
+    if not rows["properties"].any():
+        return pa.nulls(n, HEADERS)
     row, key_slices, value_slices = _pairs(rows, buffers)
     pairs = pa.StructArray.from_arrays([buffers.text(key_slices), buffers.binary(value_slices)], names=["key", "value"])
     offsets = _offsets(row, n)
