@@ -93,13 +93,14 @@ def throughput(spark, broker, count, rounds):
     )
     ledgers.load().write.option("compression", "snappy").parquet(folder + "/t")
     files = sorted(str(p) for p in pathlib.Path(folder, "t").glob("*.parquet"))
+    frames = ledgers.load(), spark.read.parquet(folder + "/t"), pushed.load()
     cases = {
-        "ledgers": (count, lambda: noop(ledgers.load())),
-        "parquet": (count, lambda: noop(spark.read.parquet(folder + "/t"))),
+        "ledgers": (count, lambda: noop(frames[0])),
+        "parquet": (count, lambda: noop(frames[1])),
         "pyarrow": (count, lambda: [pyarrow.parquet.ParquetFile(f, memory_map=True).read() for f in files]),
-        "broker": (few, lambda: noop(pushed.load())),
+        "broker": (few, lambda: noop(frames[2])),
     }
-    assert ledgers.load().count() == count, "every message is in a ledger file or comes from the broker"
+    assert frames[0].count() == count, "every message is in a ledger file or comes from the broker"
     rates = {name: [] for name in cases}
     for _, work in cases.values():
         timed(work)
