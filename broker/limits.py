@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.errors import InvalidTopicNameError, MetadataError, NamingError
+from magnetar.broker.errors import InvalidTopicNameError, MetadataError, NamingError, NotAllowedError
 from magnetar.protocol.topic_name import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ def check_properties(what: str, properties: Mapping[str, str], most: int) -> Non
     size = size_of(properties)
     if size > most:
         raise MetadataError(f"{what} size is too large: {size} bytes, at most {most}")
+
+
+def check_ack_set(words: int) -> None:
+    """Raise NotAllowedError for an ack set of more messages than any batch has."""
+    if words > MAX_ACK_SET_WORDS:
+        raise NotAllowedError(f"an ack set of {words} words, at most {MAX_ACK_SET_WORDS}")
 
 
 def check_client_name(what: str, name: str) -> None:

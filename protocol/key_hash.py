@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 RANGE_SIZE = 65536
 _M = 0xFFFFFFFF
 
 
 def murmur3_32(data: bytes | memoryview) -> int:
     """Murmur3 x86 32 bit with seed 0, its sign bit cleared, as Pulsar's clients and broker compute it."""
-    size = len(data)
-    h = 0
-    whole = size & ~3
+    whole = len(data) & ~3
+    return _finished(_mixed(0, data, whole), data[whole:], len(data))
+
+
+def murmur3_32_with_each(prefix: bytes, suffixes: Iterable[bytes]) -> list[int]:
+    """``murmur3_32(prefix + suffix)`` for each suffix; the prefix is walked once."""
+    whole = len(prefix) & ~3
+    start, rest = _mixed(0, prefix, whole), prefix[whole:]
+    found = []
+    for suffix in suffixes:
+        tail = rest + suffix
+        blocks = len(tail) & ~3
+        found.append(_finished(_mixed(start, tail, blocks), tail[blocks:], whole + len(tail)))
+    return found
+
+
+def _mixed(h: int, data: bytes | memoryview, whole: int) -> int:
+    """The state after `whole` bytes, a multiple of four."""
     for i in range(0, whole, 4):
         k = (data[i] | data[i + 1] << 8 | data[i + 2] << 16 | data[i + 3] << 24) * 0xCC9E2D51 & _M
         k = (k << 15 | k >> 17) * 0x1B873593 & _M
         h ^= k
         h = ((h << 13 | h >> 19) & _M) * 5 + 0xE6546B64 & _M
-    k = 0
-    for i in range(size - 1, whole - 1, -1):
-        k = k << 8 | data[i]
-    if size & 3:
-        k = k * 0xCC9E2D51 & _M
+    return h
+
+
+def _finished(h: int, tail: bytes | memoryview, size: int) -> int:
+    """The hash, from the last up to three bytes and the size of everything."""
+    if tail:
+        k = int.from_bytes(tail, "little") * 0xCC9E2D51 & _M
         h ^= (k << 15 | k >> 17) * 0x1B873593 & _M
     h ^= size
     h = (h ^ h >> 16) * 0x85EBCA6B & _M

@@ -11,16 +11,19 @@ owner.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from magnetar.broker.dispatchers.key_ranges import FIRST_HASH, LAST_HASH, Assignment, Member, merge
-from magnetar.protocol.key_hash import murmur3_32
+from magnetar.protocol.key_hash import murmur3_32, murmur3_32_with_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FAILOVER_POINTS = 100
+_FULL_RING = 1 << 31
 
 
 class RingSelector:
@@ -34,8 +37,8 @@ class RingSelector:
 
     def _points_of(self, member: Member, index: int) -> list[int]:
         name = member.name
-        keys = (f"{name}\0{index}\0{i}".encode() for i in range(self._points_per_consumer))
-        return [self.hash_of(murmur3_32(key)) for key in keys]
+        numbers = (b"%d" % i for i in range(self._points_per_consumer))
+        return [self.hash_of(each) for each in murmur3_32_with_each(f"{name}\0{index}\0".encode(), numbers)]
 
     def hash_of(self, murmur: int) -> int:
         return murmur % LAST_HASH + 1
@@ -87,10 +90,18 @@ class RingSelector:
 
 def ring_choice(names: Sequence[str], key: str) -> int:
     """Index of the name that owns ``key`` on the ring of the names; of equal points the later name's counts."""
-    ring: dict[int, int] = {}
+    wanted = murmur3_32(key.encode())
+    best, nearest = 0, _FULL_RING
     for index, name in enumerate(names):
-        for i in range(FAILOVER_POINTS):
-            ring[murmur3_32(f"{name}{i}".encode())] = index
-    points = sorted(ring)
-    i = bisect_left(points, murmur3_32(key.encode()))
-    return ring[points[i if i < len(points) else 0]]
+        points = _failover_points(name)
+        at = bisect_left(points, wanted)
+        distance = points[at] - wanted if at < len(points) else points[0] + _FULL_RING - wanted
+        if distance <= nearest:
+            best, nearest = index, distance
+    return best
+
+
+@lru_cache(maxsize=4096)
+def _failover_points(name: str) -> array[int]:
+    """The points of a name, in order; remembered, for every join and leave asks all names again."""
+    return array("I", sorted(murmur3_32_with_each(name.encode(), (b"%d" % i for i in range(FAILOVER_POINTS)))))

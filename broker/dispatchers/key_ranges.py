@@ -119,9 +119,9 @@ class StickySelector:
             if start <= previous_end:
                 raise ConsumerAssignError(f"KeyShared ranges of the consumer overlap at {start}.")
             previous_end = end
-            for other_start, other_end, _, owner in self._ranges:
-                if start <= other_end and other_start <= end:
-                    raise ConsumerAssignError(f"Range conflict with consumer {owner.name}")
+            at = bisect_left(self._starts, end + 1) - 1  # the last that begins at or before the end: none overlap
+            if at >= 0 and self._ranges[at][1] >= start:
+                raise ConsumerAssignError(f"Range conflict with consumer {self._ranges[at][3].name}")
 
     def add(self, member: Member) -> None:
         self.check(member)

@@ -17,8 +17,8 @@ from magnetar.broker.errors import (
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.publish import unique_metadata
 from magnetar.broker.limits import (
-    MAX_ACK_SET_WORDS,
     MAX_SUBSCRIPTION_PROPERTIES_BYTES,
+    check_ack_set,
     check_client_name,
     check_properties,
     check_subscription_name,
@@ -32,7 +32,7 @@ from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine
 
     from magnetar.broker.network.connection import Connection
     from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
@@ -172,7 +172,6 @@ def on_ack(conn: Connection, command: pb.CommandAck):  # type: ignore[no-untyped
             raise NotAllowedError("Transactions are not enabled")
     if len(command.message_id) > ACKS_IN_ONE_TURN:
         return _ack_in_slices(conn, consumer, command)
-    _check_ack_sets(command.message_id)
     durable = consumer.subscription.on_ack(consumer, command)
     if not command.HasField("request_id"):
         return None
@@ -180,13 +179,6 @@ def on_ack(conn: Connection, command: pb.CommandAck):  # type: ignore[no-untyped
         conn.write(replies.ack_response(command.consumer_id, command.request_id))
         return None
     return _answer_ack(conn, command, durable)
-
-
-def _check_ack_sets(ids: Sequence[pb.MessageIdData]) -> None:
-    """Raise NotAllowedError for an ack set of more messages than any batch has."""
-    for ident in ids:
-        if len(ident.ack_set) > MAX_ACK_SET_WORDS:
-            raise NotAllowedError(f"an ack set of {len(ident.ack_set)} words, at most {MAX_ACK_SET_WORDS}")
 
 
 async def _ack_in_slices(conn: Connection, consumer: Consumer, command: pb.CommandAck) -> None:
@@ -198,7 +190,6 @@ async def _ack_in_slices(conn: Connection, consumer: Consumer, command: pb.Comma
     conn.hold_reading("acks")
     try:
         async for some in sliced(ids, ACKS_IN_ONE_TURN):
-            _check_ack_sets(some)
             del part.message_id[:]
             part.message_id.extend(some)
             durable = consumer.subscription.on_ack(consumer, part)
@@ -243,7 +234,7 @@ async def on_seek(conn: Connection, command: pb.CommandSeek) -> None:
         conn.write(replies.success(command.request_id))
     elif command.HasField("message_id"):
         ident = command.message_id
-        _check_ack_sets([ident])
+        check_ack_set(len(ident.ack_set))
         position = Position(signed(ident.ledgerId), signed(ident.entryId))
         await subscription.seek(position, list(ident.ack_set) or None)
         conn.write(replies.success(command.request_id))

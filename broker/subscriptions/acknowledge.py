@@ -12,6 +12,7 @@ import structlog
 
 from magnetar.broker.consumers import ack_sets
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
+from magnetar.broker.limits import MAX_ACK_SET_WORDS, check_ack_set
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
@@ -43,7 +44,10 @@ class Acknowledger:
         self._mark_delete: Position = context.cursor.mark_delete
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> None:
-        """Apply one CommandAck in memory; durable later, or when the cursor is flushed."""
+        """Apply one CommandAck in memory; durable later, or when the cursor is flushed.
+
+        Raises NotAllowedError for an ack set that is too long; the other ids of the command are acknowledged.
+        """
         ids = command.message_id
         consumer.last_acked_ms = self._context.now_ms()
         if command.HasField("validation_error"):
@@ -62,6 +66,7 @@ class Acknowledger:
         position = Position(signed(ident.ledgerId), signed(ident.entryId))
         if position > self._context.cursor.last_confirmed:
             return  # no such entry
+        check_ack_set(len(ident.ack_set))
         ack_set = list(ident.ack_set) or None
         if ack_set is not None and not self._context.settings.batch_index_acks:
             position, ack_set = position.previous(), None
@@ -72,12 +77,15 @@ class Acknowledger:
 
     def _individual(self, consumer: Consumer, ids: Sequence[pb.MessageIdData]) -> None:
         whole: dict[int, list[int]] = {}
-        messages = 0
+        messages = longest = 0
         for ident in ids:
             ledger_id, entry_id = ident.ledgerId, ident.entryId
             if entry_id > _MAX_ENTRY_ID or ledger_id > _MAX_LEDGER_ID:
                 continue
             ack_set = ident.ack_set
+            if ack_set and (words := len(ack_set)) > MAX_ACK_SET_WORDS:
+                longest = max(longest, words)
+                continue
             if ack_set and not ack_sets.is_empty(ack_set):
                 if self._context.settings.batch_index_acks:
                     messages += self._part(consumer, Position(ledger_id, entry_id), list(ack_set))
@@ -94,6 +102,7 @@ class Acknowledger:
             else:
                 messages += self.books.acked(consumer, ledger_id, entry_ids)
         consumer.acks.add(messages, 0)
+        check_ack_set(longest)
 
     def _part(self, consumer: Consumer, position: Position, ack_set: list[int]) -> int:
         """Some messages of a batch; returns how many are newly acknowledged."""

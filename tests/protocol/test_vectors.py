@@ -3,11 +3,13 @@
 from array import array
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from magnetar.protocol import _pure, replies
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.checksum import crc32c
-from magnetar.protocol.key_hash import murmur3_32, sticky_hash
+from magnetar.protocol.key_hash import murmur3_32, murmur3_32_with_each, sticky_hash
 from magnetar.protocol.runs import EntryFlag, EntryRun
 from magnetar.protocol.topic_list import topics_hash
 
@@ -166,3 +168,8 @@ def test_topics_hash():
 
 def test_ping():
     assert replies.ping() == bytes.fromhex("00000009000000050812920100")
+
+
+@given(st.binary(max_size=20), st.lists(st.binary(max_size=9)))
+def test_a_prefix_is_hashed_once_for_many_suffixes(prefix, suffixes):
+    assert murmur3_32_with_each(prefix, suffixes) == [murmur3_32(prefix + suffix) for suffix in suffixes]

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.broker.dispatchers import hash_ring
 from magnetar.broker.dispatchers.active_consumer import choose_active
 from magnetar.broker.dispatchers.hash_ring import RingSelector, ring_choice
 from magnetar.broker.dispatchers.key_ranges import Assignment, SplitSelector, StickySelector, lost_ranges
 from magnetar.broker.errors import ConsumerAssignError
+from magnetar.protocol.key_hash import murmur3_32
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 VECTORS = json.loads((FOLDER / "key_shared_ranges.json").read_text())
@@ -152,3 +154,35 @@ def test_partitions_spread_over_the_best(consumers, partition):
     chosen = choose_active(consumers, partition, "t")
     best = sorted(c for c in consumers if c[0] == min(p for p, _ in consumers))
     assert consumers[chosen] == best[partition % len(best)]
+
+
+def test_many_declared_ranges_are_compared_with_their_neighbours():
+    """Two consumers of 30,000 ranges each took a comparison of every pair."""
+    selector = StickySelector()
+    even = Member("even", [(i, i) for i in range(0, 65536, 2)])
+    odd = Member("odd", [(i, i) for i in range(1, 65536, 2)])
+    selector.add(even)
+    selector.add(odd)
+    assert selector.select(4) is even
+    assert selector.select(5) is odd
+    with pytest.raises(ConsumerAssignError, match="conflict with consumer odd"):
+        selector.check(Member("late", [(7, 7)]))
+
+
+@given(st.lists(st.text(max_size=9), min_size=1, max_size=8), st.text(max_size=20))
+def test_the_ring_choice_is_that_of_all_points_on_one_ring(names, key):
+    ring = {}
+    for index, name in enumerate(names):
+        for i in range(100):
+            ring[murmur3_32(f"{name}{i}".encode())] = index
+    points = sorted(ring)
+    following = [p for p in points if p >= murmur3_32(key.encode())]
+    assert ring_choice(names, key) == ring[following[0] if following else points[0]]
+
+
+def test_a_name_is_hashed_once_however_often_consumers_come_and_go():
+    names = [f"{i}{'x' * 1000}" for i in range(300)]
+    first = ring_choice(names, "t")
+    began = hash_ring._failover_points.cache_info().misses
+    assert [ring_choice(names, "t") for _ in range(50)] == [first] * 50
+    assert hash_ring._failover_points.cache_info().misses == began
