@@ -67,7 +67,8 @@ class LedgerFiles:
         self._max_open = max_open
         self._handles: OrderedDict[int, _Handle] = OrderedDict()
         self._lock = threading.Lock()
-        self._unsynced_names = False
+        self._names_changed = self._names_synced = 0
+        """Counts of changes of the folder: made, and durable at least."""
         self._writeback_lag_bytes = writeback_lag_bytes
         self._dirty: deque[tuple[int, int, int]] = deque()
         """Written and left in the system's cache, oldest first: (ledger id, offset, size)."""
@@ -99,8 +100,9 @@ class LedgerFiles:
                 handle.shift = shift
                 self._properties.pop(ledger_id, None)
         if in_cache and size >= _WRITEBACK_BYTES:
-            self._dirty.append((ledger_id, offset, size))
-            self._dirty_bytes += size
+            with self._lock:  # write-behind, and a checkpoint that seals a large ledger
+                self._dirty.append((ledger_id, offset, size))
+                self._dirty_bytes += size
         while self._dirty_bytes > self._writeback_lag_bytes:
             self._start_writeback()
 
@@ -126,8 +128,11 @@ class LedgerFiles:
 
         Not sooner: a burst that fits into memory leaves the device to the journal.
         """
-        ledger_id, offset, size = self._dirty.popleft()
-        self._dirty_bytes -= size
+        with self._lock:
+            if not self._dirty:
+                return
+            ledger_id, offset, size = self._dirty.popleft()
+            self._dirty_bytes -= size
         with contextlib.suppress(FileNotFoundError), self._open(ledger_id, create=False) as handle:
             handle.file.start_writeback(handle.at(offset), size)
 
@@ -170,10 +175,12 @@ class LedgerFiles:
             return  # deleted meanwhile
 
     def sync_names(self) -> None:
-        """Names of files created or removed before are durable on return."""
-        if self._unsynced_names:
-            self._unsynced_names = False
+        """Names of files created or removed before are durable on return, whichever thread's sync made them so."""
+        changed = self._names_changed
+        if changed != self._names_synced:
+            # Another thread that comes meanwhile syncs too: only a sync that is over counts.
             self._files.sync_dir(self._layout.ledgers)
+            self._names_synced = max(self._names_synced, changed)
 
     def remove(self, ledger_id: int) -> None:
         """Close and remove; nothing happens when there is no file."""
@@ -185,7 +192,8 @@ class LedgerFiles:
         path = self._layout.ledger(ledger_id)
         if self._files.exists(path):
             self._files.remove(path)
-            self._unsynced_names = True
+            with self._lock:
+                self._names_changed += 1
 
     def close(self) -> None:
         with self._lock:
@@ -220,8 +228,8 @@ class LedgerFiles:
             if not create:
                 raise
         file = self._files.open(path, create=True)
-        # Only now: a sync_names in another thread must not take the mark for a name that is not there yet.
-        self._unsynced_names = True
+        # Only now: a sync_names in another thread must not count a name that is not there yet.
+        self._names_changed += 1
         return _Handle(file, None)
 
     def _shrink(self) -> None:

@@ -78,6 +78,8 @@ class MetadataRun:
         self.chance = random.Random(seed)
         self.store: LoggedMetadataStore | None = None
         self.full = 0
+        self.atomic = True
+        """Threads take what is there: what is asked for in one turn of the loop may be two groups."""
 
     async def run(self) -> None:
         self.store = self.world.open()
@@ -102,6 +104,8 @@ class MetadataRun:
                 size = 9000 if number % 11 == 7 else self.chance.randint(0, 60)
                 state[path] = b"%d." % number + bytes(size)
                 changes.append(self.store.put(path, state[path]))
+            if not self.atomic:
+                self.told.states.append(dict(state))
         sequence = "/s/a"
         self.told.asked[sequence] = self.told.asked.get(sequence, 0) + 3
         changes.append(self.store.next_sequence(sequence, 3))

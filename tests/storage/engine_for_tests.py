@@ -113,7 +113,7 @@ class World:
     def after_crash(self, mode: str = "nothing", seed: int = 0) -> World:
         """The world the next process wakes up in."""
         after = World(self.disk.after_crash(mode, seed), None if self.given is None else self.given.snapshot())
-        after.threads, after.read_format_1 = self.threads, self.read_format_1
+        after.read_format_1 = self.read_format_1
         return after
 
 

@@ -142,6 +142,8 @@ class SimDisk:
         self.no_descriptors = False
         self.crashed = False
         self.on_crash: Callable[[], None] = lambda: None
+        self.before_step: Callable[[str], None] = lambda _kind: None
+        """Called before an operation takes effect, or is counted (``interleaving.py``)."""
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
         self._changes: list[_Name] = []
@@ -150,6 +152,7 @@ class SimDisk:
 
     def step(self, kind: str) -> None:
         """Count one operation; the one numbered ``crash_at`` has had its unsynced effect when it crashes."""
+        self.before_step(kind)
         self.check_alive()
         number = self.operations
         self.operations += 1
