@@ -9,7 +9,6 @@ from magnetar.broker.listen_error import told_by_setting
 from magnetar.broker.network.acceptor import Acceptor
 from magnetar.broker.network.bind import bind
 from magnetar.broker.network.connection import Connection
-from magnetar.broker.network.proxied import ProxiedConnection
 from magnetar.broker.network.tls import CertificateWatch, tls_context
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ class BinaryServer:
     def _accepted(self, seat: Seat, *, tls: bool) -> asyncio.BaseProtocol:
         connection = Connection(self._broker, tls=tls, seat=seat)
         if self._broker.settings.ha_proxy_protocol_enabled:
+            from magnetar.broker.network.proxied import ProxiedConnection  # noqa: PLC0415 - few brokers are behind one
+
             return ProxiedConnection(connection)
         return connection
 
