@@ -18,13 +18,15 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from magnetar.client.errors import RetryError
 from magnetar.pipeline.jobs.reading import RowReader, RowReport, RowSettings, plan_tasks, stored_logs
+from magnetar.pipeline.jobs.runner import TaskFailedError
 from magnetar.pipeline.jobs.typed_values import choose_values
 from magnetar.pipeline.lake.data_file import Append, DataFile, IndexSpan
 from magnetar.pipeline.lake.errors import CommitConflictError
 from magnetar.pipeline.lake.writer import DEFAULT_WRITE, SplitWriter, WriteOptions
 from magnetar.pipeline.planning import ReadRange, shares
-from magnetar.pipeline.read_errors import DataLossError
+from magnetar.pipeline.read_errors import CatalogUnavailableError, DataLossError, ReadTimeoutError
 from magnetar.pipeline.reading.settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 NEEDED = ("__topic", "__index", "__publishTime", "__brokerPublishTime")
 """Columns that every table has, whatever is selected: commits, partitions and pruning go by them."""
+PASSING = (CatalogUnavailableError, ReadTimeoutError, RetryError, TaskFailedError)
+"""What a running stream tries again: the broker is away, or a task was lost."""
 _MOST_CONFLICTS = 50
 
 
@@ -154,7 +158,8 @@ class ExportJob:
         schema = self.table.prepare(RowReader(rows).decoder().schema)
         ends = {topic: log.end for topic, log in logs.items()}
         weight = sum(log.bytes_per() * _behind(self.table, topic, log) for topic, log in logs.items())
-        progress.begin(weight)
+        if weight:
+            progress.begin(weight)
         conflicts = 0
         while True:
             spans, lost = self._next_round(logs, ends)
@@ -178,15 +183,25 @@ class ExportJob:
         trigger_s: float,
         stop: Callable[[], bool] = lambda: False,
         on_round: Callable[[ExportReport], None] = lambda _: None,
+        patience_s: float = 300.0,
     ) -> ExportReport:
         """`run` again and again, a trigger apart, until `stop` says so: new messages, partitions and topics of a
         pattern are picked up. The table is the checkpoint: a killed stream goes on exactly where it ends.
+
+        Args:    on_round: called after each round that has succeeded.
+                 patience_s: how long a broker that is away, or tasks that are lost, are tried again.
         """
-        report = ExportReport()
+        report, healthy = ExportReport(), time.monotonic()
         while not stop():
             began = time.monotonic()
-            self.run(runner, progress, report)
-            on_round(report)
+            try:
+                self.run(runner, progress, report)
+                healthy = time.monotonic()
+                on_round(report)
+            except PASSING as error:
+                if time.monotonic() - healthy > patience_s:
+                    raise
+                progress.say(f"{error}; trying again")
             wake = began + trigger_s
             while not stop() and (left := wake - time.monotonic()) > 0:
                 time.sleep(min(left, 0.1))

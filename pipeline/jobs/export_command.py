@@ -51,6 +51,13 @@ def run(options: argparse.Namespace, runner: Runner, progress: Progress) -> dict
         report = job.run(runner, progress)
     else:
         stopping: list[int] = []
+        shown = [0]
+
+        def show(so_far: ExportReport) -> None:
+            if so_far.commits > shown[0]:
+                shown[0] = so_far.commits
+                progress.say(as_text(so_far.to_json()))
+
         before = signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
         try:
             report = job.follow(
@@ -58,7 +65,7 @@ def run(options: argparse.Namespace, runner: Runner, progress: Progress) -> dict
                 progress,
                 trigger_s=options.trigger,
                 stop=lambda: bool(stopping),
-                on_round=lambda so_far: progress.say(as_text(so_far.to_json())),
+                on_round=show,
             )
         finally:
             signal.signal(signal.SIGTERM, before)

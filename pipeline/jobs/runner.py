@@ -8,6 +8,7 @@ task is Spark's to retry.
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -24,6 +25,21 @@ R = TypeVar("R")
 
 _LASTING = (PipelineError, ClientError, ValueError)
 _POLL_S: Final = 0.2
+_ERROR_LINE: Final = re.compile(r"[\w.]*(Error|Exception|Interrupt)\b")
+"""The last line of a Python traceback."""
+
+
+class TaskFailedError(PipelineError):
+    """A task failed as often as Spark tries one: a worker was lost, or an error that may pass. The text is Spark's."""
+
+    def __init__(self, text: str) -> None:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        reason = next((line for line in reversed(lines) if _ERROR_LINE.match(line)), lines[0] if lines else "no reason")
+        super().__init__(f"a task failed: {reason[:500]}")
+        self.text = text
+
+    def __reduce__(self) -> tuple[type[TaskFailedError], tuple[str]]:
+        return type(self), (self.text,)
 
 
 class Runner(Protocol):
@@ -78,8 +94,13 @@ class SparkRunner:
             return []
         plan = self.session.range(0, len(pieces), 1, len(pieces))
         rows = plan.mapInArrow(_task(function, list(pieces)), "id long, result binary, failed boolean")
-        with _Watch(self._context, progress, sum(weights)):
-            collected = rows.collect()
+        try:
+            with _Watch(self._context, progress, sum(weights)):
+                collected = rows.collect()
+        except KeyboardInterrupt:
+            raise
+        except Exception as error:  # Spark has a class of its own for each way that a task can end
+            raise TaskFailedError(str(error)) from error
         results: dict[int, R] = {}
         for row in collected:
             found = pickle.loads(bytes(row["result"]))  # noqa: S301 - made by our own task

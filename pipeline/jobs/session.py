@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.jobs.runner import Runner
 
 NO_SPARK: Final = "none"
+_ATTEMPTS: Final = 4
 _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -44,6 +46,12 @@ def ensure_spark() -> None:
         )
 
 
+def with_retries(master: str) -> str:
+    """A local master tries a failed task four times, as a cluster does; by itself it would try once."""
+    cores = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    return f"local[{cores[1] or 1},{_ATTEMPTS}]" if cores else master
+
+
 @contextlib.contextmanager
 def open_runner(master: str, *, needs_spark: bool = False) -> Iterator[Runner]:
     """A runner on a session of this master; `none` runs in this process, `sc://...` is Spark Connect.
@@ -63,7 +71,7 @@ def open_runner(master: str, *, needs_spark: bool = False) -> Iterator[Runner]:
     if master.startswith("sc://"):
         builder = builder.remote(master)
     else:
-        builder = builder.master(master)
+        builder = builder.master(with_retries(master))
         for key, value in _SETTINGS.items():
             builder = builder.config(key, value)
         if master.startswith("local"):

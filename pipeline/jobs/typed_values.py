@@ -8,7 +8,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 
 from magnetar.pipeline.connect_options import OptionError
-from magnetar.pipeline.read_errors import CatalogError
+from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError
 from magnetar.pipeline.values.decoders import value_decoder
 from magnetar.pipeline.values.topic_schema import TopicSchema
 from magnetar.protocol.topic_name import TopicName
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from magnetar.client.admin import AdminApi
     from magnetar.pipeline.options import SourceOptions
     from magnetar.pipeline.values.interface import ValueDecoder
+
+_BUSY = frozenset({429, 502, 503})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,12 @@ def _versions(admin: AdminApi, topic: str) -> dict[int, TopicSchema]:
     except HTTPError as error:
         if error.code == 404:
             return {}
-        raise CatalogError(f"{admin.url} answers {error.code} for the schemas of {topic}") from error
-    except (OSError, ValueError) as error:
-        raise CatalogError(f"the schemas of {topic} cannot be read from {admin.url}: {error}") from error
+        kind = CatalogUnavailableError if error.code in _BUSY else CatalogError
+        raise kind(f"{admin.url} answers {error.code} for the schemas of {topic}") from error
+    except ValueError as error:
+        raise CatalogError(f"{admin.url} answers with what is no JSON for the schemas of {topic}: {error}") from error
+    except OSError as error:
+        raise CatalogUnavailableError(f"{admin.url} does not answer for the schemas of {topic}: {error}") from error
     found = (answer or {}).get("getSchemaResponses", [])
     alive = (each for each in found if each.get("type", "NONE") not in ("NONE", "DELETE"))
     return {int(each["version"]): TopicSchema.from_admin(each) for each in alive}

@@ -18,7 +18,7 @@ from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.lake.errors import CommitConflictError, SinkFullError
 from magnetar.pipeline.lake.table_files import TableFiles
 from magnetar.pipeline.options import SourceOptions
-from magnetar.pipeline.read_errors import CatalogError, DataLossError, NoSuchTopicError
+from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError, DataLossError, NoSuchTopicError
 from magnetar.storage.reading.data_directory import DataDirectory
 
 VALUES = [b"%d" % n for n in range(230)]
@@ -355,3 +355,30 @@ def test_a_broker_that_restarts_in_the_middle(job, topic, publish, jobs_broker, 
     assert times
     assert report.rows == 500
     assert [index for _, index, _ in rows(made.table)] == list(range(500))
+
+
+def test_a_stream_outlives_a_broker_that_is_away(job, topic, publish, runner, progress, jobs_broker):
+    publish(topic, VALUES[:10])
+    made, rounds = job(topic), []
+
+    def on_round(report):
+        rounds.append(report.rows)
+        if len(rounds) == 1:
+            jobs_broker.kill()
+            threading.Timer(1.0, jobs_broker.start).start()
+
+    done = made.follow(runner, progress, trigger_s=0.1, stop=lambda: len(rounds) > 1, on_round=on_round)
+    assert done.rows == 10
+    assert rows(made.table) == expected(topic, VALUES[:10])
+
+
+def test_a_stream_is_patient_only_for_so_long(job, topic, publish, runner, progress, monkeypatch):
+    publish(topic, VALUES[:10])
+    made = job(topic)
+
+    def away(*_):
+        raise CatalogUnavailableError("the admin API does not answer")
+
+    monkeypatch.setattr(export_module, "stored_logs", away)
+    with pytest.raises(CatalogUnavailableError):
+        made.follow(runner, progress, trigger_s=0.01, patience_s=0.2)

@@ -4,7 +4,8 @@ import pytest
 
 from magnetar.client.errors import InputError
 from magnetar.pipeline.errors import PipelineError
-from magnetar.pipeline.jobs.runner import LocalRunner, run_piece
+from magnetar.pipeline.jobs.runner import LocalRunner, TaskFailedError, run_piece
+from magnetar.pipeline.jobs.session import with_retries
 
 
 def test_pieces_in_their_order(progress):
@@ -34,3 +35,26 @@ def test_other_errors_are_left_to_spark_to_retry():
 
     with pytest.raises(ConnectionResetError):
         run_piece(fails, 1)
+
+
+def test_a_failed_task_is_told_in_one_line():
+    text = "An exception was thrown from the Python worker\nTraceback:\n  File x\nConnectionResetError: gone\n\nJVM stacktrace:"
+    error = TaskFailedError(text)
+    assert str(error) == "a task failed: ConnectionResetError: gone"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert "Job aborted" in str(TaskFailedError("Job aborted due to stage failure"))
+    assert str(TaskFailedError("")) == "a task failed: no reason"
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[2,7]", "local[2,7]"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_local_masters_try_again_like_clusters(given, used):
+    assert with_retries(given) == used

@@ -2,13 +2,15 @@
 
 import io
 import json
+import os
+import signal
 
 import pyarrow.parquet as pq
 import pytest
 
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.export import ExportJob
-from magnetar.pipeline.jobs.runner import SparkRunner
+from magnetar.pipeline.jobs.runner import SparkRunner, TaskFailedError
 from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.progress import Progress
@@ -53,3 +55,24 @@ def test_export(runner, spark_broker, pulsar_client, topic, tmp_path, table_form
         read = pq.read_table(table.place.absolute(file.path), partitioning=None)
         found += zip(read["__index"].to_pylist(), read["value"].to_pylist(), strict=True)
     assert sorted(found) == [(n, b"%d" % n) for n in range(1000)]
+
+
+def test_a_worker_that_dies_is_tried_again(runner, tmp_path):
+    """kill -9 of the Python worker in its first attempt."""
+    marker = tmp_path / "died"
+
+    def dies_once(number):
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    assert runner.map(dies_once, [1, 2], Progress("test", io.StringIO(), style="none"), [1, 1]) == [1, 2]
+
+
+def test_a_task_that_fails_every_time_is_told_in_one_line(runner):
+    def fails(_):
+        raise ConnectionResetError("gone")
+
+    with pytest.raises(TaskFailedError, match=r"^a task failed: .*ConnectionResetError.*gone"):
+        runner.map(fails, [1], Progress("test", io.StringIO(), style="none"), [1])
