@@ -37,6 +37,7 @@ class MemoryMetadataStore:
         if expected_version is not None and expected_version != found:
             raise BadVersionError(path, expected_version, found)
         self._nodes[path] = (bytes(value), found + 1)
+        self._ephemeral.discard(path)
         self._watches.changed(path)
         return found + 1
 

@@ -1,0 +1,80 @@
+"""The head of a ledger file: every flipped bit and cut is seen, and the records are still found."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader
+from magnetar.storage.embedded.layout import Layout
+from magnetar.storage.embedded.ledger_files import LedgerFiles
+from magnetar.storage.embedded.ledger_head import (
+    BIRTH_ENTRY_ID,
+    birth_record,
+    encode_ledger_head,
+    parse_ledger_head,
+    parse_properties,
+)
+from magnetar.storage.errors import DamagedFileError
+from magnetar.storage.records import valid_record_at
+from tests.storage.engine_for_tests import ROOT, ManualClock
+from tests.storage.records_for_tests import record
+from tests.twins.sim_files import SimDisk
+
+STORE = b"s" * 16
+PROPERTIES = {"component": "managed-ledger", "pulsar/managed-ledger": "public/default/persistent/ü"}
+HEADER = FileHeader(LEDGER_MAGIC, STORE, 7, created_ms=5)
+
+
+def test_round_trip():
+    for properties in ({}, PROPERTIES, {"long": "x" * 9000}):
+        head = encode_ledger_head(HEADER, properties)
+        assert len(head) % 4096 == 0
+        found = parse_ledger_head("f", head + b"records")
+        assert (found.properties, found.data_offset, found.damage) == (properties, len(head), [])
+        assert (found.header.file_id, found.header.store_id, found.header.created_ms) == (7, STORE, 5)
+
+
+def test_a_file_of_format_1_has_no_properties():
+    found = parse_ledger_head("f", HEADER.pack() + b"records")
+    assert (found.properties, found.data_offset, found.damage) == (None, FILE_HEADER_BYTES, [])
+
+
+def test_every_flipped_bit_is_seen_and_the_records_are_found():
+    data = encode_ledger_head(HEADER, PROPERTIES) + record(7, 0, b"body")
+    layout = Layout(ROOT)
+    for bit in range(4096 * 8):
+        if bit > 2000 and bit % 61 and bit < (4096 - 64) * 8:
+            continue
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << (bit % 8)
+        found = parse_ledger_head("f", bytes(flipped))
+        assert found.damage, f"bit {bit}"
+        assert found.data_offset == 4096
+        assert found.properties in (PROPERTIES, None)
+        disk = SimDisk()
+        disk.make_dir(layout.ledgers)
+        disk.put(layout.ledger(7), bytes(flipped))
+        files = LedgerFiles(disk, layout, STORE, ManualClock(), max_open=2)
+        assert files.read(7, 1000, FILE_HEADER_BYTES) == record(7, 0, b"body")
+
+
+def test_without_either_header_the_first_record_tells_where_records_begin():
+    data = bytearray(encode_ledger_head(HEADER, PROPERTIES) + record(7, 0, b"body"))
+    data[0:64] = data[4032:4096] = bytes(64)
+    with pytest.raises(DamagedFileError):
+        parse_ledger_head("f", bytes(data))
+    disk, layout = SimDisk(), Layout(ROOT)
+    disk.make_dir(layout.ledgers)
+    disk.put(layout.ledger(7), bytes(data))
+    files = LedgerFiles(disk, layout, STORE, ManualClock(), max_open=2)
+    assert files.read(7, 1000, FILE_HEADER_BYTES) == record(7, 0, b"body")
+
+
+def test_birth_record():
+    data = birth_record(7, PROPERTIES)
+    header = valid_record_at(data, 0, len(data))
+    assert header is not None
+    assert (header.ledger_id, header.entry_id) == (7, BIRTH_ENTRY_ID)
+    assert parse_properties(data[32:]) == PROPERTIES
+    assert parse_properties(b"[]") is None
+    assert parse_properties(b"\xff") is None
