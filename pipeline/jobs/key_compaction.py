@@ -25,6 +25,7 @@ from magnetar.pipeline.jobs.reading import RowReader, RowReport, RowSettings, pl
 from magnetar.pipeline.jobs.typed_values import choose_values
 from magnetar.pipeline.lake.data_file import Append
 from magnetar.pipeline.lake.table_files import TableFiles, raising_full
+from magnetar.pipeline.lake.vacuum import STAGING
 from magnetar.pipeline.lake.writer import DEFAULT_WRITE, SplitWriter, WriteOptions
 from magnetar.pipeline.reading.settings import ReadSettings
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from magnetar.pipeline.planning import ReadRange
     from magnetar.pipeline.progress import Progress
 
-STAGING = "_staging"
 _KEY_COLUMNS = ("__key", "__index", "__nullValue")
 _KEYS = pa.schema([("key", pa.binary()), ("index", pa.int64()), ("tombstone", pa.bool_())])
 _KEPT = pa.schema([("index", pa.int64())])

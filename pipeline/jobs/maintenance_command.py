@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.pipeline.connect_options import OptionError
 from magnetar.pipeline.jobs.arguments import add_table, table
 from magnetar.pipeline.jobs.maintenance import join_small_files
+from magnetar.pipeline.lake.vacuum import remove_staging
 
 if TYPE_CHECKING:
     import argparse
@@ -55,7 +56,9 @@ def run_vacuum(options: argparse.Namespace, _runner: Runner, _progress: Progress
     """Raises: LakeError, OptionError."""
     if options.older_than_hours < LEAST_HOURS:
         raise OptionError("--older-than-hours below 1 would remove files that running jobs are about to commit")
-    removed = table(options).vacuum(options.older_than_hours * _HOUR_S, dry_run=options.dry_run)
+    opened, age_s = table(options), options.older_than_hours * _HOUR_S
+    removed = opened.vacuum(age_s, dry_run=options.dry_run)
+    removed += remove_staging(opened.place, age_s, dry_run=options.dry_run)
     return {"removed": removed, "dry_run": options.dry_run}
 
 

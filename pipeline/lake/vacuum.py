@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from magnetar.pipeline.lake.table_files import TableFiles
+
+STAGING: Final = "_staging"
+"""Directory of a table for what passes between the phases of a job; a job that ends removes its part."""
 
 
 def remove_unreferenced(
@@ -26,6 +29,16 @@ def remove_unreferenced(
         for each in place.list()
         if each.path not in needed and each.changed_s <= limit and is_data_file(each.path)
     ]
+    if not dry_run:
+        for path in found:
+            place.remove(path)
+    return found
+
+
+def remove_staging(place: TableFiles, older_than_s: float, *, dry_run: bool = False) -> list[str]:
+    """Remove what killed jobs left below `STAGING`, last changed `older_than_s` seconds ago or earlier; the paths."""
+    limit = time.time() - older_than_s
+    found = [each.path for each in place.list(STAGING) if each.changed_s <= limit]
     if not dry_run:
         for path in found:
             place.remove(path)
