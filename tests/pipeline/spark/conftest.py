@@ -75,8 +75,9 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def spark_broker(tmp_path_factory):
-    """One broker process for these tests; every test takes topics of its own."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", {})
+    """One broker process for these tests; every test takes topics of its own. Nothing is trimmed."""
+    kept = {"defaultRetentionTimeInMinutes": -1, "defaultRetentionSizeInMB": -1}
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", kept)
     yield broker
     broker.stop()
 

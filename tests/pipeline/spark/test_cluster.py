@@ -76,6 +76,11 @@ def master_url(tmp_path):
             daemon.stop()
 
 
+@pytest.mark.skipif(
+    os.environ.get("MAGNETAR_SPARK_CLUSTER") != "1",
+    reason="six JVMs: `make spark-long` runs it, or MAGNETAR_SPARK_CLUSTER=1",
+)
+@pytest.mark.timeout(600)
 def test_a_batch_a_stream_and_an_export_on_two_workers(master_url, spark_broker, pulsar_client, topic, tmp_path):
     publish(pulsar_client, topic, 4000, batching_enabled=True)
     where = [spark_broker.url, spark_broker.http_url, str(spark_broker.data_dir), topic, str(tmp_path)]
@@ -85,7 +90,7 @@ def test_a_batch_a_stream_and_an_export_on_two_workers(master_url, spark_broker,
         [sys.executable, str(PROGRAM), master_url, *where],
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=500,
         check=False,
         env=environment,
     )
