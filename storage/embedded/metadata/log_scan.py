@@ -115,7 +115,7 @@ def _end(scan: LogScan, data: bytes) -> None:
         scan.end = LogEnd.LOST
         return
     rest = data[at : scan.header.size_bytes]
-    torn = any(rest)
+    torn = rest.count(0) != len(rest)
     if len(data) < scan.header.size_bytes and (torn or len(rest) < PAGE_BYTES):
         scan.end = LogEnd.CUT
     elif torn:

@@ -108,7 +108,7 @@ def _remarks(scan: LogScan, data: bytes, found: InspectedMetadata) -> None:
         found.damage.append(DamagedFileError(scan.path, at, f"change {scan.next_sequence} is lost, later ones exist"))
     elif scan.end is LogEnd.TORN:
         found.remarks.append(DamagedFileError(scan.path, at, "unfinished last change, never acknowledged"))
-    elif scan.end is LogEnd.CONTINUED and any(data[at:]):
+    elif scan.end is LogEnd.CONTINUED and data.count(0, at) != len(data) - at:
         found.remarks.append(DamagedFileError(scan.path, at, "bytes behind the last change are not zero"))
     last = scan.frames[-1] if scan.frames else None
     if last is not None and last.damaged_copy is not None and scan.end is not LogEnd.LOST:
