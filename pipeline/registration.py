@@ -25,8 +25,8 @@ class MissingError(PipelineError):
     """Something that has to be installed is not. The text says what and how."""
 
 
-def check_installed() -> None:
-    """Raises MissingError when PySpark or Java is missing. A Spark Connect client needs no Java."""
+def check_pyspark() -> None:
+    """Raises MissingError when PySpark is missing or too old."""
     try:
         import pyspark  # noqa: PLC0415 - the extra may be absent
         import pyspark.sql.datasource  # noqa: PLC0415
@@ -34,10 +34,13 @@ def check_installed() -> None:
         raise MissingError(f"{NO_PYSPARK} ({error})") from error
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (4, 2):
         raise MissingError(f"{NO_PYSPARK}; there is {pyspark.__version__}")
-    remote = os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_CONNECT_MODE_ENABLED")
+
+
+def check_java() -> None:
+    """Raises MissingError when no Java is found. With Spark Connect it is the server that needs one."""
     home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java") or (home and pathlib.Path(home, "bin", "java").exists())
-    if not remote and not java:
+    found = shutil.which("java") or (home and pathlib.Path(home, "bin", "java").exists())
+    if not found and not os.environ.get("SPARK_REMOTE"):
         raise MissingError(NO_JAVA)
 
 
@@ -47,7 +50,7 @@ def register(spark: SparkSession | None = None) -> None:
     May be repeated. Raises MissingError; PipelineError when there is no session, or another data source of that name
     (the jar of pulsar-spark).
     """
-    check_installed()
+    check_pyspark()
     from pyspark.errors import PySparkException  # noqa: PLC0415 - the extra may be absent
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -55,6 +58,7 @@ def register(spark: SparkSession | None = None) -> None:
 
     session = spark or SparkSession.getActiveSession()
     if session is None:
+        check_java()  # perhaps why there is none
         raise PipelineError("there is no Spark session: make one first, or give it to register(spark)")
     try:
         session.dataSource.register(PulsarDataSource)

@@ -1,0 +1,55 @@
+"""What is missing is named, with what to install."""
+
+import builtins
+
+import pytest
+
+from magnetar.pipeline import register
+from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.registration import MissingError, check_java, check_pyspark
+
+
+@pytest.fixture
+def no_java(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+
+
+def test_without_java_the_error_says_what_to_install(no_java):
+    with pytest.raises(MissingError, match="openjdk-17"):
+        check_java()
+    with pytest.raises(MissingError, match="openjdk-17"):
+        register()
+
+
+def test_a_java_home_and_a_remote_server_serve_as_well(no_java, monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
+    check_java()
+
+
+def test_without_a_session_nothing_can_be_registered(monkeypatch, tmp_path):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(PipelineError, match="no Spark session"):
+        register()
+
+
+def test_without_pyspark_the_error_names_the_extra(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *more):
+        if name.startswith("pyspark"):
+            raise ImportError("No module named 'pyspark'")
+        return real(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingError, match=r"pip install 'magnetar\[spark\]'"):
+        check_pyspark()
