@@ -35,6 +35,7 @@ _TOPICS = [f"persistent://public/default/fuzz-{i}" for i in range(4)] + [
 ]
 _NUMBERS = [0, 1, 2, 3, 7, 100, 2**31 - 1]
 _HELD_BYTES = 64 << 10
+ATTACK_CPU_SECONDS = 10  # a few hundred commands take a tenth of a second; far more is as bad as a crash
 _TYPES = {row.field: kind for kind, row in HANDLERS.items()} | {"send": Command.SEND}
 
 
@@ -182,7 +183,9 @@ def test_peers_that_send_anything():
         honest = Honest(sim)
         while rounds < 30 or time.monotonic() < end:
             seed = rng.getrandbits(60)
+            began = time.thread_time()
             sim.run(_attack(sim, Attacker(random.Random(seed))))
+            assert time.thread_time() - began < ATTACK_CPU_SECONDS, seed
             errors = [e for e in logs if e["log_level"] in ("error", "critical")]
             assert not errors, (seed, errors)
             honest.works()
