@@ -44,7 +44,11 @@ def read_format_1(path: str) -> NodeTree:
 
 
 def salvage_format_1(path: str) -> tuple[NodeTree, list[str]]:
-    """What is intact, and what is wrong with the rest. Works on a copy: the file is not touched."""
+    """What is intact, and what is wrong with the rest. Works on a copy: the file is not touched.
+
+    In the copy the checksums of the write-ahead log are made right, so that SQLite reads on behind damage; a row that
+    was hit has a wrong checksum of its own.
+    """
     source = Path(path)
     if not source.exists():
         return NodeTree(), ["the database is missing"]
@@ -54,6 +58,8 @@ def salvage_format_1(path: str) -> tuple[NodeTree, list[str]]:
         for suffix in ("", "-wal"):
             if (part := Path(path + suffix)).exists():
                 shutil.copyfile(part, f"{copy}{suffix}")
+        if problem:
+            _make_right(Path(f"{copy}-wal"))
         tree, problems = _read(str(copy))
     return tree, [*([problem] if problem else []), *problems]
 
@@ -129,6 +135,22 @@ def write_ahead_problem(path: Path) -> str | None:
                 return f"the write-ahead log is damaged before byte {at}: SQLite would leave out what follows"
             commits_behind += bool(commit)
     return None
+
+
+def _make_right(path: Path) -> None:
+    """Compute the checksums of header and frames anew; frames of an earlier use of the file end it."""
+    data = bytearray(path.read_bytes())
+    magic, _, page_bytes, _, salt_1, salt_2, *_ = _WAL_HEADER.unpack_from(data)
+    order = ">" if magic & 1 else "<"
+    sums = _sums(bytes(data[:24]), (0, 0), order)
+    struct.pack_into(">II", data, 24, *sums)
+    size = _WAL_FRAME.size + page_bytes
+    for at in range(_WAL_HEADER.size, len(data) - size + 1, size):
+        if struct.unpack_from(">II", data, at + 8) != (salt_1, salt_2):
+            break
+        sums = _sums(bytes(data[at + _WAL_FRAME.size : at + size]), _sums(bytes(data[at : at + 8]), sums, order), order)
+        struct.pack_into(">II", data, at + 16, *sums)
+    path.write_bytes(data)
 
 
 def _sums(data: bytes, start: tuple[int, int], order: str) -> tuple[int, int]:

@@ -166,10 +166,12 @@ class LoggedMetadataStore:
         try:
             if self._tree.pending:
                 self._log.append(encode_changes(self._tree.pending))
-        except OSError as error:
+        except Exception as error:
             self._tree.rollback()
             if job is not None:
                 self._snapshot_wanted, self._snapshot_under_way = True, False
+            if not isinstance(error, OSError):
+                raise
             raise self._translate(error) from error
         self._tree.begin()
         if any(isinstance(item, _Confirm) for item in batch):

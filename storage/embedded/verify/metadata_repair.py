@@ -94,15 +94,18 @@ def _set_aside_old(files: FileSystem, layout: Layout, number: int) -> None:
         for path in (layout.metadata_log, layout.snapshot)
         for each in (number, number + 1)
     }
-    old = [name for name in files.list_dir(layout.metadata) if name not in kept]
+    old = [posixpath.join(layout.metadata, name) for name in files.list_dir(layout.metadata) if name not in kept]
+    # Of format 1: as long as it is there it counts.
+    old += [path for ending in ("-wal", "-shm", "") if files.exists(path := layout.sqlite + ending)]
     if old:
         files.make_dir(layout.lost)
-    for name in old:
-        target, suffix = posixpath.join(layout.lost, f"metadata-{name}"), 0
+    for path in old:
+        target, suffix = posixpath.join(layout.lost, f"metadata-{posixpath.basename(path)}"), 0
         while files.exists(target):
             suffix += 1
-            target = posixpath.join(layout.lost, f"metadata-{name}.{suffix}")
-        files.rename(posixpath.join(layout.metadata, name), target)
+            target = posixpath.join(layout.lost, f"metadata-{posixpath.basename(path)}.{suffix}")
+        files.rename(path, target)
     if old:
         files.sync_dir(layout.lost)
         files.sync_dir(layout.metadata)
+        files.sync_dir(layout.root)

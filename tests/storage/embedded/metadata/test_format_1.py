@@ -14,6 +14,7 @@ import zipfile
 
 import pytest
 
+from magnetar.broker.rebuilding import rebuild_records
 from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.engine import open_embedded
 from magnetar.storage.embedded.metadata.format_1 import write_ahead_problem
@@ -126,3 +127,23 @@ async def test_a_row_with_a_wrong_checksum_is_refused(tmp_path):
     path.write_bytes(data)
     with pytest.raises(MetadataDamagedError):
         await open_embedded(str(tmp_path))
+
+
+async def test_a_damaged_store_is_repaired_from_every_intact_row(tmp_path):
+    """Rows behind the damage come too, and the ledgers' names with them: files of format 1 have none."""
+    expected = unpack("killed", tmp_path)
+    path = tmp_path / "metadata.sqlite-wal"
+    data = bytearray(path.read_bytes())
+    data[32 + 24 + 3000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(MetadataDamagedError):
+        await open_embedded(str(tmp_path))
+    report = verify_store(str(tmp_path), repair=["metadata"], rebuild=rebuild_records)
+    assert report.repaired
+    found = await content(tmp_path)
+    for topic, bodies in expected.items():
+        stored, backlog = found[topic]
+        assert len(stored) == len(bodies["all"])
+        assert backlog == len(bodies["left"])
+    assert not (tmp_path / "metadata.sqlite").exists()
+    assert not any(finding.severity == "damage" for finding in verify_store(str(tmp_path)).findings)
