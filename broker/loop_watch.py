@@ -3,8 +3,9 @@
 A beat on the loop notes how late it comes; a thread looks on, and while a beat is late it samples the stack of the
 loop's thread. The frame of the running callback is the same object in each sample as long as it is the same call, so
 one callback that does not end is told from many that follow each other in one turn. Time in which the machine ran
-something else on this thread's processor does not count. What follows callbacks costs nothing; the beat and the thread
-together some 0.1 % of a core.
+something else on this thread's processor does not count. Callbacks themselves cost nothing more; the beat and the thread
+together take some 0.4 % of a core. A callback is found for certain when it takes a beat longer than the 50 ms; between
+the two it depends on when it begins.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 SLOW_S: Final = 0.050
-BEAT_S: Final = 0.020
+BEAT_S: Final = 0.040
 _SAMPLE_S: Final = 0.005
 _HANDLE_RUN: Final = asyncio.Handle._run.__code__  # noqa: SLF001 - to know it in a stack
 _ROOMS: Final = tuple(
@@ -88,7 +89,7 @@ class LoopWatch:
         self._schedstat = -1
         self._stall: Stall | None = None
         self._base: FrameType | None = None
-        self._ended = threading.Event()
+        self._ended = False
 
     def start(self) -> None:
         """Call on the loop's thread."""
@@ -105,7 +106,7 @@ class LoopWatch:
 
     def stop(self) -> None:
         """End the thread; safe to call twice."""
-        self._ended.set()
+        self._ended = True
         self._base = None
         if self._timer is not None:
             self._timer.cancel()
@@ -153,7 +154,8 @@ class LoopWatch:
 
     def _look_on(self) -> None:
         stall: Stall | None = None
-        while not self._ended.wait(BEAT_S if stall is None else _SAMPLE_S):
+        while not self._ended:
+            time.sleep(BEAT_S if stall is None else _SAMPLE_S)  # an event with a timeout costs several times as much
             now_s = time.perf_counter()
             if now_s - self._beat_s < 2 * BEAT_S:
                 if stall is not None:
