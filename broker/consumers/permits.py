@@ -77,7 +77,9 @@ class Permits:
 
 
 class UnackedLimit:
-    """Unacked messages of all consumers of a subscription: dispatch stops at the limit and goes on at half of it."""
+    """Unacked messages of all consumers of a subscription: dispatch stops at the limit and goes on below half of it, as
+    Apache Pulsar does, and when there are none, which Apache Pulsar with a limit of 1 does not.
+    """
 
     __slots__ = ("blocked", "limit", "total")
 
@@ -102,7 +104,7 @@ class UnackedLimit:
         return self._check_release()
 
     def _check_release(self) -> bool:
-        if self.blocked and (self.limit <= 0 or self.total <= self.limit // 2):
+        if self.blocked and (self.limit <= 0 or self.total < max(self.limit // 2, 1)):
             self.blocked = False
             return True
         return False

@@ -67,11 +67,18 @@ def test_the_limit_of_a_subscription():
     assert not limit.blocked
     limit.add(1)
     assert limit.blocked
-    assert not limit.remove(4)
+    assert not limit.remove(5)  # half of it is not below half
     assert limit.remove(1)
     limit.add(20)
     assert limit.set_limit(0)
     assert not limit.blocked
+
+
+def test_a_subscription_without_unacked_messages_is_never_blocked():
+    limit = UnackedLimit(1)
+    limit.add(3)
+    assert not limit.remove(2)
+    assert limit.remove(1)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3))

@@ -52,7 +52,8 @@ def test_its_own_limit_still_stops_it():
     book.remove(5)
     assert not total.blocked
     assert book.blocked, "5 of 4"
-    assert book.remove(3)
+    assert not book.remove(3), "2 of 4 are not below half"
+    assert book.remove(1)
     assert not book.blocked
 
 
