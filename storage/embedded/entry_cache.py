@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +16,10 @@ __all__ = ["CacheStats", "EntryCache"]
 
 _OVERHEAD_BYTES = 600
 """Python objects around a slab of one entry, roughly."""
+_PAGE_BITS = 6
+_FREED_AT_ONCE = 64
+_SPARE_PLACES = 64
+_FIRST = attrgetter("first_entry_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,44 +37,95 @@ class CacheStats:
 
 
 class _Shelf:
-    """Slabs of one ledger, ascending by first entry, not overlapping."""
+    """Slabs of one ledger: by the pages of entry ids they have entries in, and in the order in which they came."""
 
-    __slots__ = ("firsts", "slabs")
+    __slots__ = ("dropped", "held_bytes", "pages", "queue")
 
     def __init__(self) -> None:
-        self.firsts: list[int] = []
-        self.slabs: list[Slab] = []
+        self.pages: dict[int, list[Slab]] = {}
+        """Each list ascending by first entry; a slab stands on every page that it has entries of."""
+        self.queue: deque[tuple[int, Slab]] = deque()
+        """With the number of its arrival among those of all ledgers."""
+        self.held_bytes = 0
+        self.dropped = False
+
+    def add(self, slab: Slab, number: int) -> bool:
+        """False when its first entry is held already."""
+        first = slab.first_entry_id
+        page = self.pages.get(first >> _PAGE_BITS)
+        if page is not None and page[-1].last_entry_id >= first:
+            index = bisect_right(page, first, key=_FIRST)
+            if index and page[index - 1].last_entry_id >= first:
+                return False
+        for at in range(first >> _PAGE_BITS, (slab.last_entry_id >> _PAGE_BITS) + 1):
+            page = self.pages.get(at)
+            if page is None:
+                self.pages[at] = [slab]
+            elif page[-1].first_entry_id < first:
+                page.append(slab)
+            else:
+                page.insert(bisect_right(page, first, key=_FIRST), slab)
+        self.queue.append((number, slab))
+        self.held_bytes += slab.size_bytes + _OVERHEAD_BYTES
+        return True
+
+    def find(self, entry_id: int) -> Slab | None:
+        page = self.pages.get(entry_id >> _PAGE_BITS)
+        if page is None:
+            return None
+        slab = page[-1]
+        if slab.first_entry_id > entry_id:
+            index = bisect_right(page, entry_id, key=_FIRST) - 1
+            if index < 0:
+                return None
+            slab = page[index]
+        return slab if entry_id <= slab.last_entry_id else None
+
+    def remove_oldest(self) -> Slab:
+        _, slab = self.queue.popleft()
+        for at in range(slab.first_entry_id >> _PAGE_BITS, (slab.last_entry_id >> _PAGE_BITS) + 1):
+            page = self.pages[at]
+            if len(page) == 1:
+                del self.pages[at]
+            else:
+                index = 0 if page[0] is slab else bisect_right(page, slab.first_entry_id, key=_FIRST) - 1
+                del page[index]
+        self.held_bytes -= slab.size_bytes + _OVERHEAD_BYTES
+        return slab
 
 
 class EntryCache:
     """Keyed by (ledger, entry). First in, first out: a tail is read soon after it was written or never, and
     a read-ahead chunk once.
+
+    Costs do not grow with the number of slabs: a page holds at most 64, the oldest slab of all is found
+    among the oldest of each ledger, and the slabs of a deleted ledger are freed a few at a time by what comes after.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self._shelves: dict[int, _Shelf] = {}
-        self._order: deque[Slab] = deque()
-        self._held_bytes = 0
+        self._oldest: list[tuple[int, _Shelf]] = []
+        """A heap: for each shelf the number of its oldest slab, or of an older one that is gone."""
+        self._graves: list[_Shelf] = []
+        self._arrivals = 0
+        self._held_bytes = self._held_slabs = self._buried_bytes = 0
         self._hits = self._hit_bytes = self._misses = self._evictions = 0
 
     def put(self, slab: Slab) -> None:
         """Keep the slab, unless its first entry is in the cache already; the oldest slabs go when it gets too much."""
+        self._arrivals = number = self._arrivals + 1
         shelf = self._shelves.get(slab.ledger_id)
         if shelf is None:
             shelf = self._shelves[slab.ledger_id] = _Shelf()
-        if not shelf.slabs or shelf.slabs[-1].last_entry_id < slab.first_entry_id:
-            shelf.firsts.append(slab.first_entry_id)
-            shelf.slabs.append(slab)
-        else:
-            index = bisect_right(shelf.firsts, slab.first_entry_id)
-            if index and shelf.slabs[index - 1].last_entry_id >= slab.first_entry_id:
-                return
-            shelf.firsts.insert(index, slab.first_entry_id)
-            shelf.slabs.insert(index, slab)
-        self._order.append(slab)
+            heappush(self._oldest, (number, shelf))
+        if not shelf.add(slab, number):
+            return
+        self._held_slabs += 1
         self._held_bytes += slab.size_bytes + _OVERHEAD_BYTES
-        while self._held_bytes > self.max_bytes and self._order:
+        if self._graves:
+            self._free_some()
+        while self._held_bytes + self._buried_bytes > self.max_bytes and self._held_slabs:
             self._evict()
 
     def get(self, ledger_id: int, entry_id: int) -> Slab | None:
@@ -84,21 +141,23 @@ class EntryCache:
     def peek(self, ledger_id: int, entry_id: int) -> Slab | None:
         """``get`` without counting."""
         shelf = self._shelves.get(ledger_id)
-        if shelf is None:
-            return None
-        index = bisect_right(shelf.firsts, entry_id) - 1
-        if index < 0:
-            return None
-        slab = shelf.slabs[index]
-        return slab if entry_id <= slab.last_entry_id else None
+        return None if shelf is None else shelf.find(entry_id)
 
     def drop_ledger(self, ledger_id: int) -> None:
         """Forget the ledger (deleted)."""
         shelf = self._shelves.pop(ledger_id, None)
-        if shelf is not None:
-            gone = set(map(id, shelf.slabs))
-            self._order = deque(slab for slab in self._order if id(slab) not in gone)
-            self._held_bytes -= sum(slab.size_bytes + _OVERHEAD_BYTES for slab in shelf.slabs)
+        if shelf is None:
+            return
+        shelf.dropped = True
+        shelf.pages = {}
+        self._held_slabs -= len(shelf.queue)
+        self._held_bytes -= shelf.held_bytes
+        self._buried_bytes += shelf.held_bytes
+        self._graves.append(shelf)
+        self._free_some()
+        if len(self._oldest) > 2 * len(self._shelves) + _SPARE_PLACES:
+            self._oldest = [(shelf.queue[0][0], shelf) for shelf in self._shelves.values()]
+            heapify(self._oldest)
 
     def stats(self) -> CacheStats:
         return CacheStats(
@@ -106,17 +165,34 @@ class EntryCache:
             self._hit_bytes,
             self._misses,
             self._evictions,
-            self._held_bytes,
-            len(self._order),
+            self._held_bytes + self._buried_bytes,
+            self._held_slabs,
             self.max_bytes,
         )
 
     def _evict(self) -> None:
-        slab = self._order.popleft()
-        shelf = self._shelves[slab.ledger_id]
-        index = 0 if shelf.slabs[0] is slab else bisect_right(shelf.firsts, slab.first_entry_id) - 1
-        del shelf.slabs[index], shelf.firsts[index]
-        if not shelf.slabs:
+        while True:
+            number, shelf = self._oldest[0]
+            if shelf.dropped:
+                heappop(self._oldest)
+            elif shelf.queue[0][0] != number:
+                heapreplace(self._oldest, (shelf.queue[0][0], shelf))
+            else:
+                break
+        slab = shelf.remove_oldest()
+        if not shelf.queue:
+            heappop(self._oldest)
             del self._shelves[slab.ledger_id]
+        self._held_slabs -= 1
         self._held_bytes -= slab.size_bytes + _OVERHEAD_BYTES
         self._evictions += 1
+
+    def _free_some(self) -> None:
+        """Free a few slabs of deleted ledgers: so many at once would hold the event loop."""
+        for _ in range(_FREED_AT_ONCE):
+            while self._graves and not self._graves[-1].queue:
+                self._graves.pop()
+            if not self._graves:
+                return
+            _, slab = self._graves[-1].queue.popleft()
+            self._buried_bytes -= slab.size_bytes + _OVERHEAD_BYTES

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from magnetar.storage.embedded.entry_cache import EntryCache
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.storage.embedded.entry_cache import _FREED_AT_ONCE, _PAGE_BITS, EntryCache
 from tests.storage.records_for_tests import slab_of
 
 
@@ -69,3 +72,80 @@ def test_a_deleted_ledger_leaves_nothing():
     assert cache.stats().held_slabs == 1
     cache.put(slab_of(1, 0, [b"x"]))
     assert cache.get(1, 0) is not None
+
+
+class Plain:
+    """The same cache, as simple as can be."""
+
+    def __init__(self, max_bytes):
+        self.max_bytes, self.slabs = max_bytes, []
+
+    def put(self, slab):
+        if self.peek(slab.ledger_id, slab.first_entry_id) is None:
+            self.slabs.append(slab)
+            while sum(each.size_bytes + 600 for each in self.slabs) > self.max_bytes and self.slabs:
+                del self.slabs[0]
+
+    def peek(self, ledger_id, entry_id):
+        of_ledger = [s for s in self.slabs if s.ledger_id == ledger_id and s.first_entry_id <= entry_id]
+        best = max(of_ledger, key=lambda slab: slab.first_entry_id, default=None)
+        return best if best is not None and entry_id <= best.last_entry_id else None
+
+    def drop_ledger(self, ledger_id):
+        self.slabs = [slab for slab in self.slabs if slab.ledger_id != ledger_id]
+
+
+PUTS = st.tuples(st.just("put"), st.integers(0, 2), st.integers(0, 40).map(lambda n: n * 200), st.integers(1, 200))
+DROPS = st.tuples(st.just("drop"), st.integers(0, 2), st.just(0), st.just(0))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.one_of(PUTS, PUTS, PUTS, DROPS), max_size=40), st.sampled_from([30_000, 200_000, 1 << 30]))
+def test_it_does_what_a_plain_one_does(steps, max_bytes):
+    cache, plain = EntryCache(max_bytes), Plain(max_bytes)
+    for kind, ledger_id, first, count in steps:
+        if kind == "put":
+            slab = slab_of(ledger_id, first, [b""] * count)
+            cache.put(slab)
+            plain.put(slab)
+        else:
+            cache.drop_ledger(ledger_id)
+            plain.drop_ledger(ledger_id)
+            cache._graves.clear()  # freed at once in the plain one
+            cache._buried_bytes = 0
+        for at in {first, first + count - 1, first + count, first - 1, 0, 1023, 1024}:
+            assert cache.peek(ledger_id, at) is plain.peek(ledger_id, at)
+        stats = cache.stats()
+        assert stats.held_slabs == len(plain.slabs)
+        assert stats.held_bytes == sum(slab.size_bytes + 600 for slab in plain.slabs)
+
+
+def test_slabs_of_deleted_ledgers_are_freed_by_what_comes_after():
+    cache = EntryCache(1 << 30)
+    for number in range(1000):
+        cache.put(slab_of(1, number, [b"x" * 100]))
+    cache.drop_ledger(1)
+    left = cache.stats().held_bytes
+    assert left > 0 and cache.stats().held_slabs == 0
+    for number in range(20):
+        cache.put(slab_of(2, number, [b""]))
+    assert cache.stats().held_bytes < 20 * 700 and not cache._graves
+
+
+def test_ledgers_that_come_and_go_leave_nothing():
+    cache = EntryCache(1 << 30)
+    for number in range(10_000):
+        cache.put(slab_of(number, 0, [b"x"]))
+        cache.drop_ledger(number)
+    assert len(cache._oldest) < 100 and not cache._shelves
+
+
+def test_what_an_operation_touches_does_not_grow_with_the_number_of_slabs():
+    cache = EntryCache(1 << 30)
+    for number in range(20_000):
+        cache.put(slab_of(1, number, [b""]))
+    assert max(map(len, cache._shelves[1].pages.values())) <= 1 << _PAGE_BITS
+    cache.drop_ledger(1)
+    assert len(cache._graves[0].queue) == 20_000 - _FREED_AT_ONCE
+    cache.put(slab_of(2, 0, [b""]))
+    assert len(cache._graves[0].queue) == 20_000 - 2 * _FREED_AT_ONCE
