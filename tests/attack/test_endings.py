@@ -1,0 +1,86 @@
+"""Peers that stop: each connection ends, and what it held goes to others (docs/security.md)."""
+
+import time
+
+import pytest
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.blackbox.raw import RawPeer, command, frame, send
+
+PATIENCE_S = 40
+
+
+@pytest.fixture
+def broker(new_broker):
+    broker = new_broker(keepAliveIntervalSeconds=1)
+    yield broker
+    assert "Traceback" not in broker.log_text()
+    assert broker.stop() == 0
+
+
+def until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def filled(broker, topic, count=400):
+    """A topic with more than the system's socket buffers hold."""
+    peer = RawPeer(broker.url)
+    peer.producer(topic)
+    for number in range(count):
+        peer.write(send(1, number, bytes(100_000)))
+        while peer.receive().type != pb.BaseCommand.SEND_RECEIPT:
+            pass
+    peer.close()
+
+
+def test_a_consumer_that_stops_reading_is_closed_though_it_goes_on_sending(broker, topic):
+    filled(broker, topic)
+    deaf = RawPeer(broker.url, receive_buffer=4096)
+    deaf.subscribe(topic, permits=1_000_000)
+    until(lambda: "does not read" in broker.log_text())
+    deaf.close()
+
+
+def test_the_standby_of_a_consumer_that_stops_reading_takes_over(broker, topic):
+    filled(broker, topic)
+    failover = {"subType": pb.CommandSubscribe.Failover}
+    active = RawPeer(broker.url, receive_buffer=4096)
+    active.subscribe(topic, consumer_id=1, permits=1_000_000, consumer_name="a", **failover)
+    standby = RawPeer(broker.url)
+    standby.subscribe(topic, consumer_id=1, permits=10, consumer_name="b", **failover)
+    standby.socket.settimeout(PATIENCE_S)
+    while (found := standby.receive()) is not None and found.type != pb.BaseCommand.MESSAGE:
+        pass
+    assert found is not None, "the standby got nothing"
+    active.close()
+    standby.close()
+
+
+def test_a_connection_is_closed_behind_output_that_is_not_read(broker, topic):
+    """What breaks the protocol ends the connection, also when its last words are never read."""
+    filled(broker, topic)
+    before = broker.open_files
+    deaf = RawPeer(broker.url, receive_buffer=4096)
+    deaf.subscribe(topic, permits=1_000_000)
+    deaf.write(frame(command("FLOW", "flow", consumer_id=1, messagePermits=0)))
+    until(lambda: broker.open_files <= before)
+    deaf.close()
+
+
+def test_a_large_frame_that_trickles_in_is_given_up(broker):
+    slow = RawPeer(broker.url)
+    slow.producer("persistent://public/default/slow")
+    slow.write(send(1, 0, bytes(4_000_000))[:1_500_000])
+    deadline = time.monotonic() + PATIENCE_S
+    while "a frame that does not arrive" not in broker.log_text():
+        assert time.monotonic() < deadline
+        try:
+            slow.write(b"x")  # it lives, and it does not come to the point
+        except ConnectionError:
+            break
+        time.sleep(0.1)
+    until(lambda: "a frame that does not arrive" in broker.log_text())
+    slow.close()
