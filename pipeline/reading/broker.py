@@ -200,7 +200,8 @@ class _RangeReader:
                 kept.append((entry, indexed))
             self._last = position
         if self._pushed is not None and messages and not self._done():
-            self._pushed.ask_for(messages)
+            with contextlib.suppress(RetryError):  # a connection that is gone says so when the next entries are taken
+                self._pushed.ask_for(messages)
         return self._chunks(kept)
 
     def _follows(self, position: Position, indexed: Indexed) -> bool:

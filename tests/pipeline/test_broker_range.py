@@ -1,0 +1,26 @@
+"""Reading a range whose connection is lost at the worst moment."""
+
+from magnetar.client.errors import RetryError
+from magnetar.pipeline.connect_options import ConnectOptions
+from magnetar.pipeline.planning import ReadRange
+from magnetar.pipeline.reading import broker
+from magnetar.pipeline.reading.index_tracker import with_index
+from magnetar.pipeline.reading.pushed import PushedEntry
+from magnetar.pipeline.reading.settings import ReadSettings
+from tests.pipeline.test_index_tracker import sent
+
+
+class LostConnection:
+    """Has pushed some entries, and is gone when more are asked for."""
+
+    def ask_for(self, _messages):
+        raise RetryError("the connection to the broker was lost")
+
+
+def test_entries_that_came_before_the_connection_was_lost_are_given():
+    piece = ReadRange("persistent://public/default/t", -1, 0, 10)
+    reader = broker._RangeReader(piece, ReadSettings(ConnectOptions.parse({})), lambda *_: None)
+    reader._pushed = LostConnection()
+    [chunk] = reader._taken([PushedEntry(1, k, with_index(sent(1), k)) for k in range(4)])
+    assert list(chunk.entry_ids) == [0, 1, 2, 3]
+    assert reader._next == 4
