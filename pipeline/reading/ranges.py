@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.errors import CorruptEntryError
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.planning import ReadRange
+from magnetar.pipeline.quarantine import Quarantined, Reason
 from magnetar.pipeline.read_errors import CatalogError, DataLossError
 from magnetar.pipeline.reading.broker import read_through_broker
 from magnetar.pipeline.reading.segments import SegmentGoneError, open_directory, read_segment
@@ -64,7 +66,8 @@ class RangeReader:
     def _on_damaged(self, piece: ReadRange) -> Callable[[int, str], None]:
         def note(entry_id: int, why: str) -> None:
             if self.settings.on_corrupt == "fail":
-                raise CatalogError(f"{piece.topic}: {why}; with onCorrupt=quarantine it is counted and left out")
+                ledger_id = -1 if piece.ledger_id is None else piece.ledger_id
+                raise CorruptEntryError(Quarantined(piece.topic, ledger_id, entry_id, Reason.CHECKSUM, why))
             log.warning("%s: %s; left out", piece.topic, why)
             self.damaged.append((piece.topic, -1 if piece.ledger_id is None else piece.ledger_id, entry_id, why))
 

@@ -1,6 +1,7 @@
 """Both read paths against a broker process, written to by the official client: the same entries, each once."""
 
 import dataclasses
+import pathlib
 import time
 
 import pulsar
@@ -8,6 +9,7 @@ import pytest
 
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.connect_options import ConnectOptions
+from magnetar.pipeline.errors import CorruptEntryError
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.planning import ReadRange, stitch
 from magnetar.pipeline.read_errors import DataLossError
@@ -173,3 +175,27 @@ def test_apache_pulsars_way_to_the_ranges_gives_the_same(log_broker, fresh_topic
         (led.ledger_id, led.entries) for led in told.ledgers
     ]
     assert dataclasses.replace(asked, size_bytes=0, ledgers=()) == dataclasses.replace(told, size_bytes=0, ledgers=())
+
+
+def test_a_damaged_entry_of_a_ledger_file_stops_the_task_or_is_left_out(tmp_path, fresh_topic):
+    broker = BrokerProcess(tmp_path / "data", {"defaultRetentionTimeInMinutes": -1, "defaultRetentionSizeInMB": -1})
+    try:
+        publish(broker, fresh_topic, 50)
+        log = catalog_of(broker).range(fresh_topic, ledgers=True)
+    finally:
+        broker.stop()  # the ledger is closed, and sealed
+    ledger_id = log.ledgers[0].ledger_id
+    with DataDirectory(str(broker.data_dir)).open_ledger(ledger_id) as ledger:
+        assert ledger.sealed
+        path, body = pathlib.Path(ledger.path), bytes(ledger.read(7).body(0))
+    stored = path.read_bytes()
+    assert stored.count(body) == 1
+    path.write_bytes(stored.replace(body, body[:-1] + b"\xff"))
+    piece = ReadRange(fresh_topic, -1, 0, 50, ledger_id)
+    storage = {"storage_path": str(broker.data_dir)}
+    with pytest.raises(CorruptEntryError, match=f"{ledger_id}:7"):
+        list(RangeReader(settings_for(broker, **storage)).chunks(piece))
+    reader = RangeReader(settings_for(broker, on_corrupt="quarantine", **storage))
+    found = messages_of(reader.chunks(piece), 0, 50)
+    assert found == [k for k in range(50) if k != 7]
+    assert [each[:3] for each in reader.damaged] == [(fresh_topic, ledger_id, 7)]
