@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 
 import pytest
 
-from magnetar.storage.errors import StorageFailedError
+from magnetar.storage.errors import StorageFailedError, StorageFullError
 from tests.crash.metadata_scenario import FOLDER, MetadataRun, MetadataWorld, Told, check, state_of
 from tests.storage.engine_for_tests import run_until_crash
 from tests.twins.sim_files import SimulatedCrash
@@ -117,6 +118,30 @@ def test_a_full_disk_leaves_room_for_deletions():
     assert run_until_crash(world.disk, main()) is None
     world.disk.capacity_bytes = None
     assert run_until_crash(world.disk, check(world, told)) is None
+
+
+def test_reads_are_answered_beside_writes_that_find_no_space():
+    """Consumers go on while the disk is full, and what they read begins with a look into the metadata."""
+    world = MetadataWorld()
+
+    async def main() -> None:
+        store = world.open()
+        await store.put("/n/0", b"x")
+        world.disk.full_at = world.disk.operations
+        put = asyncio.ensure_future(store.put("/n/1", b"y"))
+        got, names = await asyncio.gather(store.get("/n/0"), store.children("/n"))
+        assert got == (b"x", 0)
+        assert names == ["0"]
+        with pytest.raises(StorageFullError):
+            await put
+        await store.put("/n/1", b"z")
+        assert await store.get("/n/1") == (b"z", 0)
+        await store.close()
+        again = world.open()
+        assert await again.get("/n/1") == (b"z", 0)
+        await again.close()
+
+    assert run_until_crash(world.disk, main()) is None
 
 
 @pytest.mark.parametrize("operation", SYNCS if LONG else SYNCS[::3])

@@ -48,7 +48,6 @@ class Faults:
         self._stopped = True
         self.world.disk.capacity_bytes = None
         self.world.disk.crash_at = self.world.disk.fail_sync_at = -1
-        self.world.metadata.fail_writes = None
         self.world.threads.stalled_until_s = 0.0
         for link in self.world.links:
             link.read_again()

@@ -32,6 +32,7 @@ SMALL = EngineSettings(
     cache_bytes=4 << 10,
     max_record_bytes=64 << 10,
     read_piece_bytes=4 << 10,
+    metadata_log_bytes=32 << 10,
 )
 """So small that a short run rolls, recycles, checkpoints and reads from files."""
 

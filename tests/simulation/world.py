@@ -31,7 +31,6 @@ from tests.simulation.clients import (
 )
 from tests.simulation.faults import Faults
 from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
-from tests.simulation.metadata import SimMetadata
 from tests.simulation.network import Link
 from tests.simulation.plan import SMALL, TOPICS, Plan
 from tests.simulation.threads import SimThreads
@@ -56,7 +55,7 @@ class World:
         self.plan = plan
         self.history = History()
         self.timers = Timers()
-        self.disk, self.metadata = SimDisk(), SimMetadata()
+        self.disk = SimDisk()
         self.broker: Broker | None = None
         self.threads: SimThreads
         self.links: list[Link] = []
@@ -164,9 +163,8 @@ class World:
     async def _life(self, loop: VirtualLoop) -> None:
         self._over = asyncio.Event()
         clock = LoopClock(loop)
-        self.metadata.begin(self.threads)
         settings = Settings(data_dir="/data", broker_service_port=None, web_service_port=None, **self.plan.settings)
-        environment = EngineEnvironment(self.disk, clock, self.threads, loop, self._entropy, self.metadata)
+        environment = EngineEnvironment(self.disk, clock, self.threads, loop, self._entropy)
         broker = Broker(settings, environment)
         driver = loop.create_task(self._drive(loop), name="world")
         try:
@@ -221,7 +219,6 @@ class World:
         for link in self.links:
             if not link.is_over:
                 link.process_gone()
-        self.metadata = self.metadata.snapshot()
         chance = self.chance_for(f"crash {self.now_s}")
         disk, self.disk = (
             self.disk,

@@ -47,6 +47,8 @@ class _Operation(NamedTuple):
     future: asyncio.Future[object]
     changes: str | None
     """Path a successful run changes."""
+    reads: bool = False
+    """It changes nothing, so it is answered also when the frame of its batch finds no space."""
 
 
 class _Confirm(NamedTuple):
@@ -108,7 +110,7 @@ class LoggedMetadataStore:
         check_path(path)
         if not self._unfinished and not self._closed:
             return self._tree.get(path)  # the thread has nothing to do, so nothing changes meanwhile
-        return await self._submit(lambda tree: tree.get(path))
+        return await self._submit(lambda tree: tree.get(path), reads=True)
 
     async def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
         check_path(path)
@@ -124,7 +126,7 @@ class LoggedMetadataStore:
 
     async def children(self, path: str) -> list[str]:
         check_path(path)
-        return await self._submit(lambda tree: tree.children(path))
+        return await self._submit(lambda tree: tree.children(path), reads=True)
 
     def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
         return self._watches.add(check_path(prefix), callback)
@@ -146,12 +148,12 @@ class LoggedMetadataStore:
         await self._snapshot_lane.close()
         self._log.close()
 
-    async def _submit(self, run: Callable[[NodeTree], T], changes: str | None = None) -> T:
+    async def _submit(self, run: Callable[[NodeTree], T], changes: str | None = None, *, reads: bool = False) -> T:
         if self._closed:
             raise StorageClosedError("the metadata store is closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._unfinished += 1
-        self._lane.submit(_Operation(run, future, changes))  # type: ignore[arg-type]
+        self._lane.submit(_Operation(run, future, changes, reads))  # type: ignore[arg-type]
         return await future
 
     # -- in the thread ---
@@ -172,7 +174,10 @@ class LoggedMetadataStore:
                 self._snapshot_wanted, self._snapshot_under_way = True, False
             if not isinstance(error, OSError):
                 raise
-            raise self._translate(error) from error
+            translated = self._translate(error)
+            if isinstance(translated, StorageFullError):
+                return _Batch([self._without_space(item, translated) for item in batch], None)
+            raise translated from error
         self._tree.begin()
         if any(isinstance(item, _Confirm) for item in batch):
             self._vouch()
@@ -192,6 +197,10 @@ class LoggedMetadataStore:
             return item.run(self._tree)
         except MetadataError as refused:
             return refused
+
+    def _without_space(self, item: _Operation | _Confirm, error: StorageFullError) -> object:
+        """Nothing of the batch was written. Reads see the state before it: consumers go on while the disk is full."""
+        return self._run(item) if isinstance(item, _Operation) and item.reads else error
 
     def _begin_snapshot(self) -> SnapshotJob | None:
         """When one is due: go on in a new log, and take the state before it."""
