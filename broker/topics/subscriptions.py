@@ -405,11 +405,17 @@ class TopicSubscriptions:
         return [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]
 
     async def close(self, *, save: bool = True) -> None:
-        """Disconnect all consumers; their acks are durable on return."""
+        """Disconnect all consumers; their acks are durable on return, but for those the store could not take: these come
+        again. Every subscription is closed, whatever the store says.
+        """
         for subscription in self._in_order():
             await subscription.close(disconnect=True)
             if save and subscription.durable:
-                await subscription.cursor.flush()
+                try:
+                    await subscription.cursor.flush()
+                except StorageError as error:
+                    name = subscription.name
+                    log.warning("acks.not_saved", topic=str(self._topic.name), subscription=name, error=str(error))
         self.by_name.clear()
 
 

@@ -287,10 +287,12 @@ class Topic:
         await self.compaction.close()
         await self.wait_drained()
         await self.subscriptions.close()
-        if self.delay_index is not None:
-            await self.delay_index.close()
-        await self.ledger.close()
-        self._closed()
+        try:
+            if self.delay_index is not None:
+                await self.delay_index.close()
+        finally:  # a log that stayed open would be shared with the topic that is loaded next
+            await self.ledger.close()
+            self._closed()
 
     async def delete(self) -> None:
         """Remove the topic and all it holds; clients are told by CLOSE_*."""

@@ -9,7 +9,7 @@ from magnetar.broker.admin_backend.scan import analyze_backlog
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
 from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
 from magnetar.broker.topics.subscriptions import SubscribeRequest
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import StorageError, StorageFullError
 from magnetar.storage.position import EARLIEST, LATEST
 from tests.broker.topic_for_tests import TopicBench, settled
 
@@ -160,4 +160,24 @@ async def test_a_subscription_named_as_a_scan_keeps_its_cursor():
     await bench.roll()
     bench.pass_time(3600)
     assert await bench.trim() == []
+    await bench.close()
+
+
+async def test_a_topic_that_cannot_save_its_acks_is_closed_all_the_same():
+    """Else the next load would put a second topic on the same log, beside consumers of the first."""
+    bench = TopicBench()
+    await bench.open()
+    positions = await bench.publish(b"a", b"b")
+    for name in ("s1", "s2", "s3"):
+        subscription = await bench.subscribe(name)
+        subscription.cursor.ack(positions[1])
+    first = bench.topic
+    bench.ground.ledgers.fail_appends = StorageFullError("full")
+    bench.ground.metadata.fail_writes = StorageFullError("full")
+    await first.close()
+    bench.ground.ledgers.fail_appends = bench.ground.metadata.fail_writes = None
+    assert not first.subscriptions.by_name
+    topic = await bench.open()
+    assert topic.ledger is not first.ledger
+    assert [s.cursor.backlog_entries for s in topic.subscriptions.by_name.values()] == [2, 2, 2]
     await bench.close()
