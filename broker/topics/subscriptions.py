@@ -405,8 +405,8 @@ class TopicSubscriptions:
         return [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]
 
     async def close(self, *, save: bool = True) -> None:
-        """Disconnect all consumers; their acks are durable on return, but for those the store could not take: these come
-        again. Every subscription is closed, whatever the store says.
+        """Disconnect all consumers; their acks are durable on return, but for those the store could not take: these
+        come again. Every subscription is closed, whatever the store says.
         """
         for subscription in self._in_order():
             await subscription.close(disconnect=True)
