@@ -181,7 +181,6 @@ class _RangeReader:
 
     def _taken(self, entries: list[PushedEntry]) -> list[EntryChunk]:
         """The entries as chunks, without what the range does not want."""
-        self._progress_s, self._failures = time.monotonic(), 0
         kept: list[tuple[PushedEntry, Indexed]] = []
         messages = 0
         for entry in entries:
@@ -194,11 +193,18 @@ class _RangeReader:
             if isinstance(self._next, Position) and position >= self._end_position:
                 self._next = self._piece.end
                 break
-            indexed = self._tracker.track(entry)
+            try:
+                indexed = self._tracker.track(entry)
+            except CatalogUnavailableError:
+                if not kept:
+                    raise
+                self.close()  # what is at hand is given; the rest comes again behind it
+                break
             messages += indexed.messages
             if self._follows(position, indexed):
                 kept.append((entry, indexed))
             self._last = position
+            self._progress_s, self._failures = time.monotonic(), 0
         if self._pushed is not None and messages and not self._done():
             with contextlib.suppress(RetryError):  # a connection that is gone says so when the next entries are taken
                 self._pushed.ask_for(messages)

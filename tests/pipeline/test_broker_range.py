@@ -1,8 +1,11 @@
 """Reading a range whose connection is lost at the worst moment."""
 
+import pytest
+
 from magnetar.client.errors import RetryError
 from magnetar.pipeline.connect_options import ConnectOptions
 from magnetar.pipeline.planning import ReadRange
+from magnetar.pipeline.read_errors import CatalogUnavailableError
 from magnetar.pipeline.reading import broker
 from magnetar.pipeline.reading.index_tracker import with_index
 from magnetar.pipeline.reading.pushed import PushedEntry
@@ -16,6 +19,9 @@ class LostConnection:
     def ask_for(self, _messages):
         raise RetryError("the connection to the broker was lost")
 
+    def close(self):
+        pass
+
 
 def test_entries_that_came_before_the_connection_was_lost_are_given():
     piece = ReadRange("persistent://public/default/t", -1, 0, 10)
@@ -24,3 +30,22 @@ def test_entries_that_came_before_the_connection_was_lost_are_given():
     [chunk] = reader._taken([PushedEntry(1, k, with_index(sent(1), k)) for k in range(4)])
     assert list(chunk.entry_ids) == [0, 1, 2, 3]
     assert reader._next == 4
+
+
+def test_entries_whose_index_is_known_are_given_when_the_next_one_cannot_be_asked_for(monkeypatch):
+    reader = broker._RangeReader(
+        ReadRange("persistent://public/default/t", -1, 0, 10), ReadSettings(ConnectOptions.parse({})), lambda *_: None
+    )
+
+    def index_of(_topic, position):
+        if position.ledger_id == 2:
+            raise CatalogUnavailableError("the admin API is away")
+        return (0, 0)
+
+    monkeypatch.setattr(reader._catalog, "index_of", index_of)
+    reader._pushed = LostConnection()
+    entries = [PushedEntry(1, 0, sent(1)), PushedEntry(1, 1, sent(1)), PushedEntry(2, 0, sent(1))]
+    [chunk] = reader._taken(entries)
+    assert (list(chunk.entry_ids), reader._next, reader._pushed) == ([0, 1], 2, None)
+    with pytest.raises(CatalogUnavailableError):
+        reader._taken(entries[2:])
