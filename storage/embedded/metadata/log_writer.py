@@ -7,7 +7,9 @@ log is made ahead, so that a full disk leaves room for the deletions that give s
 from __future__ import annotations
 
 import contextlib
+import errno
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.metadata.log_format import (
@@ -34,6 +36,7 @@ __all__ = ["LogEnvironment", "LogWriter", "make_log"]
 
 _END_BYTES = 2 * PAGE_BYTES
 _ZEROS = bytes(1 << 16)
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _SPARE_SHARE = 16
 """A spare log is made while so many would fit."""
 
@@ -51,6 +54,13 @@ class LogEnvironment(NamedTuple):
 
 def make_log(world: LogEnvironment, store_id: bytes, number: int, first_sequence: int, room: int = 0) -> LogHeader:
     """A new empty log with ``room`` for its first frame, durable with its name on return. Raises OSError."""
+    header = _place_log(world, store_id, number, first_sequence, room)
+    world.files.sync_dir(world.layout.metadata)
+    return header
+
+
+def _place_log(world: LogEnvironment, store_id: bytes, number: int, first_sequence: int, room: int) -> LogHeader:
+    """Like ``make_log``, but its name is not durable yet. Raises OSError: then the name is not there."""
     (salt,) = struct.unpack("<Q", world.entropy(8))
     size = max(world.log_bytes, FIRST_FRAME_AT + room + _END_BYTES)
     header = LogHeader(store_id, number, first_sequence, salt, size, world.clock.now_ms())
@@ -60,12 +70,23 @@ def make_log(world: LogEnvironment, store_id: bytes, number: int, first_sequence
         if file.size() != size:
             _fill(file, size)
         file.write([encode_log_header(header)], 0)
-        file.sync()
+        _once(file.sync)
     finally:
         file.close()
     world.files.rename(temporary, world.layout.metadata_log(number))
-    world.files.sync_dir(world.layout.metadata)
     return header
+
+
+def _once(sync: Callable[[], None]) -> None:
+    """A sync that fails is not tried again, for want of space either. Raises OSError; without a descriptor there was
+    no sync, so that error stays as it is.
+    """
+    try:
+        sync()
+    except OSError as error:
+        if error.errno in _NO_DESCRIPTOR:
+            raise
+        raise OSError(errno.EIO, f"sync: {error}") from error
 
 
 def _fill(file: File, size: int) -> None:
@@ -127,24 +148,32 @@ class LogWriter:
             self._confirmed = True
 
     def rotate(self, room: int = 0) -> None:
-        """Go on in a new log. May be repeated after an error."""
+        """Go on in a new log, made with ``room`` unless an earlier try made it. May be repeated after an error."""
+        files, layout = self._world.files, self._world.layout
         if self._following is None:
-            self._following = make_log(self._world, self.store_id, self._log.number + 1, self._next_sequence + 1, room)
+            number = self._log.number + 1
+            self._following = _place_log(self._world, self.store_id, number, self._next_sequence + 1, room)
             self._has_spare = False
-        self._put(END, b"")
+        # A start may find the next log from here on, which says that one frame follows here: the end of this log.
+        _once(partial(files.sync_dir, layout.metadata))
+        file = files.open(layout.metadata_log(self._following.number))
+        try:
+            self._put(END, b"")
+        except BaseException:
+            file.close()
+            raise
         self._file.close()
-        self._log, self._following = self._following, None
+        self._file, self._log, self._following = file, self._following, None
         self._at = FIRST_FRAME_AT
-        self._file = self._world.files.open(self._world.layout.metadata_log(self._log.number))
 
     def prepare_spare(self) -> None:
         """When the log is half full: make the next one's file, unless space is short. No space is no error."""
         files, layout = self._world.files, self._world.layout
         if self._has_spare or self._at * 2 < self._log.size_bytes:
             return
-        if files.free_bytes(layout.metadata) < _SPARE_SHARE * self._world.log_bytes:
-            return
         with contextlib.suppress(OSError):
+            if files.free_bytes(layout.metadata) < _SPARE_SHARE * self._world.log_bytes:
+                return
             file = files.open(layout.spare_log, create=True)
             try:
                 _fill(file, self._world.log_bytes)
@@ -157,7 +186,8 @@ class LogWriter:
 
     def _write(self, kind: int, payload: bytes) -> None:
         room = 2 * copy_bytes(len(payload))
-        if self._following is not None or self._at + room + _END_BYTES > self._log.size_bytes:
+        # More than once when the next log was made for a smaller frame, and could not be gone on with then.
+        while self._following is not None or self._at + room + _END_BYTES > self._log.size_bytes:
             self.rotate(room)
         self._put(kind, payload)
 

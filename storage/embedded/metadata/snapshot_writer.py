@@ -5,6 +5,7 @@ Two snapshots and the logs since the older one stay, so that damage of the newer
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.metadata.load import metadata_names
@@ -34,10 +35,26 @@ class SnapshotJob(NamedTuple):
 
 
 def write_snapshot(files: FileSystem, layout: Layout, job: SnapshotJob, now_ms: int) -> int:
-    """Durable with its name on return; returns its size. Raises OSError (no space: nothing has changed),
-    StorageFailedError.
+    """Durable with its name on return; returns its size. Raises OSError (no space: nothing has changed, the space is
+    given back), StorageFailedError.
     """
     path = layout.snapshot(job.number)
+    try:
+        size = _write(files, path, job, now_ms)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path + ".new")
+        raise
+    files.rename(path + ".new", path)
+    try:
+        files.sync_dir(layout.metadata)
+    except OSError as error:
+        raise StorageFailedError(f"fsync of {layout.metadata}: {error}") from error
+    return size
+
+
+def _write(files: FileSystem, path: str, job: SnapshotJob, now_ms: int) -> int:
+    """The file beside its place, synced; returns its size."""
     changes = as_changes(job.nodes, job.sequences)
     pieces = encode_snapshot(job.store_id, job.number, job.next_sequence, changes, now_ms)
     file = files.open(path + ".new", create=True)
@@ -57,11 +74,6 @@ def write_snapshot(files: FileSystem, layout: Layout, job: SnapshotJob, now_ms: 
             raise StorageFailedError(f"fsync of {path}: {error}") from error
     finally:
         file.close()
-    files.rename(path + ".new", path)
-    try:
-        files.sync_dir(layout.metadata)
-    except OSError as error:
-        raise StorageFailedError(f"fsync of {layout.metadata}: {error}") from error
     return at + size
 
 
