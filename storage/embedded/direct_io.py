@@ -24,8 +24,8 @@ __all__ = ["BLOCK_BYTES", "DirectWriter", "open_direct"]
 
 BLOCK_BYTES = 4096
 _BUFFER_BYTES = 1 << 20
-_REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT})
-"""What a file system without O_DIRECT, or a system without /proc, answers."""
+_REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP})
+"""What a file system without O_DIRECT, or a system without /proc or with rules about it, answers."""
 
 
 def open_direct(fd: int) -> int | None:

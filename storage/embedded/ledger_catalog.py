@@ -107,12 +107,17 @@ class LedgerCatalog:
         return sorted(map(int, await self._metadata.children(_LEDGERS)))
 
     async def begin_delete(self, ledger_id: int) -> bool:
-        """From now on the ledger is gone; False when it was not there."""
+        """From now on the ledger is gone; False when it was not there.
+
+        The note of a deletion that another caller began stays: it goes when the file is removed, or a start would find
+        a file with entries that the metadata do not know.
+        """
+        if await self._metadata.get(ledger_path(ledger_id)) is None:
+            return False
         await self._metadata.put(f"{_DELETED}/{ledger_id:019d}", b"")
         try:
             await self._metadata.delete(ledger_path(ledger_id))
         except NoNodeError:
-            await self.end_delete(ledger_id)
             return False
         return True
 

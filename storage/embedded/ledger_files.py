@@ -194,6 +194,9 @@ class LedgerFiles:
             self._files.remove(path)
             with self._lock:
                 self._names_changed += 1
+                late = self._handles.pop(ledger_id, None)
+                if late is not None:  # opened meanwhile by a reader: its descriptor would keep the space
+                    self._retire(late)
 
     def close(self) -> None:
         with self._lock:

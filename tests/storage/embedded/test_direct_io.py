@@ -78,6 +78,21 @@ def test_a_file_system_that_refuses_gets_ordinary_writes(path, monkeypatch, take
     file.close()
 
 
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOENT, errno.EACCES])
+def test_without_a_second_descriptor_writes_are_ordinary(path, monkeypatch, code):
+    """Rules about /proc are no reason to stop."""
+    file = RealFiles().open(path, create=True)
+
+    def refuse(_path, _flags):
+        raise OSError(code, "not here")
+
+    monkeypatch.setattr(direct_io.os, "open", refuse)
+    data = os.urandom(30_000)
+    assert file.write_past_cache([data], 5) is False
+    assert file.read(1 << 20, 5) == data
+    file.close()
+
+
 def test_short_writes_go_on_at_a_block(path, monkeypatch):
     real = os.pwrite
     monkeypatch.setattr(direct_io.os, "pwrite", lambda fd, data, offset: real(fd, data[:4096], offset))
