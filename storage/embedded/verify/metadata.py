@@ -10,7 +10,7 @@ from magnetar.storage.embedded.ledger_catalog import DELETED_ROOT, LEDGERS_ROOT,
 from magnetar.storage.embedded.metadata.load import metadata_names
 from magnetar.storage.embedded.metadata.node_tree import NodeTree
 from magnetar.storage.embedded.metadata.salvage import inspect_metadata
-from magnetar.storage.embedded.store_version import STORE_NODE
+from magnetar.storage.embedded.store_version import STORE_NODE, stored_format
 from magnetar.storage.errors import DamagedFileError
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ class StoredNodes:
 def read_stored_nodes(files: FileSystem, layout: Layout) -> StoredNodes:
     """A missing or damaged file is a problem told, not raised. Raises UnsupportedFormatError."""
     names = metadata_names(files, layout)
-    if not names.logs and not names.snapshots and files.exists(layout.sqlite):
+    # As a start takes them: what an interrupted way from format 1 left counts only when VERSION says so.
+    left = not names.logs and not names.snapshots
+    if files.exists(layout.sqlite) and (left or _says_format_1(files, layout)):
         return _read_format_1(layout)
     found = inspect_metadata(files, layout)
     nodes = StoredNodes(
@@ -68,6 +70,10 @@ def read_stored_nodes(files: FileSystem, layout: Layout) -> StoredNodes:
     )
     nodes.read_tree(layout.metadata)
     return nodes
+
+
+def _says_format_1(files: FileSystem, layout: Layout) -> bool:
+    return stored_format(files, layout) == 1
 
 
 def _read_format_1(layout: Layout) -> StoredNodes:

@@ -147,3 +147,13 @@ async def test_a_damaged_store_is_repaired_from_every_intact_row(tmp_path):
         assert backlog == len(bodies["left"])
     assert not (tmp_path / "metadata.sqlite").exists()
     assert not any(finding.severity == "damage" for finding in verify_store(str(tmp_path)).findings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_verify_of_a_start_that_was_interrupted(kind, tmp_path):
+    """What it left counts for nothing yet: the next start reads the database again, and so does ``verify``."""
+    unpack(kind, tmp_path)
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "00000001.snapshot").write_bytes(b"half")
+    report = verify_store(str(tmp_path))
+    assert not [found for found in report.findings if found.severity == "damage"]
