@@ -11,7 +11,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.ledger_reader import LedgerReader, Piece
-from magnetar.storage.errors import CorruptEntryError, DamagedFileError, NoSuchEntryError, StorageError
+from magnetar.storage.errors import (
+    CorruptEntryError,
+    DamagedFileError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    StorageError,
+)
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -86,10 +92,17 @@ class ReadPath:
         return found
 
     async def _load(self, ledger: LedgerState, entry_id: int, want_bytes: int) -> Slab:
-        if ledger.index is None:
-            await self._fetch_index(ledger)
-        before = self._begins.get((ledger.ledger_id, entry_id))
-        piece = await asyncio.shield(self._start(ledger, entry_id, before, want_bytes))
+        try:
+            if ledger.index is None:
+                await self._fetch_index(ledger)
+            before = self._begins.get((ledger.ledger_id, entry_id))
+            piece = await asyncio.shield(self._start(ledger, entry_id, before, want_bytes))
+        except StorageError:
+            if ledger.deleted:
+                raise NoSuchLedgerError(ledger.ledger_id) from None
+            raise
+        if ledger.deleted:  # its file may lack what was confirmed: write-behind passes over deleted ledgers
+            raise NoSuchLedgerError(ledger.ledger_id)
         slab = piece.slab
         if slab is None or not slab.first_entry_id <= entry_id <= slab.last_entry_id:
             self.corrupt_entries += 1
