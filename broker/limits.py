@@ -19,7 +19,7 @@ MAX_SUBSCRIPTION_PROPERTIES_BYTES: Final = 64 << 10
 MAX_TOPIC_PROPERTIES_BYTES: Final = 256 << 10
 MAX_SCHEMA_PROPERTIES_BYTES: Final = 64 << 10
 MAX_PARTITIONS: Final = 10_000
-"""Of a topic, where maxNumPartitionsPerPartitionedTopic says less or nothing: whatever is asked of it asks them all."""
+"""Of a topic, where maxNumPartitionsPerPartitionedTopic says less or nothing: a request for the topic goes to each."""
 MAX_ACK_SET_WORDS: Final = 4096
 """Of one entry: a batch of 262,144 messages."""
 

@@ -27,7 +27,7 @@ Generated from the table in `broker/setting_areas`. Names, units and meanings ar
 | of Apache Pulsar 4.2 without effect here | is ignored; one warning lists all of them |
 | of Apache Pulsar that protects or limits something and is not kept here | stops the start with the remedy, unless \
 its value asks for nothing |
-| that nobody knows | stops the start and names the nearest key |
+| unknown | stops the start and names the nearest key |
 
 `magnetar standalone --pulsar-config broker.conf` takes a file of another version of Apache Pulsar: unknown keys are
 listed as well (`unknownSettings=list`), except those that are all but the name of a security setting.

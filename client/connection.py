@@ -205,7 +205,7 @@ async def open_connection(
     """Connect and shake hands.
 
     Args:    entry_metadata: tell the broker that it may put broker entry metadata before the entries it sends.
-    Raises:  RetryError when nobody is there, RefusedError, InputError for TLS files.
+    Raises:  RetryError when nothing answers there, RefusedError, InputError for TLS files.
     """
     loop = asyncio.get_running_loop()
     context = credentials.tls_context() if address.tls else None

@@ -1,4 +1,4 @@
-"""Where the source begins and ends, and who reads what: options and catalog in, tasks out. No Spark.
+"""Where the source begins and ends, and which task reads which range: options and catalog in, tasks out. No Spark.
 
 The one object of this module lives as long as a stream does. It remembers what ledger files hold, and nothing else: the
 catalog is asked anew each time, so new partitions and new topics are seen.

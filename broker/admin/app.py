@@ -250,8 +250,8 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
 
 
 async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
-    """Who asks; raises 401. Probes alone need no credentials: whatever else an unproven client could ask for or store
-    would count as soon as authorization is enabled.
+    """The identity of the caller; raises 401. Probes alone need no credentials: whatever else an unproven client could
+    ask for or store would count as soon as authorization is enabled.
     """
     if not api.authenticator.enabled:
         return Identity(None)

@@ -69,7 +69,7 @@ class ProduceBody:
     async def slices(self) -> AsyncIterator[list[ProducerMessage]]:
         """The messages in their order, complete ones; raises 500 when one has no payload, 400 when one is none.
 
-        Who takes a slice is given a turn of the loop behind it.
+        The loop gets a turn behind each slice.
         """
         if self.messages is None:
             raise _incomplete()

@@ -246,7 +246,7 @@ NOTHING_TO_PROTECT: Final[dict[str, str]] = {
     "maxSecondsToClearTopicNameCache": "the cache of names has a bound of its own",
     "topicPoliciesCacheInitTimeoutSeconds": "policies are in memory before the broker listens",
     "allowedTopicPropertyKeysForMetrics": "metrics have no labels of properties",
-    "healthCheckMetricsUpdateTimeInSeconds": "health is looked at when it is asked for",
+    "healthCheckMetricsUpdateTimeInSeconds": "every request for the health runs the check",
 }
 """Keys whose names sound like protections or limits, and why nothing is open without them; every such key that has no
 effect has a reason here.

@@ -5,8 +5,8 @@ must match, and names are compared without scheme and without partition suffix.
 
 RE2 evaluates them: the time of a match grows with the length of the name, whatever the pattern says, where a
 backtracking engine may need longer than the broker lives. Apache Pulsar uses RE2/J, whose syntax is the same, and falls
-back to the JDK's engine for what RE2 has no notion of (`(?!x)`, `a++`): of these `JavaPatternError` tells the caller,
-who leaves the filtering to the client. Java's named classes of ASCII characters (`\p{Lower}`) are translated.
+back to the JDK's engine for what RE2 has no notion of (`(?!x)`, `a++`): for these the caller gets `JavaPatternError`
+and leaves the filtering to the client. Java's named classes of ASCII characters (`\p{Lower}`) are translated.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ async def _open(layout: Layout, settings: EngineSettings, environment: EngineEnv
             own_metadata.on_failure = parts.health.fail
         return EmbeddedStorage(parts, metadata, own_metadata, base.recovered.report, release_lock)
     except BaseException as error:
-        # Who is cancelled does not wait for a disk.
+        # A cancelled caller does not wait for a disk.
         if own_metadata is not None and isinstance(error, Exception):
             await own_metadata.close()
         release_lock()

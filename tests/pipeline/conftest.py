@@ -25,5 +25,5 @@ def log_broker(tmp_path_factory):
 
 @pytest.fixture
 def fresh_topic():
-    """A topic name nobody has used."""
+    """An unused topic name."""
     return f"persistent://public/default/t-{uuid.uuid4().hex[:12]}"

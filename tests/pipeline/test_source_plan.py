@@ -1,4 +1,4 @@
-"""Where micro-batches end and who reads what, over a catalog in memory."""
+"""Where micro-batches end and which task reads which range, over a catalog in memory."""
 
 import tracemalloc
 

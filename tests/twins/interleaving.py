@@ -51,7 +51,7 @@ class _Worker:
         self._go.acquire()
 
     def tell(self) -> None:
-        """Loop side: what came out. A crash ends everything; nobody is told."""
+        """Loop side: what came out. A crash ends everything without a report."""
         if isinstance(self._error, SimulatedCrash):
             raise self._error
         self._done(self._result, self._error)

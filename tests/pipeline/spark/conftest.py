@@ -84,7 +84,7 @@ def spark_broker(tmp_path_factory):
 
 @pytest.fixture
 def topic():
-    """A topic name nobody has used."""
+    """An unused topic name."""
     return f"persistent://public/default/t-{uuid.uuid4().hex[:12]}"
 
 

@@ -11,7 +11,7 @@ from tests.storage.engine_for_tests import ManualClock, ManualScheduler, settle
 
 
 class Disk:
-    """A file system that is as full as it is told to be."""
+    """A file system as full as the test says."""
 
     used = 0.0
 

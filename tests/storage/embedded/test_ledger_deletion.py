@@ -16,7 +16,7 @@ from tests.twins.sim_files import SimDisk
 
 
 def test_a_ledger_deleted_again_while_its_file_is_there_does_not_stop_the_next_start():
-    """The note of the first deletion stays: without it a start finds entries of a ledger nobody knows."""
+    """The note of the first deletion stays: without it a start finds entries of an unknown ledger."""
     world = World()
 
     async def main() -> None:
