@@ -16,7 +16,7 @@ routes = RouteTable()
 MOST_TOPICS: Final = 1000
 
 
-@routes.post(NAMESPACE + "/logRanges", OPEN)  # the right is asked for topic by topic
+@routes.post(NAMESPACE + "/logRanges", OPEN)  # checks the right topic by topic
 async def log_ranges(call: Call) -> Response:
     """Body: full names of at most 1000 plain topics or partitions of the namespace.
 

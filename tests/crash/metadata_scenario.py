@@ -79,7 +79,7 @@ class MetadataRun:
         self.store: LoggedMetadataStore | None = None
         self.full = 0
         self.atomic = True
-        """Threads take what is there: what is asked for in one turn of the loop may be two groups."""
+        """Threads take what is there: the requests of one turn of the loop may become two groups."""
 
     async def run(self) -> None:
         self.store = self.world.open()

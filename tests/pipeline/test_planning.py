@@ -1,4 +1,4 @@
-"""Who reads what: nothing twice, nothing left out, sizes as wanted."""
+"""The ranges of the tasks: nothing twice, nothing left out, sizes as wanted."""
 
 from hypothesis import given
 from hypothesis import strategies as st
