@@ -23,7 +23,10 @@ pytestmark = pytest.mark.timeout(240 + 90 * KILLS)
 
 @pytest.fixture
 def broker(tmp_path):
-    process = BrokerProcess(tmp_path / "broker" / "data", {"brokerDeduplicationEnabled": True})
+    settings = {"brokerDeduplicationEnabled": True}
+    # Topics without subscriptions lose closed ledgers otherwise, and every restart of the broker closes one.
+    settings |= {"defaultRetentionTimeInMinutes": -1, "defaultRetentionSizeInMB": -1}
+    process = BrokerProcess(tmp_path / "broker" / "data", settings)
     yield process
     process.stop()
 
