@@ -36,7 +36,7 @@ REFUSED: Final[dict[str, Refusal]] = {
     "athenzDomainNames": Refusal((), "use one of the authenticationProviders token, basic, tls"),
     "saslJaasServerRoleTokenSignerSecretPath": Refusal((), "use one of the authenticationProviders token, basic, tls"),
     "authenticationRoleLoggingAnonymizer": Refusal(
-        ("NONE",), "leave it out and restrict who reads the log: roles are logged as they are"
+        ("NONE",), "leave it out and restrict access to the log: roles are logged as they are"
     ),
     "webServiceHaProxyProtocolEnabled": Refusal(_OFF, "have the proxy forward plain HTTP to webServicePort"),
     "clientLibraryVersionCheckEnabled": Refusal(_OFF, "leave it out; clients are not told apart by their version"),

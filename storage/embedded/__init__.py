@@ -1,4 +1,4 @@
-"""The embedded engine: one journal for all ledgers, one file per ledger, metadata in SQLite, one data directory.
+"""The embedded engine: one journal for all ledgers, one file per ledger, a metadata log, one data directory.
 
 Implements the interfaces of the room (``magnetar.storage.interfaces``).
 """
