@@ -36,6 +36,7 @@ from magnetar.broker.network.read_buffer import SharedReadBuffer
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.network.server import BinaryServer
 from magnetar.broker.policies.namespaces import NamespaceStore
+from magnetar.broker.process_load import ProcessLoad
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.shutdown import LONGEST_S, Step, end_process_after, run_steps
 from magnetar.broker.tasks import TaskSet, log_unhandled
@@ -92,6 +93,7 @@ class Broker:
         self.seats = Seats(self.descriptors.connections)
         self.connections = Connections(self.descriptors.connections, settings.broker_max_connections_per_ip)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, self.max_frame_bytes))
+        self.process_load = ProcessLoad()
         self.publish_budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20)
         self.shared_buffer = SharedReadBuffer()
         self.addresses = AdvertisedAddresses(settings)

@@ -28,7 +28,7 @@ IMPURE = {"asyncio", "socket", "ssl", "threading", "time", "logging", "structlog
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 BROKER_FLOORS = (
-    *("errors", "tasks", "shutdown", "slices", "loop_watch", "limits", "memory_account", "descriptors"),
+    *("errors", "tasks", "shutdown", "slices", "loop_watch", "limits", "memory_account", "descriptors", "process_load"),
     *("log_bounds", "log_repeats", "logs", "java_order", "listen_error", "advertised", "entry_interceptors"),
     *(
         "setting_areas",

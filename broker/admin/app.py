@@ -249,6 +249,16 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
     return endpoint
 
 
+def _report_failure(request: Request, api: "BrokerApi", reason: str) -> None:
+    """Credentials that prove nothing are worth a warning; a request without any is a client that knows no better."""
+    authorization = request.headers.get("authorization")
+    if authorization is None:
+        log.info("request.refused", path=request.url.path, reason=reason)
+        return
+    address = request.client.host if request.client else ""
+    api.authenticator.failure_log.failed("http", address, authorization.partition(" ")[0], reason)
+
+
 async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
     """The identity of the caller; raises 401. Probes alone need no credentials: whatever else an unproven client could
     ask for or store would count as soon as authorization is enabled.
@@ -261,7 +271,7 @@ async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identit
     except AuthenticationFailedError as e:
         if need.action is Action.PROBE:
             return Identity(None)
-        log.info("request.refused", path=request.url.path, reason=str(e))
+        _report_failure(request, api, str(e))
         raise RestError(401, "Authentication required") from e
     identity = Identity(found.role, request.headers.get(ORIGINAL_PRINCIPAL) or None)
     if not api.authorizer.valid_identity(identity, itself=True):

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from magnetar.broker.auth.failure_log import FailureLog
 from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedError, PeerCertificate, Provider
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Authenticator:
         self.anonymous_role = settings.anonymous_user_role or None
         self.successes: Counter[tuple[str, str]] = Counter()  # (provider, method)
         self.failures: Counter[tuple[str, str]] = Counter()  # (provider, kind of failure)
+        self.failure_log = FailureLog()
+        """Both doors report refused proofs here, so that one bound holds for all."""
         self._providers: dict[str, Provider] = {}
         if self.enabled:
             for name in settings.authentication_providers:

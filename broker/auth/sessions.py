@@ -86,13 +86,7 @@ class AuthSession:
         try:
             return await self._authenticator.authenticate(method, data, self._conn.peer_certificate())
         except AuthenticationFailedError as e:
-            log.info(
-                "authentication.failed",
-                conn=self._conn.connection_id,
-                address=self._conn.address,
-                method=method,
-                reason=str(e),
-            )
+            self._authenticator.failure_log.failed("binary", self._conn.address, method, str(e))
             raise AuthenticationError("Failed to authenticate") from e
 
     async def _original(self, command: pb.CommandConnect) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.metrics.exposition import BrokerMetrics
+from magnetar.broker.metrics.resources import ResourceFigures
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
@@ -39,5 +40,25 @@ def broker_metrics(broker: Broker) -> BrokerMetrics:
         publish_latency_sum_ms=broker.topics.context.publish_latency.sum_ms,
         authentication_successes=dict(broker.authenticator.successes),
         authentication_failures=dict(broker.authenticator.failures),
+        resources=resources(broker),
         converting=None if broker.converting is None else broker.converting.figures(),
+    )
+
+
+def resources(broker: Broker) -> ResourceFigures:
+    """What the broker has and what is left of it: memory for clients, connections, the disk, the processor."""
+    memory = broker.memory
+    engine = broker.storage.stats()
+    return ResourceFigures(
+        broker_id=f"{broker.addresses.host}:{broker.http_port}",
+        client_memory_used_bytes=memory.used_bytes,
+        client_memory_limit_bytes=memory.limits.total,
+        client_memory_most_bytes=memory.most_bytes,
+        client_memory_waiting=memory.waiting,
+        client_memory_waits=memory.waits,
+        client_memory_refusals=memory.refusals,
+        connections_limit=broker.descriptors.connections,
+        cpu_percent=broker.process_load.cpu_percent(),
+        memory_percent=broker.process_load.memory_percent(),
+        engine=engine,
     )

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magnetar import __version__
 from magnetar.broker.metrics.delayed import delayed_metrics, lateness
+from magnetar.broker.metrics.help_texts import help_line
+from magnetar.broker.metrics.resources import ResourceFigures, resource_metrics
 from magnetar.broker.metrics.rows import (
     BUCKETS,
     CONSUMER_ROWS,
@@ -68,6 +70,7 @@ class BrokerMetrics:
     publish_latency_sum_ms: float = 0.0
     authentication_successes: dict[tuple[str, str], int] = field(default_factory=dict)
     authentication_failures: dict[tuple[str, str], int] = field(default_factory=dict)
+    resources: ResourceFigures = field(default_factory=ResourceFigures)
     converting: "ConvertingFigures | None" = None
 
     def values(self) -> dict[str, Number]:
@@ -110,14 +113,16 @@ class Sample(NamedTuple):
 
 def _metric(name: str, samples: Iterable[Sample], kind: str = "gauge") -> str:
     """One metric: its type and all its samples."""
-    lines = [f"# TYPE {name} {kind}\n"]
+    lines = [f"{help_line(name)}# TYPE {name} {kind}\n"]
     lines += [f"{name}{{{labels}}} {value}\n" for labels, value in samples]
     return "".join(lines)
 
 
 def _histogram(name: str, samples: Iterable[Sample]) -> str:
     """One histogram; the labels of each sample begin with what follows the name."""
-    return f"# TYPE {name} histogram\n" + "".join(f"{name}{labels}}} {value}\n" for labels, value in samples)
+    lines = [f"{help_line(name)}# TYPE {name} histogram\n"]
+    lines += [f"{name}{labels}}} {value}\n" for labels, value in samples]
+    return "".join(lines)
 
 
 def escape(value: str) -> str:
@@ -152,6 +157,9 @@ def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]
     yield _metric("pulsar_version_info", [Sample(f'{cluster},version="{__version__}",commit=""', 1)])
     for name, value in broker.values().items():
         yield _metric(name, [Sample(cluster, value)])
+    for name, kind, rows in resource_metrics(broker.resources, cluster):
+        samples = [Sample(*row) for row in rows]
+        yield _metric(name, samples, kind) if kind != "histogram" else _histogram(name, samples)
     for name, total in _broker_sums(views).items():
         yield _metric(name, [Sample(cluster, total)])
     evictions = {"size": "quota_evictions_size", "time": "quota_evictions_age"}

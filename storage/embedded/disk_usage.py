@@ -45,6 +45,8 @@ class DiskUsageWatch:
         self._lane = threads.lane("disk-usage", self._look, self._seen)
         self._timer: Timer | None = None
         self._warned = self._closed = False
+        self.used_part: float | None = None
+        """The used part of the file system at the last look, 0 to 1; None before the first."""
         self._lane.submit(None)
 
     def _look(self, orders: list[None]) -> float:  # noqa: ARG002 - the lane's form
@@ -54,6 +56,7 @@ class DiskUsageWatch:
         if self._closed:
             return
         if used is not None:
+            self.used_part = used
             self._judge(used)
         else:
             log.warning(events.DISK_NOT_MEASURED, path=self._root, reason=str(error))

@@ -49,6 +49,10 @@ class EngineStats:
     """Now."""
     state: str
     """running, full or failed."""
+    full_sources: tuple[str, ...]
+    """The parts of the engine that have no space now."""
+    disk_used_part: float | None
+    """The used part of the file system, 0 to 1, at the last look; None where no threshold is watched."""
 
 
 def _histogram(found: Histogram) -> HistogramStats:
@@ -76,4 +80,6 @@ def collect_stats(parts: EngineParts) -> EngineStats:
         open_files=parts.ledger_files.open_files,
         loaded_ledgers=parts.ledgers.loaded_ledgers,
         state="failed" if health.failed else "full" if health.full else "running",
+        full_sources=tuple(health.full_sources),
+        disk_used_part=None if parts.disk_usage is None else parts.disk_usage.used_part,
     )

@@ -44,11 +44,16 @@ def topic(name="persistent://public/default/t", **more):
     )
 
 
-def samples(topics, settings=None, broker=None):
-    """(name, labels without cluster) -> value; and the type of each name."""
+def rendered(topics, settings=None, broker=None):
+    """The page of these topics."""
     settings = settings or Settings()
     config = effective_config(settings, NO_POLICIES, NO_TOPIC_POLICIES)
-    text = "".join(render(settings, broker or BrokerMetrics(), topics, lambda _: config))
+    return "".join(render(settings, broker or BrokerMetrics(), topics, lambda _: config))
+
+
+def samples(topics, settings=None, broker=None):
+    """(name, labels without cluster) -> value; and the type of each name."""
+    text = rendered(topics, settings, broker)
     values, kinds = {}, {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

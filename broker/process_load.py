@@ -1,0 +1,75 @@
+"""How much of the machine this process uses, for the load report of /metrics."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ProcessLoad", "process_cpu_s", "resident_bytes", "usable_bytes"]
+
+_SHORTEST_S: Final = 1.0
+_STATM_RESIDENT: Final = 1
+_STATM: Final = Path("/proc/self/statm")
+_CGROUP_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def process_cpu_s() -> float:
+    """CPU time of this process since it began, user and system, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process."""
+    pages = _STATM.read_text(encoding="ascii").split()[_STATM_RESIDENT]
+    return int(pages) * resource.getpagesize()
+
+
+def usable_bytes() -> int:
+    """Memory that this process may use: that of the machine, or of its control group where that is less."""
+    machine = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
+    for path in _CGROUP_LIMITS:
+        try:
+            text = path.read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        return min(machine, int(text)) if text.isdigit() else machine
+    return machine
+
+
+class ProcessLoad:
+    """CPU and memory in percent. The CPU figure covers the time since the look before, at least a second."""
+
+    def __init__(
+        self,
+        now_s: Callable[[], float] = time.monotonic,
+        cpu_s: Callable[[], float] = process_cpu_s,
+        cores: int | None = None,
+    ) -> None:
+        self._now_s, self._cpu_s = now_s, cpu_s
+        self._cores = cores or len(os.sched_getaffinity(0))
+        self._at_s, self._used_s = now_s(), cpu_s()
+        self._percent = 0.0
+        self._usable = usable_bytes()
+
+    def cpu_percent(self) -> float:
+        """Percent of all cores that this process may use."""
+        elapsed_s = self._now_s() - self._at_s
+        if elapsed_s >= _SHORTEST_S:
+            used_s = self._cpu_s()
+            self._percent = 100 * (used_s - self._used_s) / (elapsed_s * self._cores)
+            self._at_s, self._used_s = self._at_s + elapsed_s, used_s
+        return round(self._percent, 2)
+
+    def memory_percent(self) -> float:
+        """Resident memory in percent of what this process may use."""
+        return round(100 * resident_bytes() / self._usable, 2)

@@ -1,0 +1,20 @@
+"""CPU and memory of this process in percent."""
+
+from magnetar.broker.process_load import ProcessLoad, process_cpu_s, resident_bytes, usable_bytes
+
+
+def test_the_cpu_figure_covers_the_time_since_the_look_before():
+    now_s, used_s = [10.0], [3.0]
+    load = ProcessLoad(lambda: now_s[0], lambda: used_s[0], cores=4)
+    now_s[0], used_s[0] = 12.0, 5.0
+    assert load.cpu_percent() == 25.0
+    now_s[0], used_s[0] = 12.5, 9.0
+    assert load.cpu_percent() == 25.0, "looks less than a second apart give the same figure"
+    now_s[0] = 20.0
+    assert load.cpu_percent() == 12.5
+
+
+def test_the_figures_of_this_process_are_plausible():
+    assert process_cpu_s() > 0
+    assert 1 << 20 < resident_bytes() < usable_bytes()
+    assert 0 < ProcessLoad().memory_percent() < 100
