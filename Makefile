@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox attack conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long simulate soak bench docs help clean
+.PHONY: setup run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long simulate soak bench docs help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -23,7 +23,7 @@ $(BIN)/magnetar: pyproject.toml setup.py $(wildcard protocol/*.c delayed/*.c)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo "installing magnetar into $(VENV) ..."
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
-	@$(BIN)/python -m compileall -q magnetar broker protocol storage delayed converters client pipeline
+	@$(BIN)/python -m compileall -q magnetar broker protocol bookkeeper storage delayed converters client pipeline
 	@touch $@
 
 $(VENV)/.test-stamp: $(BIN)/magnetar
@@ -36,7 +36,7 @@ setup: $(VENV)/.test-stamp  ## virtual environment with everything
 run: $(BIN)/magnetar  ## a broker in the foreground on 6650 and 8080
 	@exec $(BIN)/magnetar standalone --data-dir $(DATA) --set brokerServicePort=$(PORT) --set webServicePort=$(HTTP) $(ARGS)
 
-test: lint types unit conformance blackbox attack spark  ## everything that must pass
+test: lint types unit conformance blackbox attack cluster-sample spark  ## everything that must pass
 
 lint: setup
 	$(BIN)/ruff check .
@@ -50,7 +50,7 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup  ## unit, property, model, crash (sample) and fuzz (sample) tests
-	$(BIN)/python -m pytest -n 2 -q tests --ignore=tests/blackbox --ignore=tests/attack --ignore=tests/conformance --ignore=tests/pipeline/spark
+	$(BIN)/python -m pytest -n 2 -q tests --ignore=tests/blackbox --ignore=tests/attack --ignore=tests/conformance --ignore=tests/pipeline/spark --ignore=tests/cluster
 	MAGNETAR_PURE=1 $(BIN)/python -m pytest -n 2 -q tests/protocol tests/broker
 
 conformance: setup  ## recorded answers of Apache Pulsar, over the compiled and the pure helper
@@ -85,6 +85,12 @@ spark-long: setup  ## a standalone cluster; streams whose drivers, workers and b
 
 attack: setup  ## the attacks of docs/security.md against our process
 	$(BIN)/python -m pytest -n 2 --dist worksteal --timeout 300 -q tests/attack
+
+cluster-sample: setup  ## quick tests on a real ZooKeeper and real bookies; needs Java 17 and Maven, else skipped
+	$(BIN)/python -m pytest -q tests/cluster
+
+cluster: setup  ## the same with random histories by the thousand and faults that take minutes
+	MAGNETAR_CLUSTER_LONG=1 $(BIN)/python -m pytest -q tests/cluster tests/bookkeeper --timeout 3600
 
 fuzz: setup  ## long fuzzing of everything that reads foreign bytes
 	MAGNETAR_FUZZ_SECONDS=600 $(BIN)/python -m pytest -q tests/fuzz --timeout 1200

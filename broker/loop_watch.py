@@ -31,7 +31,8 @@ BEAT_S: Final = 0.040
 _SAMPLE_S: Final = 0.005
 _HANDLE_RUN: Final = asyncio.Handle._run.__code__  # noqa: SLF001 - to know it in a stack
 _ROOMS: Final = tuple(
-    f"{os.sep}{room}{os.sep}" for room in ("broker", "protocol", "storage", "delayed", "converters", "client")
+    f"{os.sep}{room}{os.sep}"
+    for room in ("broker", "protocol", "bookkeeper", "storage", "delayed", "converters", "client")
 )
 
 

@@ -9,14 +9,15 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = ("protocol", "storage", "delayed", "converters", "client", "broker", "pipeline")
+ROOMS = ("protocol", "bookkeeper", "storage", "delayed", "converters", "client", "broker", "pipeline")
 MAY_IMPORT = {
     "protocol": set(),
-    "storage": {"protocol"},
+    "bookkeeper": {"protocol"},
+    "storage": {"protocol", "bookkeeper"},
     "delayed": {"protocol", "storage"},
     "converters": {"protocol"},
     "client": {"protocol"},
-    "broker": {"protocol", "storage", "delayed", "converters", "client"},
+    "broker": {"protocol", "bookkeeper", "storage", "delayed", "converters", "client"},
     "pipeline": {"protocol", "storage", "converters", "client"},
 }
 PIPELINE_ONLY = {"pyspark", "pyarrow", "numpy", "pandas", "fastavro", "deltalake", "pyiceberg", "pulsar"}
@@ -281,6 +282,8 @@ STARTERS = {
 }
 DOORS = {
     "broker/tasks.py": "tasks of the broker",
+    "bookkeeper/background.py": "tasks of the BookKeeper client",
+    "bookkeeper/zookeeper/session.py": "the threads that start and stop kazoo",
     "storage/managed/background.py": "tasks of managed ledgers",
     "storage/embedded/lanes.py": "threads of the store",
     "broker/loop_watch.py": "the thread that watches the loop",
@@ -301,7 +304,7 @@ def starts(tree):
 @pytest.mark.parametrize(("room", "path"), SOURCES)
 def test_tasks_and_threads_begin_at_the_doors(room, path):
     name = str(path.relative_to(ROOT))
-    if room in ("broker", "storage", "delayed", "converters", "protocol"):
+    if room in ("broker", "bookkeeper", "storage", "delayed", "converters", "protocol"):
         assert bool(list(starts(parsed(path)))) == (name in DOORS), f"{name}: {list(starts(parsed(path)))}"
 
 

@@ -1,0 +1,56 @@
+"""The room's one door for tasks: each is held, what it raises unexpectedly is logged, and it ends with its owner."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.bookkeeper import events
+from magnetar.bookkeeper.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+__all__ = ["Background"]
+
+log = structlog.get_logger(__name__)
+
+
+class Background:
+    """Tasks of one owner. After ``close`` nothing runs, and ``start`` refuses."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in the order of their start
+        self._closed = False
+
+    def start(self, work: Coroutine[object, object, None], what: str) -> asyncio.Task[None] | None:
+        """Run the coroutine. A BookKeeperError at its end is logged without traceback: it is expected to happen."""
+        if self._closed:
+            work.close()
+            return None
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
+        self._tasks[task] = None
+        task.add_done_callback(self._done)
+        return task
+
+    async def close(self) -> None:
+        """Cancel what runs and wait for its end. Idempotent."""
+        self._closed = True
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not current]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, BookKeeperError):
+            log.warning(events.BACKGROUND_FAILED, task=task.get_name(), error=str(error))
+        elif error is not None:
+            log.error(events.BACKGROUND_CRASHED, task=task.get_name(), exc_info=error)

@@ -1,0 +1,387 @@
+"""One ZooKeeper session on the event loop, over kazoo.
+
+kazoo has threads of its own: one for the connection, one for completions, one for watches. Nothing of this room runs on
+them but three small functions that post to the loop (``_post``); everything a caller sees happens on the loop, in the
+order in which the server answered. Operations are pipelined: issue many, await them together.
+
+Outages. While the connection is lost the session is SUSPENDED: operations wait for it (up to their deadline), those in
+flight fail. A read that failed so is tried again here; a write is not, since its outcome is unknown.
+Watches are one-shot; each fires exactly once, with kind UNKNOWN when the connection is lost before anything changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient, KazooState
+from kazoo.handlers.threading import KazooTimeoutError
+
+from magnetar.bookkeeper.errors import (
+    MetadataAccessError,
+    MetadataError,
+    MetadataRequestError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NodeNotEmptyError,
+    NodeVersionError,
+    NoSuchNodeError,
+    SessionExpiredError,
+)
+from magnetar.bookkeeper.zookeeper.values import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Node,
+    NodeStat,
+    SessionState,
+    Set,
+    WatchEvent,
+    WatchKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from magnetar.bookkeeper.zookeeper.values import Operation, ZooKeeperOptions
+
+__all__ = ["ZooKeeperSession"]
+
+_ERRORS: tuple[tuple[type[Exception], type[MetadataError]], ...] = (
+    (kazoo_errors.NoNodeError, NoSuchNodeError),
+    (kazoo_errors.NodeExistsError, NodeExistsError),
+    (kazoo_errors.BadVersionError, NodeVersionError),
+    (kazoo_errors.NotEmptyError, NodeNotEmptyError),
+    (kazoo_errors.NoAuthError, MetadataAccessError),
+    (kazoo_errors.AuthFailedError, MetadataAccessError),
+    (kazoo_errors.InvalidACLError, MetadataAccessError),
+    (kazoo_errors.ConnectionClosedError, MetadataUnavailableError),
+    (kazoo_errors.SessionExpiredError, SessionExpiredError),
+    (kazoo_errors.ConnectionLoss, MetadataUnavailableError),
+    (kazoo_errors.OperationTimeoutError, MetadataUnavailableError),
+    (kazoo_errors.SessionMovedError, MetadataUnavailableError),
+    (kazoo_errors.ThrottledOpError, MetadataUnavailableError),
+)
+"""In this order: the first class that fits. Anything else is a MetadataRequestError."""
+
+_CONSEQUENCES = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""What the other operations of a failed transaction carry: not the cause."""
+
+_PART_BYTES = 128
+"""Of headers, access list, flags and version around one value."""
+
+_WATCH_KINDS = {
+    "CREATED": WatchKind.CREATED,
+    "DELETED": WatchKind.DELETED,
+    "CHANGED": WatchKind.CHANGED,
+    "CHILD": WatchKind.CHILDREN,
+}
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+
+
+class ZooKeeperSession:
+    """Use ``await ZooKeeperSession.connect(options)``; ``close`` ends the session and its ephemeral nodes."""
+
+    def __init__(self, client: KazooClient, options: ZooKeeperOptions) -> None:
+        self._client = client
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._slots = asyncio.Semaphore(options.max_outstanding)
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._state = SessionState.LOST
+        self._session_id = 0
+        self._closing: asyncio.Future[None] | None = None
+        client.add_listener(self._on_kazoo_state)
+
+    @classmethod
+    async def connect(cls, options: ZooKeeperOptions) -> ZooKeeperSession:
+        """A connected session. Raises MetadataUnavailableError when no server answers within ``connect_timeout_s``,
+        MetadataAccessError when authentication fails.
+        """
+        client = KazooClient(
+            hosts=options.servers,
+            timeout=options.session_timeout_ms / 1000,
+            # kazoo's own default backs off so far that it sleeps through the end of the session
+            connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": options.max_reconnect_delay_s},
+            auth_data=set(options.auth),
+            sasl_options=dict(options.sasl) or None,
+            use_ssl=options.tls,
+            ca=options.tls_ca_file,
+            certfile=options.tls_certificate_file,
+            keyfile=options.tls_key_file,
+            verify_certs=options.tls_verify,
+            check_hostname=options.tls and options.tls_verify,
+        )
+        session = cls(client, options)
+        try:
+            await session._off_loop(partial(client.start, options.connect_timeout_s))
+        except (KazooTimeoutError, kazoo_errors.KazooException, OSError) as error:
+            await session.close()
+            if isinstance(error, kazoo_errors.AuthFailedError):
+                raise MetadataAccessError(options.servers, "authentication failed") from error
+            detail = f"no connection to ZooKeeper within {options.connect_timeout_s:g} s"
+            raise MetadataUnavailableError(options.servers, detail) from error
+        except BaseException:
+            await session.close()
+            raise
+        await asyncio.sleep(0)  # the first state change is on its way to the loop
+        return session
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    @property
+    def session_id(self) -> int:
+        """Id of the session last connected; compare it with ``NodeStat.ephemeral_owner``."""
+        return self._session_id
+
+    @property
+    def options(self) -> ZooKeeperOptions:
+        return self._options
+
+    def on_state(self, callback: Callable[[SessionState], None]) -> Callable[[], None]:
+        """Call ``callback(state)`` on the loop after each change of state; returns the cancel function."""
+        self._listeners.append(callback)
+
+        def cancel() -> None:
+            if callback in self._listeners:
+                self._listeners.remove(callback)
+
+        return cancel
+
+    # reading
+
+    async def get(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Node:
+        """The node. With `watch`: called once, when the node changes or is deleted.
+
+        Raises NoSuchNodeError (then no watch is set: use ``exists``), MetadataUnavailableError.
+        """
+        value, stat = await self._read(path, lambda: self._client.get_async(path, watch=self._watcher(path, watch)))
+        return Node(value, _stat(stat))
+
+    async def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> NodeStat | None:
+        """The node's stat, or None. With `watch`: called once, when the node is created, changed or deleted."""
+        stat = await self._read(path, lambda: self._client.exists_async(path, watch=self._watcher(path, watch)))
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> list[str]:
+        """Names of the node's children, in no order. With `watch`: called once, when one comes or goes, or the node
+        is deleted. Raises NoSuchNodeError.
+        """
+        names: list[str] = await self._read(
+            path, lambda: self._client.get_children_async(path, watch=self._watcher(path, watch))
+        )
+        return names
+
+    async def sync(self, path: str = "/") -> None:
+        """Bring the server in use up to date with the leader: a read after it sees every write completed before."""
+        await self._read(path, lambda: self._client.sync_async(path))
+
+    # writing
+
+    async def create(
+        self,
+        path: str,
+        value: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """Create the node (version 0) and return its path (with ten digits appended when `sequential`).
+
+        Raises NodeExistsError, NoSuchNodeError (the parent, unless `make_parents`), MetadataUnavailableError.
+        """
+        self._check_size(path, len(value))
+        created: str = await self._call(
+            path,
+            lambda: self._client.create_async(
+                path, value, ephemeral=ephemeral, sequence=sequential, makepath=make_parents
+            ),
+        )
+        return created
+
+    async def set(self, path: str, value: bytes, version: int = ANY_VERSION) -> NodeStat:
+        """Write the value if the node has this version. Raises NoSuchNodeError, NodeVersionError."""
+        self._check_size(path, len(value))
+        return _stat(await self._call(path, lambda: self._client.set_async(path, value, version)))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Raises NoSuchNodeError, NodeVersionError, NodeNotEmptyError."""
+        await self._call(path, lambda: self._client.delete_async(path, version))
+
+    async def commit(self, operations: Sequence[Operation]) -> list[str | NodeStat | None]:
+        """All operations or none. Per operation: the path created, the stat after a set, None for delete and check.
+
+        Raises the error of the first operation that failed; nothing was changed then.
+        """
+        if not operations:
+            return []
+        self._check_size(operations[0].path, sum(len(o.path) + _PART_BYTES + len(_value(o)) for o in operations))
+        transaction = self._client.transaction()
+        for operation in operations:
+            _ADDERS[type(operation)](transaction, operation)
+        results = await self._call(operations[0].path, transaction.commit_async)
+        failed = [(o.path, r) for o, r in zip(operations, results, strict=True) if isinstance(r, Exception)]
+        for path, error in failed:
+            if not isinstance(error, _CONSEQUENCES):
+                raise _translated(error, path) from error
+        if failed:
+            raise MetadataRequestError(failed[0][0], type(failed[0][1]).__name__)
+        return [_result(operation, result) for operation, result in zip(operations, results, strict=True)]
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes vanish at once. Idempotent."""
+        if self._closing is None:
+            self._closing = self._loop.create_future()
+            try:
+                await self._off_loop(self._stop)
+            finally:
+                self._change_state(SessionState.CLOSED)
+                self._closing.set_result(None)
+        else:
+            await asyncio.shield(self._closing)
+
+    # inside
+
+    def _check_size(self, path: str, size: int) -> None:
+        if size + len(path) + _PART_BYTES > self._options.max_request_bytes:
+            raise MetadataRequestError(path, f"{size} bytes are more than one request of ZooKeeper may hold")
+
+    def _stop(self) -> None:
+        with contextlib.suppress(Exception):  # kazoo may fail to close what is broken anyway; the threads end
+            self._client.stop()
+        with contextlib.suppress(Exception):
+            self._client.close()
+
+    async def _off_loop(self, work: Callable[[], Any]) -> None:
+        """Run what blocks in a thread of its own: the loop's executor may be full of work that waits for us."""
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - carried to the caller
+                self._post(_fail, done, error)
+            else:
+                self._post(_resolve, done, None)
+
+        threading.Thread(target=run, name="zookeeper session", daemon=True).start()
+        await done
+
+    async def _read(self, path: str, start: Callable[[], Any]) -> Any:
+        """An operation that may be repeated: again after a lost connection, until the deadline."""
+        end = self._loop.time() + self._options.request_timeout_s
+        while True:
+            try:
+                return await self._call(path, start, end - self._loop.time())
+            except SessionExpiredError:
+                raise
+            except MetadataUnavailableError:
+                if self._closing is not None or self._loop.time() >= end:
+                    raise
+                await asyncio.sleep(0.01)
+
+    async def _call(self, path: str, start: Callable[[], Any], timeout_s: float | None = None) -> Any:
+        limit = self._options.request_timeout_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(limit), self._slots:
+                answer: asyncio.Future[Any] = self._loop.create_future()
+                start().rawlink(partial(self._on_kazoo_answer, answer))
+                return await answer
+        except TimeoutError as error:
+            raise MetadataUnavailableError(path, f"no answer within {limit:g} s") from error
+        except kazoo_errors.KazooException as error:
+            raise _translated(error, path) from error
+        except (TypeError, ValueError) as error:
+            raise MetadataRequestError(path, str(error)) from error
+
+    def _watcher(self, path: str, watch: Callable[[WatchEvent], None] | None) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+
+        def fired(event: Any) -> None:  # on kazoo's thread
+            self._post(watch, WatchEvent(_WATCH_KINDS.get(event.type, WatchKind.UNKNOWN), path))
+
+        return fired
+
+    def _on_kazoo_answer(self, answer: asyncio.Future[Any], result: Any) -> None:
+        if result.exception is not None:
+            self._post(_fail, answer, result.exception)
+        else:
+            self._post(_resolve, answer, result.value)
+
+    def _on_kazoo_state(self, state: str) -> None:
+        identity = self._client.client_id
+        self._post(self._change_state, _STATES[state], identity[0] if identity else None)
+
+    def _post(self, function: Callable[..., object], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no listener any more
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _change_state(self, state: SessionState, session_id: int | None = None) -> None:
+        if session_id:
+            self._session_id = session_id
+        if state is self._state or self._state is SessionState.CLOSED:
+            return
+        self._state = state
+        for listener in list(self._listeners):
+            listener(state)
+
+
+def _value(operation: Operation) -> bytes:
+    return operation.value if isinstance(operation, Create | Set) else b""
+
+
+def _resolve(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _translated(error: Exception, path: str) -> MetadataError:
+    for known, ours in _ERRORS:
+        if isinstance(error, known):
+            return ours(path)
+    return MetadataRequestError(path, type(error).__name__)
+
+
+def _stat(stat: Any) -> NodeStat:
+    return NodeStat(
+        version=stat.version,
+        children_version=stat.cversion,
+        ephemeral_owner=stat.ephemeralOwner,
+        created_ms=stat.ctime,
+        modified_ms=stat.mtime,
+        creation_zxid=stat.czxid,
+        modified_zxid=stat.mzxid,
+        children=stat.numChildren,
+    )
+
+
+def _result(operation: Operation, result: Any) -> str | NodeStat | None:
+    if isinstance(operation, Create):
+        return str(result)
+    return _stat(result) if isinstance(operation, Set) else None
+
+
+_ADDERS: dict[type, Callable[[Any, Any], None]] = {
+    Create: lambda t, o: t.create(o.path, o.value, ephemeral=o.ephemeral, sequence=o.sequential),
+    Set: lambda t, o: t.set_data(o.path, o.value, o.version),
+    Delete: lambda t, o: t.delete(o.path, o.version),
+    Check: lambda t, o: t.check(o.path, o.version),
+}

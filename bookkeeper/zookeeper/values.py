@@ -1,0 +1,146 @@
+"""Values of a ZooKeeper session: nodes, versions, watch events, the operations of a transaction."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "ANY_VERSION",
+    "Check",
+    "Create",
+    "Delete",
+    "Node",
+    "NodeStat",
+    "Operation",
+    "SessionState",
+    "Set",
+    "WatchEvent",
+    "WatchKind",
+    "ZooKeeperOptions",
+]
+
+ANY_VERSION = -1
+"""ZooKeeper's "whatever the version is"."""
+
+
+class SessionState(enum.Enum):
+    """State of the session, as far as this process can know.
+
+    CONNECTED -> SUSPENDED (connection lost: the session may live on) -> CONNECTED (same session) or LOST (expired: the
+    ephemeral nodes are gone) -> CONNECTED (a new session, by itself). CLOSED is final.
+    """
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+class NodeStat(NamedTuple):
+    """ZooKeeper's ``Stat``, the fields in use."""
+
+    version: int
+    """Data version: 0 at creation, one more with each set."""
+    children_version: int
+    ephemeral_owner: int
+    """Session id of the owner; 0 for a persistent node."""
+    created_ms: int
+    modified_ms: int
+    creation_zxid: int
+    """Transaction that created the node: differs when a node was deleted and created again."""
+    modified_zxid: int
+    children: int
+
+
+class Node(NamedTuple):
+    value: bytes
+    stat: NodeStat
+
+    @property
+    def version(self) -> int:
+        return self.stat.version
+
+
+class WatchKind(enum.Enum):
+    CREATED = "created"
+    DELETED = "deleted"
+    CHANGED = "changed"
+    CHILDREN = "children"
+    UNKNOWN = "unknown"
+    """The connection was lost and the watch with it: read again once the session is connected."""
+
+
+class WatchEvent(NamedTuple):
+    """A one-shot watch fired."""
+
+    kind: WatchKind
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Part of a transaction. The parent must exist (or be created by an earlier operation)."""
+
+    path: str
+    value: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    path: str
+    value: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The transaction fails unless the node has this version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | Set | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperOptions:
+    """How to reach and trust the service.
+
+    ``servers`` is ``host:port,host:port`` with an optional chroot (``.../pulsar``).
+    """
+
+    servers: str
+    session_timeout_ms: int = 30_000
+    """Asked for; the server has the last word."""
+    connect_timeout_s: float = 30.0
+    request_timeout_s: float = 30.0
+    """Deadline of each operation, time in the queue while suspended included."""
+    max_outstanding: int = 10_000
+    """Operations without an answer; more wait for their turn (in order)."""
+    max_request_bytes: int = 1_048_575
+    """The server's ``jute.maxbuffer``: it drops the connection of a client that sends more, so more is refused here."""
+    max_reconnect_delay_s: float = 0.5
+    """Longest pause between two attempts to reconnect. The session dies when it is near the session timeout."""
+    auth: tuple[tuple[str, str], ...] = ()
+    """(scheme, credential) pairs, for example ("digest", "user:password")."""
+    sasl: Mapping[str, str] = field(default_factory=dict)
+    """For kazoo's ``sasl_options`` (mechanism, username, password, ...); needs the package pure-sasl."""
+    tls: bool = False
+    tls_ca_file: str | None = None
+    tls_certificate_file: str | None = None
+    tls_key_file: str | None = None
+    tls_verify: bool = True

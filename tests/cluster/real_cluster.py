@@ -1,0 +1,79 @@
+"""A real ZooKeeper and real bookies on loopback (``bk-cluster.sh``), as an object with faults."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+__all__ = ["RealCluster", "missing"]
+
+SCRIPT = pathlib.Path(__file__).with_name("bk-cluster.sh")
+
+
+def missing() -> str | None:
+    """Why no real cluster can run here, in one line; None when one can."""
+    absent = [program for program in ("java", "mvn") if shutil.which(program) is None]
+    if absent:
+        return f"tests on real bookies need Java 17 and Maven: {' and '.join(absent)} not found"
+    done = subprocess.run([SCRIPT, "fetch"], capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return f"the jars of BookKeeper cannot be fetched: {last}"
+    return None
+
+
+class RealCluster:
+    """``up`` starts it, ``down`` ends every process of it. Names: zk, b1, b2, ..."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+        self.zookeeper = ""
+        self.bookies: list[str] = []
+
+    def up(self, bookies: int = 3, **environment: str) -> None:
+        self._run("up", str(bookies), environment=environment)
+        lines = (self.directory / "cluster.env").read_text().splitlines()
+        found = dict(line.split("=", 1) for line in lines)
+        self.zookeeper = found["ZK"]
+        self.bookies = found["BOOKIES"].strip('"').split()
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: a crash."""
+        self._run("kill", name)
+
+    def start(self, name: str) -> None:
+        """Start it again on its old directories and port; returns when it answers."""
+        self._run("start", name)
+
+    def stop(self, name: str) -> None:
+        """SIGSTOP: a hang."""
+        self._run("stop", name)
+
+    def go_on(self, name: str) -> None:
+        """SIGCONT."""
+        self._run("cont", name)
+
+    def shell(self, *arguments: str) -> str:
+        """BookKeeper's own shell (1 to 2 s); its output."""
+        return self._run("shell", *arguments)
+
+    def java(self, *arguments: str) -> str:
+        """A one-file Java program on the cluster's class path (3 to 5 s); its output."""
+        return self._run("java", *arguments)
+
+    def down(self) -> None:
+        self._run("down")
+
+    def _run(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
+        done = subprocess.run(
+            [SCRIPT, "-d", str(self.directory), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+            env={**os.environ, **(environment or {})},
+        )
+        assert done.returncode == 0, f"bk-cluster {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        return done.stdout + done.stderr
