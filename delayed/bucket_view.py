@@ -7,7 +7,7 @@ other views; a view keeps its place in them and the read position at the time.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyroaring import BitMap
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.delayed.delay_ports import DelayCursor
-    from magnetar.delayed.firing import Firing
     from magnetar.delayed.sorted_run import Columns
 
 __all__ = ["BucketDelayView"]
@@ -38,10 +37,31 @@ class _Ready:
         self.at = 0
 
 
+class PendingIndex(Protocol):
+    """What a view reads of the index behind it (`firing.Firing`)."""
+
+    pending: PendingEntries
+    cancelled: PendingEntries
+    behind: bool
+    """More is due than has fired."""
+    recovering: bool
+    """Buckets are coming into service."""
+    given_while_behind: int
+    """Entries that a view gives per slice while the index is behind."""
+
+    def due_before(self) -> int:
+        """An entry that is not pending and has this time or an earlier one is due; never goes back."""
+        ...
+
+    def hold(self, time: int, position: Position) -> bool:
+        """Have an entry that was read from the log wait for its time; False when it is due."""
+        ...
+
+
 class BucketDelayView:
     """See `DelayView`. Asleep until dispatch reads: without consumers nothing is kept, they begin at mark-delete."""
 
-    def __init__(self, index: Firing, cursor: DelayCursor, wake: Callable[[], None], ready_limit: int) -> None:
+    def __init__(self, index: PendingIndex, cursor: DelayCursor, wake: Callable[[], None], ready_limit: int) -> None:
         self.cursor = cursor
         self.wake = wake
         self.on_held: Callable[[], None] = lambda: None

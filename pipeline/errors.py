@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from magnetar.pipeline.quarantine import Quarantined
+    from magnetar.pipeline.damage import Quarantined
 
 
 class PipelineError(Exception):

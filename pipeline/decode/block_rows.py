@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from magnetar.pipeline.damage import Reason
 from magnetar.pipeline.decode.blocks import MAX_ROWS, blocks
 from magnetar.pipeline.decode.byte_columns import Buffers
 from magnetar.pipeline.decode.chunked_messages import ChunkedMessages
@@ -26,7 +27,6 @@ from magnetar.pipeline.decode.kafka_entries import CONVERSION_ERRORS, KafkaEntri
 from magnetar.pipeline.decode.look_back import chunk_at, joined_backwards
 from magnetar.pipeline.decode.rows import in_range, joined, rows_of_entries, rows_of_messages
 from magnetar.pipeline.decode.scan import Kinds, Scan
-from magnetar.pipeline.quarantine import Reason
 from magnetar.protocol.compression import decompress
 from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, message_columns
 from magnetar.protocol.errors import CompressionError

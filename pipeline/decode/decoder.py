@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from magnetar.pipeline.columns import arrow_schema, select_columns, topic_columns
+from magnetar.pipeline.damage import Quarantined, Reason
 from magnetar.pipeline.decode.block_rows import BlockRows, Limits
 from magnetar.pipeline.decode.headers import Headers
 from magnetar.pipeline.decode.record_batches import BUILDERS, KAFKA_BUILDERS, BatchSource, cut_rows
-from magnetar.pipeline.quarantine import Quarantine, Quarantined, Reason
+from magnetar.pipeline.quarantine import Quarantine
 from magnetar.pipeline.values.interface import BytesValues, ValueBatch
 from magnetar.protocol.compression import MAX_UNCOMPRESSED_BYTES
 from magnetar.protocol.entry_columns import ColumnFlag

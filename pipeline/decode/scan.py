@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from magnetar.converters.limits import DEFAULT_LIMITS
+from magnetar.pipeline.damage import Quarantined, Reason
 from magnetar.pipeline.decode.headers import MIN_MESSAGE_BYTES
 from magnetar.pipeline.decode.look_back import is_chunk
 from magnetar.pipeline.errors import CorruptEntryError
-from magnetar.pipeline.quarantine import Quarantined, Reason
 from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, EntryStatus
 
 if TYPE_CHECKING:

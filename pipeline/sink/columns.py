@@ -17,7 +17,7 @@ written as it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from magnetar.pipeline.sink.options import SinkOptions
-    from magnetar.pipeline.sink.values import ValueEncoder
 
 _PULSAR = {
     "__key": "key",
@@ -67,10 +66,18 @@ def parts(names: Sequence[str], options: SinkOptions) -> tuple[dict[str, str], l
     return found, values
 
 
+class PayloadEncoder(Protocol):
+    """What makes payloads of the value columns (`values.ValueEncoder`)."""
+
+    def encode(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        """The payload of each row; None for a tombstone. Raises: ValueError for a row that does not fit."""
+        ...
+
+
 class RowReader:
     """Record batches to rows."""
 
-    def __init__(self, schema: pa.Schema, options: SinkOptions, encoder: ValueEncoder) -> None:
+    def __init__(self, schema: pa.Schema, options: SinkOptions, encoder: PayloadEncoder) -> None:
         self._parts, _ = parts(schema.names, options)
         self._topic, self._encoder = options.topic, encoder
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.errors import StorageError
-    from magnetar.storage.managed.appender import Appender
 
-__all__ = ["AppendPiece", "AppendResult", "PendingAppend"]
+__all__ = ["AppendBooks", "AppendPiece", "AppendResult", "PendingAppend"]
 
 
 class AppendPiece(NamedTuple):
@@ -35,12 +34,24 @@ class AppendResult(NamedTuple):
     error: StorageError | None
 
 
+class AppendBooks(Protocol):
+    """The books of the appender, in which the fate of each piece is entered."""
+
+    def piece_confirmed(self, piece: AppendPiece, index: int) -> None:
+        """The piece is on the disk; ``index``: broker index of its last entry."""
+        ...
+
+    def piece_failed(self, error: StorageError) -> None:
+        """The piece is not in the ledger."""
+        ...
+
+
 class PendingAppend:
     """A run between ``append`` and its callback. Handed to the ledger writer as the callback of each piece."""
 
     __slots__ = ("confirmed", "done", "error", "indexes", "next", "owner", "pieces", "run")
 
-    def __init__(self, owner: Appender, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+    def __init__(self, owner: AppendBooks, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
         self.owner = owner
         self.run = run
         self.done = done

@@ -23,7 +23,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.interfaces import LedgerInfo, LedgerWriter
     from magnetar.storage.managed.config import ManagedLedgerConfig
+    from magnetar.storage.managed.environment import StorageEnv
+    from magnetar.storage.managed.ledger_list import LedgerList
     from magnetar.storage.managed.ledger_map import LedgerSlot
-    from magnetar.storage.managed.ledger_switch import LedgerSwitch
 
 __all__ = ["AppendState", "Appender", "OpenLedger"]
 
@@ -92,10 +93,37 @@ class OpenLedger:
         self.check_bytes = config.max_size_per_ledger_bytes * 4 // 5
 
 
+class LedgerSupply(Protocol):
+    """Where the appender gets its ledgers from: ``LedgerSwitch``, which waits for them in the background."""
+
+    env: StorageEnv
+    ledger_list: LedgerList
+
+    def prepare(self) -> None:
+        """Runs wait and there is no current ledger: give one by ``Appender.adopt``, now or later."""
+        ...
+
+    def prepare_ahead(self) -> None:
+        """The current ledger is nearly full: create the next one."""
+        ...
+
+    def drained(self, old: OpenLedger) -> None:
+        """The full ledger is confirmed to its last entry."""
+        ...
+
+    def failed(self, old: OpenLedger) -> None:
+        """An append to this ledger failed; all its appends are reported."""
+        ...
+
+    def idle(self) -> None:
+        """No append is pending."""
+        ...
+
+
 class Appender:
     """See the module. Everything here is synchronous; what waits is in ``LedgerSwitch``."""
 
-    def __init__(self, name: str, switch: LedgerSwitch, config: ManagedLedgerConfig, index: int) -> None:
+    def __init__(self, name: str, switch: LedgerSupply, config: ManagedLedgerConfig, index: int) -> None:
         self.name = name
         self.state = AppendState.OPEN
         self.config = config

@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 
 from magnetar.storage.errors import BadVersionError, NoSuchManagedLedgerError, StorageClosedError
 from magnetar.storage.managed.config import ManagedLedgerConfig
+from magnetar.storage.managed.environment import StorageEnv
 from magnetar.storage.managed.ledger_list import ROOT, LedgerList, ledger_list_path
 from magnetar.storage.managed.ledger_recovery import recover_ledgers
-from magnetar.storage.managed.ledger_switch import StorageEnv
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 if TYPE_CHECKING:

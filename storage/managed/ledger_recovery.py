@@ -12,8 +12,8 @@ from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
 from magnetar.storage.managed.ledger_map import LedgerMap
 
 if TYPE_CHECKING:
+    from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
-    from magnetar.storage.managed.ledger_switch import StorageEnv
 
 __all__ = ["recover_ledgers"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -19,28 +19,19 @@ from magnetar.storage.managed.unlisted_ledgers import UnlistedLedgers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.storage.interfaces import Clock, LedgerStore, LedgerWriter, MetadataStore, Scheduler, Timer
+    from magnetar.storage.interfaces import LedgerWriter, Timer
     from magnetar.storage.managed.appender import Appender, OpenLedger
     from magnetar.storage.managed.background import Background
+    from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
 
-__all__ = ["LedgerSwitch", "StorageEnv"]
+__all__ = ["LedgerSwitch"]
 
 log = structlog.get_logger(__name__)
 
 _AHEAD_RETRY_S = 10.0
 _IDLE_LOOKS = 4
 """Looks per idle time: an idle ledger is closed a quarter of the time late at the latest."""
-
-
-@dataclass(frozen=True, slots=True)
-class StorageEnv:
-    """What every managed ledger of a factory shares."""
-
-    ledgers: LedgerStore
-    metadata: MetadataStore
-    clock: Clock
-    scheduler: Scheduler
 
 
 class LedgerSwitch:

@@ -34,7 +34,7 @@ from magnetar.storage.managed.config import ManagedLedgerConfig
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.cursor_set import CursorSet
 from magnetar.storage.managed.entry_reader import EntryReader
-from magnetar.storage.managed.ledger_switch import LedgerSwitch, StorageEnv
+from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.orphaned_ledgers import end_deletion, note_deletion
 from magnetar.storage.managed.position_search import PositionSearch
 from magnetar.storage.managed.trimmer import Trimmer
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
+    from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
     from magnetar.storage.managed.ledger_map import LedgerSlot
     from magnetar.storage.slab import Span

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.config import ManagedLedgerConfig
     from magnetar.storage.managed.cursors.cursor_set import CursorSet
+    from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
     from magnetar.storage.managed.ledger_map import LedgerSlot
-    from magnetar.storage.managed.ledger_switch import StorageEnv
 
 __all__ = ["Trimmer"]
 

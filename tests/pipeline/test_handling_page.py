@@ -3,11 +3,12 @@
 import pathlib
 
 from magnetar.pipeline.columns import EXTRA, KAFKA, KAFKA_HEADERS, PULSAR
+from magnetar.pipeline.damage import Reason
 from magnetar.pipeline.decode.blocks import MAX_PLAIN_BYTES
 from magnetar.pipeline.decode.chunked_messages import MAX_PENDING_BYTES, MAX_PENDING_MESSAGES
 from magnetar.pipeline.decode.decoder import BATCH_BYTES, BATCH_ROWS
 from magnetar.pipeline.decode.look_back import MAX_ENTRIES
-from magnetar.pipeline.quarantine import MAX_KEPT, Reason
+from magnetar.pipeline.quarantine import MAX_KEPT
 from magnetar.pipeline.values.decoders import AS_BYTES
 from magnetar.pipeline.values.primitives import PRIMITIVES
 from magnetar.protocol.compression import MAX_UNCOMPRESSED_BYTES

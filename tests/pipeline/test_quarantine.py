@@ -2,8 +2,9 @@ import pickle
 
 import pytest
 
+from magnetar.pipeline.damage import Quarantined, Reason
 from magnetar.pipeline.errors import CorruptEntryError
-from magnetar.pipeline.quarantine import MAX_KEPT, Quarantine, Quarantined, Reason
+from magnetar.pipeline.quarantine import MAX_KEPT, Quarantine
 
 FOUND = Quarantined("persistent://a/b/c", 3, 4, Reason.BATCH, "cut off", batch_index=5, index=99, messages=2)
 

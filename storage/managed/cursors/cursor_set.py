@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.config import ManagedLedgerConfig
     from magnetar.storage.managed.entry_reader import EntryReader
+    from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
-    from magnetar.storage.managed.ledger_switch import StorageEnv
 
 __all__ = ["CursorSet"]
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import LedgerWriter
     from magnetar.storage.managed.config import ManagedLedgerConfig
     from magnetar.storage.managed.cursors.ack_state import AckState
-    from magnetar.storage.managed.ledger_switch import StorageEnv
+    from magnetar.storage.managed.environment import StorageEnv
 
 __all__ = ["CursorStore", "cursor_path"]
 

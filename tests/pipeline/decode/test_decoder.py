@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.pipeline.columns import EXTRA, PULSAR
+from magnetar.pipeline.damage import Reason
 from magnetar.pipeline.decode.decoder import Decoder
 from magnetar.pipeline.decode.reference import reference_rows
 from magnetar.pipeline.errors import CorruptEntryError
-from magnetar.pipeline.quarantine import Reason
 from magnetar.pipeline.values.decoders import value_decoder
 from magnetar.pipeline.values.topic_schema import TopicSchema
 from magnetar.protocol import pulsar_api_pb2 as pb

@@ -1,0 +1,21 @@
+"""What every managed ledger of a factory shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magnetar.storage.interfaces import Clock, LedgerStore, MetadataStore, Scheduler
+
+__all__ = ["StorageEnv"]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageEnv:
+    """The store of ledgers, the metadata, and the time."""
+
+    ledgers: LedgerStore
+    metadata: MetadataStore
+    clock: Clock
+    scheduler: Scheduler
