@@ -7,6 +7,7 @@ from urllib.parse import quote_plus
 
 from magnetar.broker.admin.api import LatencyCounts, SizeCounts, TopicStats
 from magnetar.broker.admin.stats_json import iso_time
+from magnetar.broker.subscriptions.stats import subscription_stats
 from magnetar.broker.topics.topic import Topic
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.storage.position import Position
@@ -31,7 +32,7 @@ def topic_stats(topic: AnyTopic, earliest_publish_ms: dict[str, int]) -> TopicSt
         bytes_in_counter=topic.rate_in.total_bytes,
         publishers=[producer.stats() for producer in topic.producers],
         waiting_publishers=topic.producers.waiting_count,
-        subscriptions={name: s.stats() for name, s in topic.subscriptions.by_name.items()},
+        subscriptions={name: subscription_stats(s) for name, s in topic.subscriptions.by_name.items()},
         earliest_publish_ms=earliest_publish_ms,
         deduplication_status=topic.deduplication.status,
         topic_epoch=topic.producers.epoch,

@@ -20,12 +20,11 @@ from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import RECORD_HEADER_BYTES, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 
     from magnetar.broker.consumers.stats import ConsumerStats
-    from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
-    from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
 
 EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED = (
@@ -92,6 +91,42 @@ class Outbox(Protocol):
         ...
 
 
+class ServingSubscription(Protocol):
+    """What a consumer, and the commands of its client, need of the subscription that serves it."""
+
+    name: str
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """The consumer leaves; safe to call twice."""
+        ...
+
+    def on_flow(self, consumer: Consumer, permits: int) -> None:
+        """FLOW."""
+        ...
+
+    def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None] | None:
+        """ACK: holds at once. Returns what to wait for before ACK_RESPONSE; None: nothing."""
+        ...
+
+    def on_redeliver(
+        self, consumer: Consumer, message_ids: Iterable[pb.MessageIdData] | None, consumer_epoch: int | None
+    ) -> None:
+        """REDELIVER_UNACKNOWLEDGED_MESSAGES: these messages, or all that the consumer holds."""
+        ...
+
+    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
+        """Have all consumers leave; raises MetadataError when others are connected and `force` is not set."""
+        ...
+
+    async def seek(self, position: Position, ack_set: list[int] | None = None) -> None:
+        """Read next at the position; durable on return."""
+        ...
+
+    def mark_delete_for_client(self) -> Position:
+        """consumer_mark_delete_position of GET_LAST_MESSAGE_ID."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class KeySharedPolicy:
     """KeySharedMeta with plain values."""
@@ -148,7 +183,7 @@ class ConsumerSpec:
 class Consumer:
     """A connected consumer. Its subscription decides what it gets; `Permits` and `PendingAcks` keep the books."""
 
-    subscription: Subscription | NonPersistentSubscription  # set when it was admitted
+    subscription: ServingSubscription  # set when it was admitted
 
     def __init__(self, outbox: Outbox, spec: ConsumerSpec) -> None:
         self.outbox = outbox

@@ -112,10 +112,6 @@ class SubscriptionStats:
     key_shared_mode: str | None = None
     draining_hashes_cleared_total: int = 0
     subscription_properties: dict[str, str] = field(default_factory=dict)
-    filter_processed: int = 0
-    filter_accepted: int = 0
-    filter_rejected: int = 0
-    filter_rescheduled: int = 0
 
     @property
     def draining_hashes_count(self) -> int:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from magnetar.broker.dispatchers.ports import FilterResult, Order, Transformed
-from magnetar.broker.dispatchers.sift import Judge, Sifted, sift
+from magnetar.broker.dispatchers.ports import Order, Transformed
+from magnetar.broker.dispatchers.sift import Sifted, sift
 from magnetar.storage.errors import CorruptEntryError, StorageClosedError, StorageError
 
 if TYPE_CHECKING:
@@ -419,18 +419,10 @@ class Dispatcher(ABC):
     def _sift(self, spans: list[Span], *, delayed: bool) -> Sifted:
         """Take out what is not to be sent; what is nobody's is acknowledged. `delayed`: entries may be sent later."""
         context = self.context
-        delay = context.delay if delayed else None
-        judge = None if context.entry_filter is None else Judge(context.entry_filter, context.filtered, delayed)
-        sifted = sift(spans, delay, judge)
+        sifted = sift(spans, context.delay if delayed else None)
         if sifted.skipped:
             context.skipped(sifted.skipped)
-        if sifted.rescheduled:
-            self._reschedule(sifted.rescheduled)
         return sifted
-
-    def _reschedule(self, positions: list[Position]) -> None:
-        """Have entries that a filter wants later delivered then."""
-        raise AssertionError(f"{positions} cannot be delivered out of order")
 
     def _flush(self) -> None:
         if self._sent_to:
@@ -452,4 +444,4 @@ class Dispatcher(ABC):
         self._forget_end()
 
 
-__all__ = ["TURN_BYTES", "Dispatcher", "FilterResult", "Read"]
+__all__ = ["TURN_BYTES", "Dispatcher", "Read"]

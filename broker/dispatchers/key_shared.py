@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.pending_acks import PendingAck
     from magnetar.broker.dispatchers.key_ranges import Assignment
     from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
+    from magnetar.broker.subscriptions.settings import SubscriptionSettings
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
 
@@ -32,12 +33,12 @@ def policy_of(consumer: Consumer) -> KeySharedPolicy:
     return consumer.spec.key_shared or KeySharedPolicy()
 
 
-def make_selector(context: DispatchContext, policy: KeySharedPolicy) -> KeySelector:
+def make_selector(settings: SubscriptionSettings, policy: KeySharedPolicy) -> KeySelector:
     """The selector that the consumers' policy and the broker's settings ask for."""
     if policy.sticky:
         return StickySelector()
-    if context.settings.key_shared_consistent_hashing:
-        return RingSelector(context.settings.key_shared_ring_points)
+    if settings.key_shared_consistent_hashing:
+        return RingSelector(settings.key_shared_ring_points)
     return SplitSelector()
 
 
@@ -51,7 +52,7 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         super().__init__(context)
         self.sticky = policy.sticky
         self.allow_out_of_order = policy.allow_out_of_order
-        self.selector = make_selector(context, policy)
+        self.selector = make_selector(context.settings, policy)
         self.draining: DrainingHashes[Consumer] = DrainingHashes()
         self._replay_may_help = True
         """Something changed since a walk through the replay queue found nothing that can be sent."""
@@ -111,10 +112,6 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         if self.draining and self.draining.released(held.key_hash, consumer):
             self._replay_may_help = True
             self.wake()
-
-    def _reschedule(self, positions: list[Position]) -> None:
-        self._replay_may_help = True
-        super()._reschedule(positions)
 
     # --- what cannot be converted now ----------------------------------------------------------------------------
 

@@ -238,7 +238,7 @@ class MultipleConsumersDispatcher(Dispatcher):
                     self._gone(position)
         sifted = self._sift(spans, delayed=True)
         if read.positions is not None:
-            for position in (*sifted.skipped, *sifted.held, *sifted.rescheduled):
+            for position in (*sifted.skipped, *sifted.held):
                 self.replay.discard(*position)
         return sifted.spans
 
@@ -264,14 +264,3 @@ class MultipleConsumersDispatcher(Dispatcher):
 
     def _again(self, position: Position) -> None:
         self.replay.add(position.ledger_id, position.entry_id)
-
-    def _reschedule(self, positions: list[Position]) -> None:
-        generation = self._generation
-
-        def later() -> None:
-            if generation == self._generation and not self.closed:
-                for position in positions:
-                    self.replay.add(position.ledger_id, position.entry_id)
-                self.wake()
-
-        self.context.call_later(self.context.settings.filter_reschedule_ms / 1000, later)

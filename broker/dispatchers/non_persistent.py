@@ -7,6 +7,7 @@ entry is sent with the id (0, 0).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
@@ -21,8 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer, KeySharedPolicy
-    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.subscriptions.settings import SubscriptionSettings
     from magnetar.storage.slab import Slab
+
+
+@dataclass(slots=True)
+class UnstoredContext:
+    """What the dispatcher of such a subscription works with; settings may be replaced at any time."""
+
+    topic_name: str
+    partition: int
+    settings: SubscriptionSettings
 
 
 class NonPersistentDispatcher(ABC):
@@ -30,7 +40,7 @@ class NonPersistentDispatcher(ABC):
 
     sub_type: int
 
-    def __init__(self, context: DispatchContext) -> None:
+    def __init__(self, context: UnstoredContext) -> None:
         self.context = context
 
     @property
@@ -67,7 +77,7 @@ def can_take(consumer: Consumer) -> bool:
 class SingleActiveNonPersistent(NonPersistentDispatcher):
     """Exclusive and Failover."""
 
-    def __init__(self, context: DispatchContext, sub_type: int) -> None:
+    def __init__(self, context: UnstoredContext, sub_type: int) -> None:
         super().__init__(context)
         self.sub_type = sub_type
         self.active: Consumer | None = None
@@ -116,7 +126,7 @@ class SharedNonPersistent(NonPersistentDispatcher):
 
     sub_type = SHARED
 
-    def __init__(self, context: DispatchContext) -> None:
+    def __init__(self, context: UnstoredContext) -> None:
         super().__init__(context)
         self._members: RoundRobin[Consumer] = RoundRobin(by_level=False)
 
@@ -143,11 +153,11 @@ class KeySharedNonPersistent(SharedNonPersistent):
 
     sub_type = KEY_SHARED
 
-    def __init__(self, context: DispatchContext, policy: KeySharedPolicy) -> None:
+    def __init__(self, context: UnstoredContext, policy: KeySharedPolicy) -> None:
         super().__init__(context)
         self.sticky = policy.sticky
         self.allow_out_of_order = policy.allow_out_of_order
-        self.selector = make_selector(context, policy)
+        self.selector = make_selector(context.settings, policy)
 
     def add_consumer(self, consumer: Consumer) -> None:
         if isinstance(self.selector, StickySelector):
@@ -167,7 +177,7 @@ class KeySharedNonPersistent(SharedNonPersistent):
             yield consumer if consumer is not None and can_take(consumer) else None
 
 
-def make_non_persistent(context: DispatchContext, consumer: Consumer) -> NonPersistentDispatcher:
+def make_non_persistent(context: UnstoredContext, consumer: Consumer) -> NonPersistentDispatcher:
     """The dispatcher for the consumer's type."""
     if consumer.sub_type == SHARED:
         return SharedNonPersistent(context)

@@ -1,16 +1,13 @@
-"""What dispatchers need of the world around them: the cursor they read, the view of delayed entries, converters,
-filters.
-"""
+"""What dispatchers need of the world around them: the cursor they read, the view of delayed entries, converters."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from pyroaring import BitMap
 
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
     from magnetar.broker.subscriptions.settings import SubscriptionSettings
     from magnetar.broker.tasks import TaskSet
     from magnetar.storage.position import Position
-    from magnetar.storage.slab import Slab, Span
+    from magnetar.storage.slab import Span
 
 
 class Reader(Protocol):
@@ -49,14 +46,10 @@ class AckCursor(Protocol):
     @property
     def mark_delete(self) -> Position: ...
     @property
-    def has_more(self) -> bool: ...
-    @property
-    def backlog_entries(self) -> int: ...
-    @property
     def has_partial_acks(self) -> bool: ...
     def is_deleted(self, position: Position) -> bool: ...
     def ack_set(self, position: Position) -> list[int] | None: ...
-    def ack_many(self, positions: Sequence[Position]) -> None: ...
+    def ack(self, position: Position, ack_set: Sequence[int] | None = None) -> bool: ...
 
 
 class DelayView(Protocol):
@@ -97,17 +90,6 @@ class Order(enum.Enum):
     NONE = "none"  # Shared
     BY_KEY = "by key"  # Key_Shared
     TOTAL = "total"  # Exclusive, Failover
-
-
-class FilterResult(enum.Enum):
-    """What an entry filter says of an entry."""
-
-    ACCEPT = "accept"
-    REJECT = "reject"  # acknowledged, not sent
-    RESCHEDULE = "reschedule"  # sent later
-
-
-EntryFilter = Callable[["Slab", int], FilterResult]
 
 
 class Parked(NamedTuple):
@@ -183,8 +165,8 @@ class DispatchContext:
     topic_name: str
     subscription_name: str
     partition: int
-    cursor: Any
-    reader: Any  # a Reader; Any, as None goes with a topic that stores nothing
+    cursor: AckCursor
+    reader: Reader
     settings: SubscriptionSettings
     now_ms: Callable[[], int]
     call_later: Callable[[float, Callable[[], None]], Any]
@@ -193,14 +175,10 @@ class DispatchContext:
     transform: EntryTransformer | None = None
     transform_flags: int = 0
     """`EntryTransformer.flags`, where every read can look."""
-    entry_filter: EntryFilter | None = None
-    filtered: dict[FilterResult, int] = field(default_factory=lambda: dict.fromkeys(FilterResult, 0))
     skipped: Callable[[list[Position]], None] = field(default=lambda _positions: None)
-    """Entries that are nobody's (markers, unreadable, rejected) are given here to be acknowledged."""
+    """Entries that are nobody's (markers, unreadable ones) are given here to be acknowledged."""
     throttle: DispatchThrottle | None = None
     """None while no rate is set."""
-    own_throttle: Any = None
-    """The subscription's own rate among them, kept over changes of others."""
     unacked_total: UnackedTotal | None = None
     """None while the broker has no limit of unacknowledged messages."""
     ended: Callable[[], bool] = field(default=lambda: False)

@@ -34,9 +34,8 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from magnetar.broker.consumers.consumer import ServingSubscription
     from magnetar.broker.network.connection import Connection
-    from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
-    from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.protocol.topic_name import TopicName
 
 _INT32_MAX = 2**31 - 1
@@ -139,7 +138,7 @@ def _consumer(conn: Connection, consumer_id: int) -> Consumer | None:
     return None if isinstance(entry, asyncio.Future) else entry
 
 
-def _required(conn: Connection, consumer_id: int) -> tuple[Consumer, Subscription | NonPersistentSubscription]:
+def _required(conn: Connection, consumer_id: int) -> tuple[Consumer, ServingSubscription]:
     consumer = _consumer(conn, consumer_id)
     if consumer is None:
         raise MetadataError("Consumer not found")
@@ -272,7 +271,9 @@ async def on_get_last_message_id(conn: Connection, command: pb.CommandGetLastMes
 
 
 def on_consumer_stats(conn: Connection, command: pb.CommandConsumerStats) -> None:
+    from magnetar.broker.subscriptions.stats import consumer_stats  # noqa: PLC0415 - not at the start
+
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
         raise ConnectionFatalError(f"CONSUMER_STATS of the unknown consumer {command.consumer_id}")
-    conn.write(replies.consumer_stats(command.request_id, consumer.subscription.consumer_stats(consumer)))
+    conn.write(replies.consumer_stats(command.request_id, consumer_stats(consumer.subscription, consumer).wire()))

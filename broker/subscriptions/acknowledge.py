@@ -6,19 +6,20 @@ change nothing and are not an error. Partial acks (ack sets) are ANDed by the cu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from magnetar.broker.consumers import ack_sets
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
+from magnetar.broker.dispatchers.ports import AckCursor
 from magnetar.broker.limits import MAX_ACK_SET_WORDS, check_ack_set
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
@@ -30,18 +31,28 @@ _MAX_ENTRY_ID = (1 << 32) - 1  # what bitmaps hold; no ledger grows so long
 _MAX_LEDGER_ID = (1 << 63) - 1
 
 
+class AckedCursor(AckCursor, Protocol):
+    """The cursor, with what acknowledging adds to what dispatch asks of its books."""
+
+    @property
+    def last_confirmed(self) -> Position: ...
+    def ack_many(self, positions: Iterable[Position]) -> int: ...
+    def ack_cumulative(self, position: Position, ack_set: Sequence[int] | None = None) -> bool: ...
+
+
 class Acknowledger:
     """Applies acks; `books` are those of a Shared or Key_Shared dispatcher, None for single-active types.
 
     `pinned`: acks change nothing, the cursor is moved by the broker alone.
     """
 
-    def __init__(self, context: DispatchContext, *, pinned: bool = False) -> None:
+    def __init__(self, context: DispatchContext, cursor: AckedCursor, *, pinned: bool = False) -> None:
         self._context = context
+        self._cursor = cursor
         self._pinned = pinned
         self.books: MultipleConsumersDispatcher | None = None
         self.last_mark_delete_advanced_ms = 0
-        self._mark_delete: Position = context.cursor.mark_delete
+        self._mark_delete = cursor.mark_delete
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> None:
         """Apply one CommandAck in memory; durable later, or when the cursor is flushed.
@@ -64,7 +75,7 @@ class Acknowledger:
     def _cumulative(self, consumer: Consumer, ident: pb.MessageIdData) -> None:
         # Signed, as Java reads them: entry -1 is what clients mean by "before the first entry of this ledger".
         position = Position(signed(ident.ledgerId), signed(ident.entryId))
-        if position > self._context.cursor.last_confirmed:
+        if position > self._cursor.last_confirmed:
             return  # no such entry
         check_ack_set(len(ident.ack_set))
         ack_set = list(ident.ack_set) or None
@@ -72,7 +83,7 @@ class Acknowledger:
             position, ack_set = position.previous(), None
         elif ack_set is not None and ack_sets.is_empty(ack_set):
             position, ack_set = position.previous(), None  # no client says so; Apache Pulsar 4.2.4 keeps the entry
-        self._context.cursor.ack_cumulative(position, ack_set)
+        self._cursor.ack_cumulative(position, ack_set)
         consumer.acks.add(1, 0)
 
     def _individual(self, consumer: Consumer, ids: Sequence[pb.MessageIdData]) -> None:
@@ -96,7 +107,7 @@ class Acknowledger:
             else:
                 entries.append(entry_id)
         for ledger_id, entry_ids in whole.items():
-            self._context.cursor.ack_many([Position(ledger_id, entry_id) for entry_id in entry_ids])
+            self._cursor.ack_many([Position(ledger_id, entry_id) for entry_id in entry_ids])
             if self.books is None:
                 messages += len(entry_ids)
             else:
@@ -106,7 +117,7 @@ class Acknowledger:
 
     def _part(self, consumer: Consumer, position: Position, ack_set: list[int]) -> int:
         """Some messages of a batch; returns how many are newly acknowledged."""
-        cursor = self._context.cursor
+        cursor = self._cursor
         cursor.ack(position, ack_set)
         if self.books is None:
             return 1
@@ -119,7 +130,7 @@ class Acknowledger:
 
     def mark_delete_moved(self) -> None:
         """Note the time when the mark-delete position has advanced."""
-        mark_delete = self._context.cursor.mark_delete
+        mark_delete = self._cursor.mark_delete
         if mark_delete != self._mark_delete:
             self._mark_delete = mark_delete
             self.last_mark_delete_advanced_ms = self._context.now_ms()

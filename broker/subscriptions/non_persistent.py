@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from magnetar.broker.consumers.consumer import TYPE_NAMES
-from magnetar.broker.dispatchers.non_persistent import fits, make_non_persistent
-from magnetar.broker.dispatchers.ports import DispatchContext
+from magnetar.broker.dispatchers.non_persistent import UnstoredContext, fits, make_non_persistent
 from magnetar.broker.dispatchers.sift import messages_in
 from magnetar.broker.errors import (
     ConsumerBusyError,
@@ -16,7 +15,6 @@ from magnetar.broker.errors import (
     SubscriptionBusyError,
 )
 from magnetar.broker.meters.rates import RateMeter
-from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import speed
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.position import EARLIEST, Position
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.consumers.stats import SubscriptionStats
     from magnetar.broker.dispatchers.non_persistent import NonPersistentDispatcher
     from magnetar.broker.subscriptions.settings import SubscriptionSettings
     from magnetar.protocol import pulsar_api_pb2 as pb
@@ -56,7 +53,6 @@ class NonPersistentSubscription:
         name: str,
         settings: SubscriptionSettings,
         now_ms: Callable[[], int],
-        call_later: Callable[..., Any],
         on_empty: Callable[[NonPersistentSubscription], None] | None = None,
     ) -> None:
         self.topic_name = topic_name
@@ -67,17 +63,8 @@ class NonPersistentSubscription:
         self.dropped = RateMeter()
         self.gone = RateMeter()
         self._on_empty = on_empty
-        self.context = DispatchContext(
-            topic_name=str(topic_name),
-            subscription_name=name,
-            partition=topic_name.partition,
-            cursor=None,
-            reader=None,
-            settings=settings,
-            now_ms=now_ms,
-            call_later=call_later,
-            tasks=TaskSet(),
-        )
+        self.context = UnstoredContext(str(topic_name), topic_name.partition, settings)
+        self._now_ms = now_ms
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -100,7 +87,7 @@ class NonPersistentSubscription:
                 raise ConsumerBusyError("Exclusive consumer is already connected")
             self._remove(occupant)
         consumer.subscription = self
-        consumer.connected_ms = self.context.now_ms()
+        consumer.connected_ms = self._now_ms()
         consumer.hide_entry_metadata()
         consumer.epoch = -1  # its messages tell none (Apache Pulsar 4.2.4)
         dispatcher.add_consumer(consumer)
@@ -143,7 +130,7 @@ class NonPersistentSubscription:
                 consumer.permits.sent(messages_in(slab, k, k + 1), 0)
                 sent_to[consumer] = None
         self._push(previous, slab, start, slab.count)
-        now_ms = self.context.now_ms()
+        now_ms = self._now_ms()
         for consumer in sent_to:
             consumer.flush(now_ms)
 
@@ -159,14 +146,14 @@ class NonPersistentSubscription:
 
     def on_flow(self, consumer: Consumer, permits: int) -> None:
         """FLOW: so many more messages may be sent."""
-        now_ms = self.context.now_ms()
+        now_ms = self._now_ms()
         consumer.last_flow_ms = now_ms
         consumer.first_flow_ms = consumer.first_flow_ms or now_ms
         consumer.permits.flow(permits)
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> None:
         """Nothing is kept that could be acknowledged; a request id is answered at once."""
-        consumer.last_acked_ms = self.context.now_ms()
+        consumer.last_acked_ms = self._now_ms()
         consumer.acks.add(len(command.message_id), 0)
 
     def on_redeliver(self, consumer: Consumer, message_ids: object, consumer_epoch: int | None) -> None:
@@ -210,25 +197,3 @@ class NonPersistentSubscription:
         self.dropped.roll(seconds)
         for consumer in self.consumers:
             consumer.roll_rates(seconds)
-
-    def consumer_stats(self, consumer: Consumer) -> dict[str, object]:
-        """Fields of CommandConsumerStatsResponse."""
-        return consumer.stats().wire()
-
-    def stats(self) -> SubscriptionStats:
-        """What the stats JSON and the metrics say of this subscription."""
-        from magnetar.broker.consumers.stats import SubscriptionStats  # noqa: PLC0415 - not at the start
-
-        consumers = tuple(c.stats() for c in self.consumers)
-        return SubscriptionStats(
-            msg_rate_out=sum((c.msg_rate_out for c in consumers), 0.0),
-            msg_throughput_out=sum((c.msg_throughput_out for c in consumers), 0.0),
-            bytes_out_counter=self.gone.total_bytes + sum(c.bytes_out_counter for c in consumers),
-            msg_out_counter=self.gone.total_messages + sum(c.msg_out_counter for c in consumers),
-            message_ack_rate=sum((c.message_ack_rate for c in consumers), 0.0),
-            msg_drop_rate=self.dropped.rates().messages_per_second,
-            msg_drop_counter=self.dropped.total_messages,
-            type_name=self.type_name,
-            consumers=consumers,
-            is_durable=False,
-        )

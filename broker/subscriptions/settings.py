@@ -33,7 +33,6 @@ class SubscriptionSettings:
     key_shared_look_ahead_per_consumer: int = 2_000  # keySharedLookAheadMsgInReplayThresholdPerConsumer
     key_shared_look_ahead_per_subscription: int = 20_000  # keySharedLookAheadMsgInReplayThresholdPerSubscription
     batch_index_acks: bool = True  # acknowledgmentAtBatchIndexLevelEnabled
-    filter_reschedule_ms: int = 1_000  # dispatcherEntryFilterRescheduledMessageDelay
 
     @classmethod
     def of(cls, settings: Settings, config: TopicConfig) -> SubscriptionSettings:

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 from magnetar.broker.consumers.stats import ConsumerStats, SubscriptionStats
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
 from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
-from magnetar.broker.dispatchers.ports import FilterResult
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
+from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
+from magnetar.broker.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
-    from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.subscriptions.subscription import Subscription
+    from magnetar.broker.consumers.consumer import Consumer, ServingSubscription
+
+AnySubscription = Subscription | NonPersistentSubscription
 
 
-def consumer_stats(subscription: Subscription, consumer: Consumer) -> ConsumerStats:
+def consumer_stats(subscription: ServingSubscription, consumer: Consumer) -> ConsumerStats:
     """One consumer, with what its subscription knows of it."""
+    if not isinstance(subscription, Subscription):
+        return consumer.stats()
     stats = replace(
         consumer.stats(),
         msg_backlog=subscription.cursor.backlog_entries,
@@ -34,14 +38,34 @@ def consumer_stats(subscription: Subscription, consumer: Consumer) -> ConsumerSt
     )
 
 
-def subscription_stats(subscription: Subscription) -> SubscriptionStats:
-    """The subscription with all its consumers."""
+def subscription_stats(subscription: AnySubscription) -> SubscriptionStats:
+    """What the stats JSON and the metrics say of the subscription and of all its consumers."""
+    return _stored(subscription) if isinstance(subscription, Subscription) else _unstored(subscription)
+
+
+def _unstored(subscription: NonPersistentSubscription) -> SubscriptionStats:
+    consumers = tuple(c.stats() for c in subscription.consumers)
+    return SubscriptionStats(
+        msg_rate_out=sum((c.msg_rate_out for c in consumers), 0.0),
+        msg_throughput_out=sum((c.msg_throughput_out for c in consumers), 0.0),
+        bytes_out_counter=subscription.gone.total_bytes + sum(c.bytes_out_counter for c in consumers),
+        msg_out_counter=subscription.gone.total_messages + sum(c.msg_out_counter for c in consumers),
+        message_ack_rate=sum((c.message_ack_rate for c in consumers), 0.0),
+        msg_drop_rate=subscription.dropped.rates().messages_per_second,
+        msg_drop_counter=subscription.dropped.total_messages,
+        type_name=subscription.type_name,
+        consumers=consumers,
+        is_durable=False,
+    )
+
+
+def _stored(subscription: Subscription) -> SubscriptionStats:
     dispatcher, acknowledger = subscription.dispatcher, subscription.acknowledger
     consumers = tuple(consumer_stats(subscription, c) for c in subscription.consumers)
     multiple = dispatcher if isinstance(dispatcher, MultipleConsumersDispatcher) else None
     key_shared = dispatcher if isinstance(dispatcher, KeySharedDispatcher) else None
     single = dispatcher if isinstance(dispatcher, SingleActiveDispatcher) else None
-    delay, filtered = subscription.context.delay, subscription.context.filtered
+    delay = subscription.context.delay
     backlog = subscription.cursor.backlog_entries
     delayed = 0 if delay is None or multiple is None else delay.pending_count
     mode = None if key_shared is None else "STICKY" if key_shared.sticky else "AUTO_SPLIT"
@@ -76,8 +100,4 @@ def subscription_stats(subscription: Subscription) -> SubscriptionStats:
         key_shared_mode=mode,
         draining_hashes_cleared_total=sum(c.draining_hashes_cleared_total for c in consumers),
         subscription_properties=dict(subscription.cursor.cursor_properties),
-        filter_processed=sum(filtered.values()),
-        filter_accepted=filtered[FilterResult.ACCEPT],
-        filter_rejected=filtered[FilterResult.REJECT],
-        filter_rescheduled=filtered[FilterResult.RESCHEDULE],
     )

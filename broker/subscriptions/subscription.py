@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.consumers.stats import SubscriptionStats
     from magnetar.broker.dispatchers.base import Dispatcher
-    from magnetar.broker.dispatchers.ports import DelayView, EntryFilter, EntryTransformer, Reader
+    from magnetar.broker.dispatchers.ports import DelayView, EntryTransformer, Reader
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
@@ -71,7 +70,6 @@ class Subscription:
         on_empty: Callable[[Subscription], None] | None = None,
         reader: Reader | None = None,
         transform: EntryTransformer | None = None,
-        entry_filter: EntryFilter | None = None,
         pinned: bool = False,
     ) -> None:
         self.topic_name = topic_name
@@ -113,11 +111,10 @@ class Subscription:
             delay=delay,
             transform=transform,
             transform_flags=0 if transform is None else transform.flags,
-            entry_filter=entry_filter,
             skipped=self._skip,
             ended=self._ended,
         )
-        self.acknowledger = Acknowledger(self.context, pinned=pinned)
+        self.acknowledger = Acknowledger(self.context, cursor, pinned=pinned)
 
     # --- consumers -----------------------------------------------------------------------------------------------
 
@@ -398,18 +395,6 @@ class Subscription:
         self.expired.roll(seconds)
         for consumer in self.consumers:
             consumer.roll_rates(seconds)
-
-    def consumer_stats(self, consumer: Consumer) -> dict[str, object]:
-        """Fields of CommandConsumerStatsResponse."""
-        from magnetar.broker.subscriptions.stats import consumer_stats  # noqa: PLC0415 - not at the start
-
-        return consumer_stats(self, consumer).wire()
-
-    def stats(self) -> SubscriptionStats:
-        """Everything the stats JSON and the metrics say of this subscription."""
-        from magnetar.broker.subscriptions.stats import subscription_stats  # noqa: PLC0415 - not at the start
-
-        return subscription_stats(self)
 
 
 __all__ = ["EXCLUSIVE", "FAILOVER", "Subscription", "SubscriptionSettings"]

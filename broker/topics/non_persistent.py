@@ -101,7 +101,6 @@ class NonPersistentSubscriptions:
             name=request.subscription,
             settings=SubscriptionSettings.of(topic.context.settings, topic.config),
             now_ms=topic.context.now_ms,
-            call_later=topic.context.call_later,
             on_empty=self._on_empty,
         )
         self.by_name[request.subscription] = created

@@ -72,6 +72,8 @@ class TopicSubscriptions:
         self._deleting: set[str] = set()
         """Names whose durable cursor is being deleted: nothing may take them until it is gone."""
         self._dispatch: Throttle | None = None
+        self._own: dict[str, Throttle] = {}
+        """Each subscription's own rate among those of its dispatch, by name."""
         self._subscribe: SubscribeThrottle | None = None
         self._subscribe_rate: SubscribeRate | None = None
 
@@ -148,8 +150,9 @@ class TopicSubscriptions:
         """What the dispatch of the subscription has to keep: the rates of broker, topic and its own."""
         context, config = self._topic.context, self._topic.config
         limits = dispatch_limits(self._own_rate(subscription.name))
-        own = kept_dispatch(subscription.context.own_throttle, limits, context.monotonic)
-        subscription.context.own_throttle = own
+        own = kept_dispatch(self._own.pop(subscription.name, None), limits, context.monotonic)
+        if own is not None:
+            self._own[subscription.name] = own
         throttles = [each for each in (context.rates.dispatch(config), self._dispatch, own) if each is not None]
         if not throttles:
             return None
@@ -166,9 +169,8 @@ class TopicSubscriptions:
         config = self._topic.config
         if self._dispatch is not None and config.dispatch_rate_in_force.relative_to_publish_rate:
             self._dispatch.allow_more(rate.messages_per_second, rate.bytes_per_second)
-        for subscription in self.by_name.values():
-            own = subscription.context.own_throttle
-            if own is not None and self._own_rate(subscription.name).relative_to_publish_rate:
+        for name, own in self._own.items():
+            if self._own_rate(name).relative_to_publish_rate:
                 own.allow_more(rate.messages_per_second, rate.bytes_per_second)
 
     # --- a consumer comes ----------------------------------------------------------------------------------------
@@ -241,7 +243,9 @@ class TopicSubscriptions:
         """A new subscription that reads the compacted topic may begin before the first entry of the log."""
         if request.read_compacted and (request.start is not None or request.from_earliest):
             self._choose_reader(subscription, request)
-            subscription.context.reader.begin(EARLIEST if request.start is None else request.start)
+            reader = subscription.context.reader
+            assert isinstance(reader, CompactedReader)
+            reader.begin(EARLIEST if request.start is None else request.start)
             await subscription.cursor.flush()
 
     async def create(self, request: SubscribeRequest) -> Subscription:
@@ -313,6 +317,7 @@ class TopicSubscriptions:
         """The last consumer of a non-durable subscription left."""
         if not subscription.durable and self.by_name.get(subscription.name) is subscription:
             del self.by_name[subscription.name]
+            self._own.pop(subscription.name, None)
             if self._topic.delay_index is not None:
                 self._topic.delay_index.remove_view(subscription.name)
             if subscription.sought is not None:
@@ -328,6 +333,7 @@ class TopicSubscriptions:
         if subscription is None:
             raise SubscriptionNotFoundError(f"Subscription {name} not found")
         self._unused.pop(name, None)
+        self._own.pop(name, None)
         self._deleting.add(name)
         try:
             await subscription.close(disconnect=True)

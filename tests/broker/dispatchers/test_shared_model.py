@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.broker.subscriptions.stats import subscription_stats
 from magnetar.storage.managed.config import ManagedLedgerConfig
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from tests.broker.dispatch_fakes import Bench, entry
@@ -159,7 +160,7 @@ class System:
         self.bench.leave(consumer)
 
     def check(self) -> None:
-        stats = self.bench.subscription.stats()
+        stats = subscription_stats(self.bench.subscription)
         entries = self.model.entries.values()
         assert stats.msg_backlog == sum(not e.acked for e in entries)
         assert stats.unacked_messages == sum(e.held for e in entries if e.holder is not None)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.broker.errors import ConsumerAssignError, SubscriptionBusyError
+from magnetar.broker.subscriptions.stats import subscription_stats
 from magnetar.protocol.key_hash import murmur3_32
 from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy, entry, got
 
@@ -65,7 +66,7 @@ async def test_sticky_ranges_and_their_errors():
     high = await bench.join(KEY_SHARED, permits=10, key_shared=STICKY_HIGH)
     bench.clock.run()
     assert got(high) == [1]
-    stats = bench.subscription.stats()
+    stats = subscription_stats(bench.subscription)
     assert stats.key_shared_mode == "STICKY"
     assert [c.key_hash_ranges for c in stats.consumers] == [((0, 32767),), ((32768, 65535),)]
 
@@ -91,7 +92,7 @@ async def test_a_moved_key_waits_until_the_old_consumer_is_done_with_it():
     bench.publish(entry(key=moved), entry(key=stayed), entry(key=other))
     assert got(first) == [4]
     assert got(second) == [5]
-    stats = bench.subscription.stats()
+    stats = subscription_stats(bench.subscription)
     assert stats.draining_hashes_count == 1
     draining = stats.consumers[0].draining_hashes[0]
     assert (draining.key_hash, draining.unacked_entries, draining.blocked_attempts) == (ring_hash(moved), 2, 1)
@@ -99,7 +100,7 @@ async def test_a_moved_key_waits_until_the_old_consumer_is_done_with_it():
     assert got(second) == []
     bench.ack(first, held[1])
     assert got(second) == [3]
-    stats = bench.subscription.stats()
+    stats = subscription_stats(bench.subscription)
     assert (stats.draining_hashes_count, stats.draining_hashes_cleared_total) == (0, 1)
 
 
@@ -139,7 +140,7 @@ async def test_a_hash_that_comes_back_is_free():
     bench.leave(second)
     assert got(first) == [0, 1]
     again = await bench.join(KEY_SHARED, "right", permits=100)
-    assert bench.subscription.stats().consumers[0].draining_hashes[0].unacked_entries == 2
+    assert subscription_stats(bench.subscription).consumers[0].draining_hashes[0].unacked_entries == 2
     for entry_id in (0, 1):
         bench.ack(first, (7, entry_id))
     bench.publish(entry(key=moved))
@@ -157,7 +158,7 @@ async def test_out_of_order_delivery_does_not_wait():
     bench.publish(entry(key=moved))
     assert got(first) == list(range(40))
     assert got(second) == [40]
-    assert bench.subscription.stats().allow_out_of_order_delivery
+    assert subscription_stats(bench.subscription).allow_out_of_order_delivery
 
 
 async def test_look_ahead_past_a_consumer_without_permits_is_bounded():
@@ -169,7 +170,7 @@ async def test_look_ahead_past_a_consumer_without_permits_is_bounded():
     assert got(fast) == list(range(15, 20))
     bench.publish(*[entry(key="k1") for _ in range(300)], entry(key="key01"))
     assert got(fast) == []
-    assert 20 <= bench.subscription.stats().msg_in_replay < 20 + 100
+    assert 20 <= subscription_stats(bench.subscription).msg_in_replay < 20 + 100
     bench.flow(slow, 400)
     assert got(slow) == [*range(1, 15), *range(20, 320)]
     assert got(fast) == [320]
@@ -192,11 +193,11 @@ async def test_unacked_limit_counts_entries_by_the_average_batch():
     c = await bench.join(KEY_SHARED, permits=100)
     first = bench.publish(*[entry(batch=4) for _ in range(3)])
     assert len(got(c)) == 3
-    assert bench.subscription.stats().consumers[0].blocked_on_unacked
+    assert subscription_stats(bench.subscription).consumers[0].blocked_on_unacked
     bench.publish(*[entry(batch=4) for _ in range(9)])
     bench.ack(c, *first[:2])
     assert len(got(c)) == 2  # 4 unacked, room for 6: two entries of four
-    assert bench.subscription.stats().consumers[0].blocked_on_unacked
+    assert subscription_stats(bench.subscription).consumers[0].blocked_on_unacked
 
 
 # --- the history checker -----------------------------------------------------------------------------------------
@@ -301,7 +302,7 @@ class Run:
             if len(self.history.acked) == len(self.history.keys):
                 break
         assert self.history.acked == set(self.history.keys), "lost"
-        stats = self.bench.subscription.stats()
+        stats = subscription_stats(self.bench.subscription)
         assert (stats.unacked_messages, stats.msg_in_replay, stats.draining_hashes_count) == (0, 0, 0)
         assert stats.msg_backlog == 0
         await self.bench.subscription.close()

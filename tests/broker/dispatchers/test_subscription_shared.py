@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap
 
-from magnetar.broker.dispatchers.ports import FilterResult, Order, Transformed
+from magnetar.broker.dispatchers.ports import Order, Transformed
 from magnetar.broker.errors import ConsumerBusyError
+from magnetar.broker.subscriptions.stats import consumer_stats, subscription_stats
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.storage.position import Position
@@ -121,11 +122,11 @@ async def test_partial_acks_as_the_oracle_counts_them():
     first, second = bench.publish(entry(batch=3), entry(batch=2))
 
     def figures():
-        stats = bench.subscription.stats().consumers[0]
+        stats = subscription_stats(bench.subscription).consumers[0]
         return [stats.available_permits, stats.unacked_messages]
 
     assert figures() == [5, 5]
-    assert bench.subscription.stats().consumers[0].avg_messages_per_entry == 3
+    assert subscription_stats(bench.subscription).consumers[0].avg_messages_per_entry == 3
     bench.ack(c, first, ack_set=[0b101])
     assert figures() == [5, 4]
     bench.ack(c, first, ack_set=[0b101])
@@ -166,7 +167,7 @@ async def test_an_ack_of_another_consumer_is_honoured():
     assert a.permits.unacked == 20
     bench.ack(b, *positions)
     assert a.permits.unacked == 0
-    assert bench.subscription.stats().unacked_messages == 0
+    assert subscription_stats(bench.subscription).unacked_messages == 0
     bench.leave(a)
     assert got(b) == []
 
@@ -184,7 +185,7 @@ async def test_unacked_limit_of_a_consumer_blocks_and_releases_at_half():
     c = await bench.join(permits=100)
     positions = bench.publish(*[entry() for _ in range(30)])
     assert got(c) == list(range(10))
-    assert bench.subscription.stats().consumers[0].blocked_on_unacked
+    assert subscription_stats(bench.subscription).consumers[0].blocked_on_unacked
     bench.flow(c, 7)
     assert c.permits.parked == 7
     bench.ack(c, *positions[:4])
@@ -225,7 +226,7 @@ async def test_redeliver_releases_a_blocked_consumer():
     assert got(c) == [0, 1, 2]
     bench.redeliver(c, positions[1])
     assert got(c) == [1]
-    assert bench.subscription.stats().consumers[0].blocked_on_unacked
+    assert subscription_stats(bench.subscription).consumers[0].blocked_on_unacked
 
 
 async def test_unacked_limit_of_the_subscription():
@@ -235,7 +236,7 @@ async def test_unacked_limit_of_the_subscription():
     positions = bench.publish(*[entry() for _ in range(30)])
     first, second = got(a), got(b)
     assert len(first) + len(second) == 10
-    assert bench.subscription.stats().blocked_on_unacked
+    assert subscription_stats(bench.subscription).blocked_on_unacked
     for position in positions[:5]:
         bench.ack(a, position)
     assert got(a) == got(b) == []  # half is left
@@ -312,31 +313,6 @@ async def test_markers_in_the_middle_are_skipped():
     assert bench.cursor.deleted == {1}
 
 
-async def test_filters_reject_and_reschedule():
-    bench = Bench()
-    verdicts = {b"no": FilterResult.REJECT, b"later": FilterResult.RESCHEDULE}
-    seen = []
-
-    def judge(slab, i):
-        payload = bytes(slab.body(i))
-        seen.append(payload)
-        for word, verdict in verdicts.items():
-            if payload.endswith(word):
-                return verdict
-        return FilterResult.ACCEPT
-
-    bench.subscription.context.entry_filter = judge
-    c = await bench.join(permits=10)
-    bench.publish(entry(b"yes"), entry(b"no"), entry(b"later"), entry(b"yes"))
-    assert got(c) == [0, 3]
-    assert bench.cursor.deleted == {1}
-    verdicts.clear()
-    bench.clock.advance(1)
-    assert got(c) == [2]
-    stats = bench.subscription.stats()
-    assert (stats.filter_accepted, stats.filter_rejected, stats.filter_rescheduled) == (3, 1, 1)
-
-
 class Delay:
     """A view that holds everything later than now."""
 
@@ -385,8 +361,8 @@ async def test_delayed_entries_are_held_skipped_and_given_when_due():
     bench.publish(entry(), entry(deliver_at_time=50), entry(), entry(deliver_at_time=40))
     assert got(c) == [0, 2]
     assert c.permits.available == 8
-    assert bench.subscription.stats().msg_delayed == 2
-    assert bench.subscription.stats().msg_backlog_no_delayed == 2
+    assert subscription_stats(bench.subscription).msg_delayed == 2
+    assert subscription_stats(bench.subscription).msg_backlog_no_delayed == 2
     bench.leave(c)
     c = await bench.join(permits=10)
     assert got(c) == [0, 2]
@@ -446,12 +422,12 @@ async def test_an_entry_acked_while_it_waits_in_replay_is_not_sent():
     got(a)
     a.outbox.writable = False
     bench.redeliver(a)
-    assert bench.subscription.stats().msg_in_replay == 2
+    assert subscription_stats(bench.subscription).msg_in_replay == 2
     bench.ack(a, positions[0])
     a.outbox.become_writable()
     bench.clock.run()
     assert got(a) == [1]
-    assert bench.subscription.stats().msg_in_replay == 0
+    assert subscription_stats(bench.subscription).msg_in_replay == 0
 
 
 async def test_skipped_backlog_relieves_its_holders():
@@ -460,7 +436,7 @@ async def test_skipped_backlog_relieves_its_holders():
     positions = bench.publish(*[entry() for _ in range(4)])
     bench.cursor.ack_cumulative(positions[1])
     bench.subscription.backlog_dropped(positions[1], expired_messages=2)
-    stats = bench.subscription.stats()
+    stats = subscription_stats(bench.subscription)
     assert (c.permits.unacked, stats.unacked_messages, stats.total_msg_expired) == (2, 2, 2)
 
 
@@ -471,11 +447,11 @@ async def test_rates_of_the_last_period():
     bench.ack(c, *positions[:10])
     bench.redeliver(c, positions[20])
     bench.subscription.roll_rates(10)
-    stats = bench.subscription.stats()
+    stats = subscription_stats(bench.subscription)
     assert (stats.msg_rate_out, stats.message_ack_rate, stats.msg_rate_redeliver) == (3.1, 1.0, 0.1)
     bench.leave(c)
-    assert bench.subscription.stats().msg_out_counter == 31
-    assert bench.subscription.stats().type_name == "Shared"
+    assert subscription_stats(bench.subscription).msg_out_counter == 31
+    assert subscription_stats(bench.subscription).type_name == "Shared"
 
 
 async def test_consumer_stats_of_the_wire():
@@ -483,7 +459,7 @@ async def test_consumer_stats_of_the_wire():
     c = await bench.join(SHARED, "me", permits=10)
     positions = bench.publish(entry(), entry(), entry())
     bench.ack(c, positions[0])
-    values = bench.subscription.consumer_stats(c)
+    values = consumer_stats(bench.subscription, c).wire()
     assert values["availablePermits"] == 7
     assert values["unackedMessages"] == 2
     assert values["msgBacklog"] == 2
