@@ -17,6 +17,7 @@
      +- MetadataDamagedError           the metadata are damaged, missing or too old: a start would forget topics
      +- StorageFullError               no space left; retry later, the engine resumes by itself
      +- StorageFailedError             write or fsync failed; nothing is acknowledged any more
+     +- StorageUnavailableError        a service the store lives on does not answer; try again later
      +- StorageClosedError             used after close
      +- ManagedLedgerError(name)
      |   +- NoSuchManagedLedgerError   never created, or deleted
@@ -30,6 +31,7 @@
      +- MetadataError(path)
          +- BadVersionError            compare-and-set lost
          +- NoNodeError                delete or conditional put of a node that is not there
+         +- NotEmptyError              delete of a node with children, where the store cannot keep them without it
 """
 
 from __future__ import annotations
@@ -62,10 +64,12 @@ __all__ = [
     "NoSuchEntryError",
     "NoSuchLedgerError",
     "NoSuchManagedLedgerError",
+    "NotEmptyError",
     "StorageClosedError",
     "StorageError",
     "StorageFailedError",
     "StorageFullError",
+    "StorageUnavailableError",
     "StoreLockedError",
     "StoreMismatchError",
     "UnsupportedFormatError",
@@ -199,6 +203,10 @@ class StorageFailedError(StorageError):
     """A write or fsync failed: the engine has stopped acknowledging for good (restart after repairing the disk)."""
 
 
+class StorageUnavailableError(StorageError):
+    """A service the store lives on (ZooKeeper, bookies) does not answer. Whether a write was made is unknown."""
+
+
 class StorageClosedError(StorageError):
     """The engine is closed."""
 
@@ -277,3 +285,10 @@ class BadVersionError(MetadataError):
 class NoNodeError(MetadataError):
     def __str__(self) -> str:
         return f"metadata node {self.path}: no such node"
+
+
+class NotEmptyError(MetadataError):
+    """The node is as it was."""
+
+    def __str__(self) -> str:
+        return f"metadata node {self.path} has children"

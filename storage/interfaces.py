@@ -157,7 +157,7 @@ class MetadataStore(Protocol):
 
     A write is durable when its await returns, all writes happen in the order they were asked for, and a later read
     sees them. Versions count from 0 and grow by one with each put. A parent node need not exist.
-    Errors: BadVersionError, NoNodeError, StorageFullError, StorageFailedError.
+    Errors: BadVersionError, NoNodeError, StorageFullError, StorageFailedError, StorageUnavailableError.
     """
 
     async def get(self, path: str) -> tuple[bytes, int] | None:
@@ -175,7 +175,9 @@ class MetadataStore(Protocol):
         ...
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
-        """Raises NoNodeError, BadVersionError. Children stay."""
+        """Raises NoNodeError, BadVersionError. Children stay; a store that cannot keep them without their parent
+        raises NotEmptyError.
+        """
         ...
 
     async def children(self, path: str) -> list[str]:
@@ -183,7 +185,10 @@ class MetadataStore(Protocol):
         ...
 
     def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Call ``callback(path)`` on the loop after each change at or below ``prefix``; returns the cancel function."""
+        """Call ``callback(path)`` on the loop after each change at or below ``prefix``; returns the cancel function.
+
+        A store that others write to as well may report changes in quick succession once.
+        """
         ...
 
     async def next_sequence(self, path: str, count: int = 1) -> int:

@@ -47,7 +47,7 @@ BROKER_FLOORS = (
     *("importing", "rebuilding", "maintenance", "broker", "cli"),
 )
 """Packages and modules of the broker from the lowest up: at import time each takes from lower ones only."""
-STORAGE_SIBLINGS = ("embedded", "managed")
+STORAGE_SIBLINGS = ("embedded", "managed", "zookeeper")
 """Packages of the storage room: each takes from the room's own modules and from itself only, so that an engine can be put
 beside another below the managed layer.
 """

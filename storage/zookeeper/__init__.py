@@ -1,0 +1,1 @@
+"""Metadata on Apache ZooKeeper: the ``MetadataStore`` of brokers that share one cluster."""

@@ -1,0 +1,141 @@
+"""Hears of changes in a whole subtree of ZooKeeper through one-shot watches.
+
+Each node of the subtree has two: one for its value (and deletion), one for its children. A watch that fired is set
+again *before* the change is reported, so a listener that reads the node after its report sees that change or a later
+one, and a change after its read is reported again. Changes in quick succession may be reported once.
+
+A lost connection takes the watches with it: every node is then looked at again, and what changed meanwhile is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING, TypeVar
+
+from magnetar.bookkeeper.errors import MetadataUnavailableError, NoSuchNodeError
+from magnetar.bookkeeper.zookeeper.values import SessionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from magnetar.bookkeeper.background import Background
+    from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
+    from magnetar.bookkeeper.zookeeper.values import NodeStat, WatchEvent
+
+__all__ = ["TreeWatch"]
+
+T = TypeVar("T")
+_RETRY_S = 0.2
+_TOGETHER = 64
+"""Nodes looked at at the same time."""
+
+
+class _Kind(enum.Enum):
+    VALUE = "value"
+    CHILDREN = "children"
+
+
+class TreeWatch:
+    """``callback(path)`` after changes at or below ``prefix``, until ``cancel``; not for nodes there at first."""
+
+    def __init__(
+        self, session: ZooKeeperSession, prefix: str, callback: Callable[[str], None], background: Background
+    ) -> None:
+        self._session = session
+        self._prefix = prefix
+        self._callback = callback
+        self._background = background
+        self._known: dict[str, tuple[int, int]] = {}
+        """Nodes seen: (creation, last change) as transaction ids."""
+        self._set: set[tuple[str, _Kind]] = set()
+        """Watches that are set or being set: there is never a second one of a kind on a node."""
+        self._slots = asyncio.Semaphore(_TOGETHER)
+        self._cancelled = False
+        self.ready = asyncio.Event()
+        """Set once every node there at first is watched: from then on no change goes unreported."""
+        self._start(self._begin(), prefix)
+
+    def cancel(self) -> None:
+        """No more reports. Watches that are set die when they fire."""
+        self._cancelled = True
+        self.ready.set()
+
+    async def _begin(self) -> None:
+        await self._look(self._prefix, report=False)
+        self.ready.set()
+
+    async def _look(self, path: str, *, report: bool) -> None:
+        await self._look_at_value(path, report=report)
+        if path in self._known:
+            await self._look_at_children(path, report=report)
+
+    async def _look_at_value(self, path: str, *, report: bool) -> None:
+        if not self._take(path, _Kind.VALUE):
+            return
+        stat = await self._until_answered(lambda: self._stat(path))
+        if stat is None and path != self._prefix:
+            self._set.discard((path, _Kind.VALUE))  # its parent tells of its return
+        found = None if stat is None else (stat.creation_zxid, stat.modified_zxid)
+        before = self._known.pop(path, None)
+        if found is not None:
+            self._known[path] = found
+        if report and found != before and not self._cancelled:
+            self._callback(path)
+        if found is not None and (before is None or before[0] != found[0]):
+            await self._look_at_children(path, report=report)
+
+    async def _look_at_children(self, path: str, *, report: bool) -> None:
+        if not self._take(path, _Kind.CHILDREN):
+            return
+        names = await self._until_answered(lambda: self._children(path))
+        if names is None:
+            self._set.discard((path, _Kind.CHILDREN))
+            return
+        base = "" if path == "/" else path
+        fresh = [child for name in names if (child := f"{base}/{name}") not in self._known]
+        for start in range(0, len(fresh), _TOGETHER):
+            await asyncio.gather(*(self._look(child, report=report) for child in fresh[start : start + _TOGETHER]))
+
+    def _take(self, path: str, kind: _Kind) -> bool:
+        if self._cancelled or (path, kind) in self._set:
+            return False
+        self._set.add((path, kind))
+        return True
+
+    async def _stat(self, path: str) -> NodeStat | None:
+        if path == self._prefix:  # also a node that does not exist yet is watched
+            return await self._session.exists(path, self._value_fired)
+        try:
+            return (await self._session.get(path, self._value_fired)).stat
+        except NoSuchNodeError:
+            return None
+
+    async def _children(self, path: str) -> list[str] | None:
+        try:
+            return await self._session.children(path, self._children_fired)
+        except NoSuchNodeError:
+            return None
+
+    async def _until_answered(self, ask: Callable[[], Coroutine[object, object, T]]) -> T | None:
+        while not self._cancelled and self._session.state is not SessionState.CLOSED:
+            try:
+                async with self._slots:
+                    return await ask()
+            except MetadataUnavailableError:
+                await asyncio.sleep(_RETRY_S)
+        return None
+
+    def _value_fired(self, event: WatchEvent) -> None:
+        self._set.discard((event.path, _Kind.VALUE))
+        self._start(self._look_at_value(event.path, report=True), event.path)
+
+    def _children_fired(self, event: WatchEvent) -> None:
+        self._set.discard((event.path, _Kind.CHILDREN))
+        self._start(self._look_at_children(event.path, report=True), event.path)
+
+    def _start(self, work: Coroutine[object, object, None], path: str) -> None:
+        if self._cancelled or self._session.state is SessionState.CLOSED:
+            work.close()
+        else:
+            self._background.start(work, f"watch {path}")

@@ -1,0 +1,237 @@
+"""``MetadataStore`` on one ZooKeeper session.
+
+A path of the store is a path of ZooKeeper (below the chroot of the session), a version is the node's data version. What
+differs from the embedded store, because ZooKeeper has no nodes without parents:
+
+- a parent that a put makes on its way is an empty node of version 0, and is found as one;
+- a node with children cannot be deleted (NotEmptyError).
+
+Outages. Reads wait for the connection and are repeated. A write whose answer was lost is settled by reading the node:
+it has the version and value that the write would have given it (done), its old version (the write is repeated), or
+another one (BadVersionError). Two writers of the same bytes over the same version both take it for theirs: a record
+over which owners compete must hold something of its owner's own, such as the id of a ledger it has just created.
+StorageUnavailableError: no answer within the deadline; a write may have been made or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper.background import Background
+from magnetar.bookkeeper.errors import (
+    MetadataUnavailableError,
+    NodeExistsError,
+    NodeVersionError,
+    NoSuchNodeError,
+)
+from magnetar.bookkeeper.zookeeper.values import ANY_VERSION as ANY
+from magnetar.storage.errors import BadVersionError, NoNodeError, StorageClosedError, StorageError
+from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
+from magnetar.storage.metadata_paths import check_path
+from magnetar.storage.zookeeper.store_errors import storage_errors
+from magnetar.storage.zookeeper.tree_watch import TreeWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
+    from magnetar.bookkeeper.zookeeper.values import Node
+
+__all__ = ["ZooKeeperMetadataStore"]
+
+_ATTEMPTS = 3
+"""Of a write whose connection was lost; each waits for the service as long as the session does."""
+
+
+class ZooKeeperMetadataStore:
+    """See ``MetadataStore`` for what each method promises. The session belongs to the caller and outlives the store."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self.session = session
+        self._background = Background("metadata")
+        self._watches: list[TreeWatch] = []
+        self._ephemeral: dict[str, None] = {}
+        self._closed = False
+
+    async def get(self, path: str) -> tuple[bytes, int] | None:
+        self._check(path)
+        node = await self._node(path)
+        return None if node is None else (node.value, node.version)
+
+    async def put(self, path: str, value: bytes, expected_version: int | None = ANY_VERSION) -> int:
+        self._check(path)
+        with storage_errors():
+            if expected_version == MUST_NOT_EXIST:
+                return await self._create(path, bytes(value), ephemeral=False)
+            if expected_version is not None:
+                return await self._set(path, bytes(value), expected_version)
+            return await self._put_any(path, bytes(value))
+
+    async def put_ephemeral(self, path: str, value: bytes) -> int:
+        self._check(path)
+        with storage_errors():
+            while True:
+                try:
+                    version = await self._create(path, bytes(value), ephemeral=True)
+                    break
+                except BadVersionError:
+                    node = await self._node(path)
+                if node is not None and node.stat.ephemeral_owner == self.session.session_id:
+                    version = await self._set(path, bytes(value), node.version)
+                    break
+                if node is not None:
+                    with contextlib.suppress(NoSuchNodeError, NodeVersionError):
+                        await self.session.delete(path, node.version)
+        self._ephemeral[path] = None
+        return version
+
+    async def create_ephemeral(self, path: str, value: bytes) -> int:
+        """A new node that vanishes with the session. Raises BadVersionError when there is one, whoever made it."""
+        self._check(path)
+        with storage_errors():
+            version = await self._create(path, bytes(value), ephemeral=True)
+        self._ephemeral[path] = None
+        return version
+
+    async def create_numbered(self, prefix: str, value: bytes = b"") -> int:
+        """An ephemeral node ``prefix`` + ten digits; returns the number, never given before for this parent."""
+        self._check(prefix)
+        with storage_errors():
+            path = await self.session.create(prefix, value, ephemeral=True, sequential=True, make_parents=True)
+        self._ephemeral[path] = None
+        return int(path[len(prefix) :])
+
+    async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
+        self._check(path)
+        with storage_errors():
+            await self._delete(path, expected_version)
+        self._ephemeral.pop(path, None)
+
+    async def children(self, path: str) -> list[str]:
+        self._check(path)
+        try:
+            with storage_errors():
+                return sorted(await self.session.children(path))
+        except NoNodeError:
+            return []
+
+    async def is_mine(self, path: str) -> bool:
+        """Whether the node is an ephemeral one of this session."""
+        node = await self._node(path)
+        return node is not None and node.stat.ephemeral_owner == self.session.session_id
+
+    def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Changes made before ``watching`` returns may go unreported: await it, then read."""
+        watch = TreeWatch(self.session, check_path(prefix), callback, self._background)
+        self._watches.append(watch)
+
+        def cancel() -> None:
+            watch.cancel()
+            if watch in self._watches:
+                self._watches.remove(watch)
+
+        return cancel
+
+    async def watching(self) -> None:
+        """Until every watch asked for is in place."""
+        for watch in list(self._watches):
+            await watch.ready.wait()
+
+    async def next_sequence(self, path: str, count: int = 1) -> int:
+        """Kept as decimal text in the node."""
+        self._check(path)
+        while True:
+            found = await self.get(path)
+            first = int(found[0] or b"0") if found else 0
+            try:
+                await self.put(path, b"%d" % (first + count), found[1] if found else MUST_NOT_EXIST)
+            except BadVersionError:
+                continue
+            return first
+
+    async def close(self) -> None:
+        """Delete this store's ephemeral nodes. The session stays open."""
+        if self._closed:
+            return
+        self._closed = True
+        for watch in self._watches:
+            watch.cancel()
+        await self._background.close()
+        for path in self._ephemeral:
+            with contextlib.suppress(StorageError), storage_errors():
+                await self.session.delete(path)
+
+    # -- writes whose answer may be lost ---
+
+    async def _create(self, path: str, value: bytes, *, ephemeral: bool) -> int:
+        owner = self.session.session_id if ephemeral else 0
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self.session.create(path, value, ephemeral=ephemeral, make_parents=True)
+            except NodeExistsError as error:
+                node = await self._node(path)
+                if node is None:
+                    continue  # gone again
+                if attempt and node.version == 0 and node.value == value and node.stat.ephemeral_owner == owner:
+                    return 0  # an earlier attempt made it
+                raise BadVersionError(path, MUST_NOT_EXIST, node.version) from error
+            except MetadataUnavailableError:
+                if attempt == _ATTEMPTS - 1 or owner != (self.session.session_id if ephemeral else 0):
+                    raise
+            else:
+                return 0
+        return await self._create(path, value, ephemeral=ephemeral)
+
+    async def _set(self, path: str, value: bytes, expected: int) -> int:
+        for attempt in range(_ATTEMPTS):
+            try:
+                return (await self.session.set(path, value, expected)).version
+            except NoSuchNodeError as error:
+                raise BadVersionError(path, expected, MUST_NOT_EXIST) from error
+            except NodeVersionError as error:
+                node = await self._node(path)
+                if node is not None and attempt and node.version == expected + 1 and node.value == value:
+                    return node.version
+                raise BadVersionError(path, expected, node.version if node else MUST_NOT_EXIST) from error
+            except MetadataUnavailableError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _put_any(self, path: str, value: bytes) -> int:
+        while True:
+            try:
+                return (await self.session.set(path, value, ANY)).version
+            except NoSuchNodeError:
+                with contextlib.suppress(BadVersionError):
+                    return await self._create(path, value, ephemeral=False)
+
+    async def _delete(self, path: str, expected: int | None) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self.session.delete(path, ANY if expected is None else expected)
+            except NoSuchNodeError:
+                if attempt:
+                    return  # an earlier attempt did it
+                raise
+            except NodeVersionError as error:
+                node = await self._node(path)
+                raise BadVersionError(path, expected or 0, node.version if node else MUST_NOT_EXIST) from error
+            except MetadataUnavailableError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    async def _node(self, path: str) -> Node | None:
+        try:
+            with storage_errors():
+                return await self.session.get(path)
+        except NoNodeError:
+            return None
+
+    def _check(self, path: str) -> None:
+        check_path(path)
+        if self._closed:
+            raise StorageClosedError("the metadata store is closed")
