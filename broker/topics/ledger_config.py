@@ -55,6 +55,7 @@ def engine_settings(settings: Settings, ledger_files: int) -> EngineSettings:
         max_open_files=ledger_files,
         cache_bytes=settings.managed_ledger_cache_size_mb << 20,
         max_record_bytes=settings.max_message_size + RECORD_PADDING_BYTES,
+        watches_disk_usage=True,
         disk_usage_threshold=settings.disk_usage_threshold,
         disk_usage_warn_threshold=min(settings.disk_usage_warn_threshold, settings.disk_usage_threshold),
     )

@@ -44,6 +44,8 @@ class EngineSettings:
     disk_usage_warn_threshold: float = 1.0
     """They are taken again when no more than this is used; above it a warning is logged."""
     disk_usage_check_s: float = 10.0
+    watches_disk_usage: bool = False
+    """Whether the used part is looked at without a threshold, for metrics."""
     metadata_log_bytes: int = 1 * _MIB
     """Size of a metadata log; a snapshot is written when three quarters of one, or as much as a snapshot takes, were
     logged."""

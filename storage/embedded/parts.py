@@ -114,7 +114,7 @@ def build_parts(base: Foundation) -> EngineParts:
     )
     probe = SpaceProbe(health, environment.scheduler, appends, checkpointer, settings.full_probe_s)
     disk_usage = None
-    if settings.disk_usage_warn_threshold < 1:
+    if settings.watches_disk_usage or settings.disk_usage_warn_threshold < 1:
         disk_usage = DiskUsageWatch(
             health, environment.files, base.layout.root, environment.scheduler, environment.threads, settings
         )

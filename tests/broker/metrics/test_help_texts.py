@@ -18,18 +18,29 @@ from tests.broker.metrics.test_resources import engine
 from tests.twins.fields import defaults
 
 
-@pytest.fixture(scope="module")
-def page():
+def full_page():
+    """A page with every family that there is."""
     name = TopicName.parse("persistent://public/default/t")
     converting = ConvertingFigures(
         (ConverterFigures(name, "kafka", ConverterCounters()),), {name: 0}, {name: 0}, defaults(CacheStats)
     )
-    broker = BrokerMetrics(resources=ResourceFigures(engine=engine()), converting=converting)
+    broker = BrokerMetrics(
+        publish_latency_quantiles_ms={0.5: 1.0},
+        authentication_successes={("TokenProvider", "token"): 1},
+        authentication_failures={("TokenProvider", "EXPIRED"): 1},
+        resources=ResourceFigures(engine=engine()),
+        converting=converting,
+    )
     settings = Settings(
         expose_consumer_level_metrics_in_prometheus=True, expose_producer_level_metrics_in_prometheus=True
     )
     index = DelayIndexStats(operations=IndexCounters().operations())
     return rendered([topic(delayed_index=index)], settings, broker)
+
+
+@pytest.fixture(scope="module")
+def page():
+    return full_page()
 
 
 def families(page):
