@@ -14,7 +14,14 @@ setup(
         Extension(
             "magnetar.protocol._entry_columns",
             ["magnetar/protocol/_entry_columns.c"],
-            depends=["magnetar/protocol/_crc32c.h"],
+            depends=["magnetar/protocol/_crc32c.h", "magnetar/protocol/_wire_fields.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
+            "magnetar.protocol._deliveries",
+            ["magnetar/protocol/_deliveries.c"],
+            depends=["magnetar/protocol/_wire_fields.h"],
             extra_compile_args=["-O3"],
             optional=True,
         ),

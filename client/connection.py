@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar import __version__
 from magnetar.client.errors import RefusedError, RetryError
@@ -43,6 +43,14 @@ def refusal(code: int, message: str) -> RefusedError | RetryError:
     return RefusedError(f"the broker refused: {text}") if code in _LASTING else RetryError(text)
 
 
+class Cutter(Protocol):
+    """Cuts the stream of a connection into commands."""
+
+    def feed(self, data: bytes) -> list[Answer]:
+        """The commands that are whole. Raises: MalformedAnswerError."""
+        ...
+
+
 class BrokerConnection(asyncio.Protocol):
     """Open one with `open_connection`. All methods belong to the loop's thread.
 
@@ -57,7 +65,7 @@ class BrokerConnection(asyncio.Protocol):
         self.max_message_bytes = _DEFAULT_MAX_MESSAGE_BYTES
         self.lost: RetryError | RefusedError | None = None
         self._credentials = credentials
-        self._cutter = AnswerCutter()
+        self._cutter: Cutter = AnswerCutter()
         self._waiting: dict[int, asyncio.Future[pb.BaseCommand]] = {}
         self._last_request = 0
         self._transport: asyncio.Transport | None = None
@@ -105,6 +113,11 @@ class BrokerConnection(asyncio.Protocol):
             await self._drained
         if self.lost is not None:
             raise self.lost
+
+    def cut_with(self, make: Callable[[AnswerCutter], Cutter]) -> None:
+        """Cut what comes from here on with another cutter, made of the one so far. Once."""
+        assert isinstance(self._cutter, AnswerCutter), "once"
+        self._cutter = make(self._cutter)
 
     def pause_reading(self) -> None:
         """Take nothing more from the socket: the broker stops pushing when the buffers between are full."""

@@ -73,6 +73,20 @@ class EntryChunk:
             self.entry_ids[i:j],
         )
 
+    def picked(self, which: NDArray[np.bool_]) -> EntryChunk:
+        """The entries for which `which` is true; shares the data."""
+        if which.all():
+            return self.slice(0, len(which))
+        return EntryChunk(
+            self.topic,
+            self.partition,
+            self.ledger_id,
+            self.data,
+            self.offsets[which],
+            self.ends[which],
+            self.entry_ids[which],
+        )
+
     @classmethod
     def of_bodies(
         cls,

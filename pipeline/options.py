@@ -101,7 +101,7 @@ SOURCE_OPTIONS: Final = (
     ),
     Option("waitingForNonExistedTopic", "false", "stream: a topic that does not exist yet is waited for"),
     Option("pollTimeoutMs", "120000", "give up when the broker gives nothing for so long, restarts included"),
-    Option("pulsar.reader.receiverQueueSize", "1000", "messages a task asks for in advance"),
+    Option("pulsar.reader.receiverQueueSize", "5000", "messages a task asks for in advance"),
     Option("batchBytes", "2097152", "size a record batch is bounded by"),
     Option("splitBytes", "67108864", "work of about so many stored bytes is one Spark partition"),
 )
@@ -199,7 +199,7 @@ class SourceOptions:
             on_corrupt=_choice(given, "onCorrupt", ON_CORRUPT),
             wait_for_topic=flag(given, "waitingForNonExistedTopic", False),
             poll_timeout_s=whole_number(given, "pollTimeoutMs", 120_000) / 1000,
-            receiver_queue=whole_number(given, "pulsar.reader.receiverQueueSize", 1000),
+            receiver_queue=whole_number(given, "pulsar.reader.receiverQueueSize", 5000),
             batch_bytes=whole_number(given, "batchBytes", 2 << 20, minimum=1024),
             split_bytes=whole_number(given, "splitBytes", 64 << 20, minimum=1),
         )

@@ -113,7 +113,7 @@ class ColumnFlag(IntFlag):
     """Messages only."""
 
 
-class _BrokenError(Exception):
+class BrokenFieldError(Exception):
     """Bytes that are no protobuf message."""
 
 
@@ -160,27 +160,27 @@ def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
         shift += 7
-    raise _BrokenError
+    raise BrokenFieldError
 
 
-def _fields(view: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def fields(view: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Number, wire type, value (the length of bytes) and where the field ends."""
     while at < end:
         tag, at = _varint(view, at, end)
         number, wire = tag >> 3, tag & 7
         value = 0
         if tag >> 32 or not number or wire in (3, 4, 6, 7):
-            raise _BrokenError
+            raise BrokenFieldError
         if wire in (0, 2):
             value, at = _varint(view, at, end)
         size = {0: 0, 1: 8, 2: value, 5: 4}[wire]
         if size > end - at:
-            raise _BrokenError
+            raise BrokenFieldError
         at += size
         yield number, wire, value, at
 
 
-def _i64(value: int) -> int:
+def signed64(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -193,12 +193,12 @@ def _pair(view: memoryview, at: int, end: int) -> tuple[bool, bool]:
     """Whether a KeyValue has both parts, and whether its key is entry.format."""
     seen, named = 0, False
     try:
-        for number, wire, size, after in _fields(view, at, end):
+        for number, wire, size, after in fields(view, at, end):
             if wire == 2 and number in (1, 2):
                 seen |= number
                 if number == 1:
                     named = bytes(view[after - size : after]) == _FORMAT
-    except _BrokenError:
+    except BrokenFieldError:
         return False, named
     return seen == 3, named
 
@@ -207,12 +207,12 @@ def _encryption(view: memoryview, at: int, end: int) -> bool:
     """Whether EncryptionKeys has a key's name and value, and its metadata are pairs."""
     seen, pairs = 0, True
     try:
-        for number, wire, size, after in _fields(view, at, end):
+        for number, wire, size, after in fields(view, at, end):
             if wire == 2 and number in (1, 2):
                 seen |= number
             elif wire == 2 and number == 3:
                 pairs = _pair(view, after - size, after)[0] and pairs
-    except _BrokenError:
+    except BrokenFieldError:
         return False
     return seen == 3 and pairs
 
@@ -222,7 +222,7 @@ def _metadata(row: list[int], view: memoryview, at: int, end: int) -> EntryStatu
     required = set()
     whole = True
     halves = set()
-    for number, wire, value, after in _fields(view, at, end):
+    for number, wire, value, after in fields(view, at, end):
         if wire == 2:
             if number in _BYTES:
                 row[_BYTES[number]], row[_BYTES[number] + 1] = after - value, value
@@ -247,7 +247,7 @@ def _metadata(row: list[int], view: memoryview, at: int, end: int) -> EntryStatu
 
 def _number(row: list[int], number: int, value: int) -> None:
     if number in _NUMBERS:
-        row[_NUMBERS[number]] = _i64(value)
+        row[_NUMBERS[number]] = signed64(value)
     elif number in _INT32:
         row[_INT32[number]] = _i32(value)
     elif number == 9:
@@ -259,12 +259,12 @@ def _number(row: list[int], number: int, value: int) -> None:
 
 
 def _broker_metadata(row: list[int], view: memoryview, at: int, end: int) -> None:
-    for number, wire, value, _ in _fields(view, at, end):
+    for number, wire, value, _ in fields(view, at, end):
         if wire == 0 and number == 1:
-            row[EntryColumn.BROKER_TIMESTAMP] = _i64(value)
+            row[EntryColumn.BROKER_TIMESTAMP] = signed64(value)
             row[EntryColumn.FLAGS] |= ColumnFlag.HAS_BROKER_TIMESTAMP
         elif wire == 0 and number == 2:
-            row[EntryColumn.INDEX] = _i64(value)
+            row[EntryColumn.INDEX] = signed64(value)
             row[EntryColumn.FLAGS] |= ColumnFlag.HAS_INDEX
 
 
@@ -280,7 +280,7 @@ def _entry(row: list[int], view: memoryview, at: int, end: int, verify: bool) ->
     ):
         try:
             _broker_metadata(row, view, at + 6, at + 6 + size)
-        except _BrokenError:
+        except BrokenFieldError:
             status = EntryStatus.BROKER_METADATA
         at += 6 + size
     if end - at >= 2 and bytes(view[at : at + 2]) == b"\x0e\x01":
@@ -296,7 +296,7 @@ def _entry(row: list[int], view: memoryview, at: int, end: int, verify: bool) ->
         return status
     try:
         return _metadata(row, view, at + 4, at + 4 + size)
-    except _BrokenError:
+    except BrokenFieldError:
         return EntryStatus.METADATA
 
 
@@ -333,7 +333,7 @@ def _single(row: list[int], view: memoryview, at: int, end: int) -> int:
     row[MessageColumn.KEY_LENGTH] = row[MessageColumn.ORDERING_LENGTH] = -1
     row[MessageColumn.METADATA_START], row[MessageColumn.METADATA_END] = at, end
     try:
-        for number, wire, value, after in _fields(view, at, end):
+        for number, wire, value, after in fields(view, at, end):
             if wire == 2 and number == 1:
                 row[MessageColumn.PROPERTIES] += 1
                 whole = _pair(view, after - value, after)[0] and whole
@@ -343,14 +343,14 @@ def _single(row: list[int], view: memoryview, at: int, end: int) -> int:
             elif wire == 0 and number == 3:
                 size = _i32(value)
             elif wire == 0 and number == 5:
-                row[MessageColumn.EVENT_TIME] = _i64(value)
+                row[MessageColumn.EVENT_TIME] = signed64(value)
                 flags |= ColumnFlag.HAS_EVENT_TIME
             elif wire == 0 and number == 8:
-                row[MessageColumn.SEQUENCE_ID] = _i64(value)
+                row[MessageColumn.SEQUENCE_ID] = signed64(value)
                 flags |= ColumnFlag.HAS_SEQUENCE_ID
             elif wire == 0 and number in _SINGLE_TRUTHS:
                 flags = flags & ~_SINGLE_TRUTHS[number] | (_SINGLE_TRUTHS[number] if value else 0)
-    except _BrokenError:
+    except BrokenFieldError:
         return -1
     row[MessageColumn.FLAGS], row[MessageColumn.PAYLOAD_LENGTH] = flags, size
     return size if whole else -1
@@ -398,10 +398,10 @@ def property_columns(buffer: Any, starts: Any, ends: Any, field_number: int, row
     table: list[list[int]] = []
     try:
         for i, (at, end) in enumerate(zip(first, last, strict=True)):
-            for number, wire, size, after in _fields(view, at, end):
+            for number, wire, size, after in fields(view, at, end):
                 if number == field_number and wire == 2:
                     table.append([i, *_parts(view, after - size, after)])
-    except _BrokenError:
+    except BrokenFieldError:
         table = [[]] * (rows + 1)
     if len(table) != rows:
         raise ValueError("the metadata do not hold that many properties")
@@ -412,10 +412,10 @@ def _parts(view: memoryview, at: int, end: int) -> list[int]:
     """Start and length of key and value, the last of each."""
     found = [0, 0, 0, 0]
     try:
-        for number, wire, size, after in _fields(view, at, end):
+        for number, wire, size, after in fields(view, at, end):
             if wire == 2 and number in (1, 2):
                 found[2 * number - 2 : 2 * number] = [after - size, size]
-    except _BrokenError:
+    except BrokenFieldError:
         pass
     return found
 

@@ -28,26 +28,38 @@ class AnswerCutter:
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._buffer = bytearray()
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
+
+    def rest(self) -> bytes:
+        """What has come of a frame that is not whole yet."""
+        return bytes(self._buffer)
 
     def feed(self, data: bytes) -> list[Answer]:
         """Raises: MalformedAnswerError; nothing can be cut after that."""
         buffer, start = self._buffer, 0
         buffer += data
         answers: list[Answer] = []
-        while len(buffer) - start >= 8:
-            total = int.from_bytes(buffer[start : start + 4], "big")
+        while (end := frame_end(buffer, start, self.max_frame_bytes)) is not None and end <= len(buffer):
             size = int.from_bytes(buffer[start + 4 : start + 8], "big")
-            if not size + 4 <= total <= self._max_frame_bytes:
-                raise MalformedAnswerError(f"a frame of {total} bytes with a command of {size} bytes")
-            end = start + 4 + total
-            if len(buffer) < end:
-                break
             body = bytes(buffer[start + 8 : end])
             answers.append(Answer(_parsed(body[:size]), body[size:]))
             start = end
         del buffer[:start]
         return answers
+
+
+def frame_end(buffer: bytes | bytearray, start: int, max_frame_bytes: int) -> int | None:
+    """Where the frame at `start` ends, which may be behind the end of the buffer; None before its sizes have come.
+
+    Raises: MalformedAnswerError.
+    """
+    if len(buffer) - start < 8:
+        return None
+    total = int.from_bytes(buffer[start : start + 4], "big")
+    size = int.from_bytes(buffer[start + 4 : start + 8], "big")
+    if not size + 4 <= total <= max_frame_bytes:
+        raise MalformedAnswerError(f"a frame of {total} bytes with a command of {size} bytes")
+    return start + 4 + total
 
 
 def _parsed(data: bytes) -> pb.BaseCommand:

@@ -13,19 +13,18 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from magnetar.client.errors import InputError, RefusedError, RetryError
 from magnetar.pipeline.catalog import Catalog
-from magnetar.pipeline.entry_chunk import EntryChunk
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError, NoSuchTopicError, ReadTimeoutError
-from magnetar.pipeline.reading.index_tracker import Indexed, IndexTracker, messages_of
-from magnetar.pipeline.reading.pushed import PushedEntries, PushedEntry
+from magnetar.pipeline.reading.index_tracker import IndexTracker, messages_in
+from magnetar.pipeline.reading.pushed import PushedEntries
+from magnetar.pipeline.reading.range_cut import Cut, behind, cut_by_index, cut_by_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from magnetar.pipeline.entry_chunk import EntryChunk
     from magnetar.pipeline.log_range import LogRange
     from magnetar.pipeline.offsets import Place
     from magnetar.pipeline.planning import ReadRange
@@ -66,7 +65,7 @@ class _RangeReader:
     def __init__(self, piece: ReadRange, settings: ReadSettings, on_loss: OnLoss) -> None:
         self._piece, self._settings, self._on_loss = piece, settings, on_loss
         self._catalog = Catalog(settings.connect.admin())
-        self._tracker = IndexTracker(lambda e: self._catalog.index_of(piece.topic, Position(e.ledger_id, e.entry_id)))
+        self._tracker = IndexTracker(lambda position: self._catalog.index_of(piece.topic, position))
         self._next: Place = piece.start
         """What comes next, in the form of the range's places."""
         self._last: Position | None = None
@@ -89,11 +88,11 @@ class _RangeReader:
                 if self._pushed is None:
                     await self._open()
                     continue
-                entries = await self._pushed.take(min(_IDLE_S, self._settings.poll_timeout_s))
-                if not entries:
+                chunks = await self._pushed.take(min(_IDLE_S, self._settings.poll_timeout_s))
+                if not chunks:
                     self._check_idle()
                     continue
-                if found := self._taken(entries):
+                if found := self._taken(chunks):
                     return found
             except (RetryError, CatalogUnavailableError) as error:
                 await self._pause(error)
@@ -179,67 +178,54 @@ class _RangeReader:
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
-    def _taken(self, entries: list[PushedEntry]) -> list[EntryChunk]:
-        """The entries as chunks, without what the range does not want."""
-        kept: list[tuple[PushedEntry, Indexed]] = []
+    def _taken(self, chunks: list[EntryChunk]) -> list[EntryChunk]:
+        """Of what came, the entries that the range wants."""
+        kept: list[EntryChunk] = []
         messages = 0
-        for entry in entries:
-            position = Position(entry.ledger_id, entry.entry_id)
-            if self._last is not None and position <= self._last:
-                messages += messages_of(entry.body)
+        for came in chunks:
+            chunk = came if self._last is None else behind(came, self._last)
+            if len(chunk) < len(came):
+                messages += messages_in(came) - messages_in(chunk)
+            if not len(chunk):
                 continue
-            if self._done():
-                break
-            if isinstance(self._next, Position) and position >= self._end_position:
-                self._next = self._piece.end
+            if self._done() or self._pushed is None:
                 break
             try:
-                indexed = self._tracker.track(entry)
+                cut, counted = self._cut(chunk)
             except CatalogUnavailableError:
                 if not kept:
                     raise
                 self.close()  # what is at hand is given; the rest comes again behind it
                 break
-            messages += indexed.messages
-            if self._follows(position, indexed):
-                kept.append((entry, indexed))
-            self._last = position
-            self._progress_s, self._failures = time.monotonic(), 0
+            messages += counted
+            if len(cut.kept):
+                kept.append(cut.kept)
         if self._pushed is not None and messages and not self._done():
             with contextlib.suppress(RetryError):  # a connection that is gone says so when the next entries are taken
                 self._pushed.ask_for(messages)
-        return self._chunks(kept)
+        return kept
 
-    def _follows(self, position: Position, indexed: Indexed) -> bool:
-        """Go on behind the entry; whether it belongs to the range. Reports what is missing before it."""
+    def _cut(self, chunk: EntryChunk) -> tuple[Cut, int]:
+        """What of the chunk belongs to the range, and how many messages were looked at. Goes on behind it, and reports
+        what is missing before it.
+        """
         if isinstance(self._next, Position):
-            self._next = Position(position.ledger_id, position.entry_id + 1)
-            return True
-        if indexed.last_index is None:
-            return True
-        first = indexed.last_index - indexed.messages + 1
-        if first > self._next and not self._settings.read_compacted:
-            self._lose(min(first, self._end_index), "the broker gave what comes behind them")
-        belongs = indexed.last_index >= self._next and first < self._end_index
-        self._next = max(self._next, indexed.last_index + 1)
-        return belongs
-
-    def _chunks(self, kept: list[tuple[PushedEntry, Indexed]]) -> list[EntryChunk]:
-        """One chunk for each ledger."""
-        chunks: list[EntryChunk] = []
-        start = 0
-        for at in range(1, len(kept) + 1):
-            if at == len(kept) or kept[at][0].ledger_id != kept[start][0].ledger_id:
-                part = kept[start:at]
-                bodies = [indexed.body for _, indexed in part]
-                ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
-                offsets = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-                ids = np.array([entry.entry_id for entry, _ in part], np.int64)
-                ledger_id = part[0][0].ledger_id
-                piece = self._piece
-                chunks.append(EntryChunk(piece.topic, piece.partition, ledger_id, b"".join(bodies), offsets, ends, ids))
-                start = at
-        return chunks
+            cut, given = cut_by_position(chunk, self._next, self._end_position), chunk
+            counted = messages_in(chunk.slice(0, cut.seen))
+        else:
+            found = self._tracker.track(chunk)
+            cut, given = cut_by_index(found, self._next, self._end_index), found.chunk
+            counted = int(found.messages[: cut.seen].sum())
+            if not self._settings.read_compacted:
+                for first, end in cut.lost:
+                    self._on_loss(first, end, "the broker gave what comes behind them")
+        self._next = cut.reached
+        if cut.seen:
+            self._last = Position(chunk.ledger_id, int(given.entry_ids[cut.seen - 1]))
+            self._progress_s, self._failures = time.monotonic(), 0
+        if len(given) < len(chunk):
+            self.close()  # the broker could not be asked about the rest, which comes again
+        return cut, counted
 
     # --- when nothing comes -----------------------------------------------------------------------------------------
 

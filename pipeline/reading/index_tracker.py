@@ -10,31 +10,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from magnetar.pipeline.decode.headers import Headers
+from magnetar.pipeline.entry_chunk import EntryChunk
+from magnetar.pipeline.offsets import Position
+from magnetar.pipeline.read_errors import CatalogUnavailableError
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
+from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, EntryStatus
+from magnetar.protocol.metadata import parse_entry_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.pipeline.reading.pushed import PushedEntry
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
 
 _MAGIC_ENTRY_METADATA = b"\x0e\x02"
+NO_INDEX = -1
 
 
 class Indexed(NamedTuple):
-    """An entry, the index of its last message (None: it has none), and how many messages it holds."""
+    """Entries of one ledger; of each the index of its last message (NO_INDEX: it has none), and how many it holds."""
 
-    body: bytes
-    last_index: int | None
-    messages: int
+    chunk: EntryChunk
+    last_index: Int64s
+    messages: Int64s
 
 
 class IndexTracker:
     """Feed it entries in order. `ask(position)` gives first and last index of an entry, None when it has none."""
 
-    def __init__(self, ask: Callable[[PushedEntry], tuple[int, int] | None]) -> None:
+    def __init__(self, ask: Callable[[Position], tuple[int, int] | None]) -> None:
         self._ask = ask
-        self._before: PushedEntry | None = None
+        self._before: Position | None = None
         self._index: int | None = None
         self.asked = 0
         """How often the broker was asked."""
@@ -43,32 +54,77 @@ class IndexTracker:
         """What comes next need not follow what came before."""
         self._before = self._index = None
 
-    def track(self, entry: PushedEntry) -> Indexed:
-        """The entry with its index, with broker entry metadata put before it where the broker left that out."""
-        before, self._before = self._before, entry
-        follows = (
-            before is not None
-            and before.ledger_id == entry.ledger_id
-            and before.entry_id + 1 == entry.entry_id
-            and self._index is not None
-        )
-        stored = parse_entry_metadata(entry.body)
-        if stored is not None and stored.HasField("index"):
-            last = self._index
-            self._index = stored.index
-            if follows and last is not None:
-                return Indexed(entry.body, stored.index, stored.index - last)
-            return Indexed(entry.body, stored.index, messages_of(entry.body))
-        messages = messages_of(entry.body)
-        if follows and self._index is not None:
-            self._index += messages
-        else:
-            self.asked += 1
-            bounds = self._ask(entry)
-            self._index = None if bounds is None else bounds[1]
-        if self._index is None:
-            return Indexed(entry.body, None, messages)
-        return Indexed(with_index(entry.body, self._index, stored), self._index, messages)
+    def track(self, chunk: EntryChunk) -> Indexed:
+        """The entries with their indexes, with broker entry metadata put before them where the broker left that out.
+
+        When the broker cannot be asked: the entries up to there, fewer than were given.
+        Raises: CatalogUnavailableError when that is the first one.
+        """
+        headers = Headers(chunk, verify=False)
+        messages = _declared(headers)
+        told = headers.has(ColumnFlag.HAS_INDEX)
+        if not told.all():
+            return self._told_and_asked(chunk, headers, messages, told)
+        index = headers.last_index
+        messages[1:] = np.where(np.diff(chunk.entry_ids) == 1, np.diff(index), messages[1:])
+        before = self._index_before(chunk, 0)
+        if before is not None:
+            messages[0] = index[0] - before
+        self._remember(chunk, len(chunk) - 1, int(index[-1]))
+        return Indexed(chunk, index, messages)
+
+    def _index_before(self, chunk: EntryChunk, i: int) -> int | None:
+        """The index of the entry that entry i directly follows, as far as that is known."""
+        follows = self._before == (chunk.ledger_id, int(chunk.entry_ids[i]) - 1)
+        return self._index if follows else None
+
+    def _remember(self, chunk: EntryChunk, i: int, index: int | None) -> None:
+        self._before, self._index = Position(chunk.ledger_id, int(chunk.entry_ids[i])), index
+
+    def _told_and_asked(self, chunk: EntryChunk, headers: Headers, messages: Int64s, told: Bools) -> Indexed:
+        bodies: list[bytes] = []
+        last: list[int] = []
+        for i in range(len(chunk)):
+            body = bytes(chunk.entry(i))
+            before = self._index_before(chunk, i)
+            if told[i]:
+                index: int | None = int(headers.last_index[i])
+                if before is not None:
+                    messages[i] = int(headers.last_index[i]) - before
+            elif before is not None:
+                index = before + int(messages[i])
+            else:
+                try:
+                    index = self._asked(chunk, i)
+                except CatalogUnavailableError:
+                    if not bodies:
+                        raise
+                    break
+            if index is not None and not told[i]:
+                body = with_index(body, index, parse_entry_metadata(body))
+            self._remember(chunk, i, index)
+            bodies.append(body)
+            last.append(NO_INDEX if index is None else index)
+        n = len(bodies)
+        copied = EntryChunk.of_bodies(chunk.topic, bodies, partition=chunk.partition, ledger_id=chunk.ledger_id)
+        data, starts, ends = copied.data, copied.offsets, copied.ends
+        kept = EntryChunk(chunk.topic, chunk.partition, chunk.ledger_id, data, starts, ends, chunk.entry_ids[:n])
+        return Indexed(kept, np.array(last, np.int64), messages[:n])
+
+    def _asked(self, chunk: EntryChunk, i: int) -> int | None:
+        self.asked += 1
+        bounds = self._ask(Position(chunk.ledger_id, int(chunk.entry_ids[i])))
+        return None if bounds is None else bounds[1]
+
+
+def messages_in(chunk: EntryChunk) -> int:
+    """How many messages the entries declare together; one that cannot be read counts as one."""
+    return int(_declared(Headers(chunk, verify=False)).sum()) if len(chunk) else 0
+
+
+def _declared(headers: Headers) -> Int64s:
+    readable = headers[EntryColumn.STATUS] == EntryStatus.FINE
+    return np.where(readable, np.maximum(headers.messages, 1), 1)
 
 
 def with_index(body: bytes, index: int, stored: pb.BrokerEntryMetadata | None = None) -> bytes:
@@ -79,9 +135,3 @@ def with_index(body: bytes, index: int, stored: pb.BrokerEntryMetadata | None = 
         body = body[6 + int.from_bytes(body[2:6], "big") :]
     raw = metadata.SerializeToString()
     return b"".join((_MAGIC_ENTRY_METADATA, len(raw).to_bytes(4, "big"), raw, body))
-
-
-def messages_of(body: bytes) -> int:
-    """How many messages an entry holds, by its metadata; 1 when that cannot be read."""
-    metadata = parse_metadata(body)
-    return 1 if metadata is None else max(metadata.num_messages_in_batch, 1)

@@ -1,8 +1,8 @@
 """A reader of one topic at a running broker: entries as they are stored, in order, from a position on.
 
 It subscribes without a durable cursor, asks for entries in their stored form (`entry.format.raw`) and, from brokers
-that give it, for broker entry metadata. What was pushed and not taken is bounded in bytes: past that the socket is not
-read.
+that give it, for broker entry metadata. Entries stay in the bytes that came from the socket. What was pushed and not
+taken is bounded in bytes: past that the socket is not read.
 """
 
 from __future__ import annotations
@@ -10,44 +10,43 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from magnetar.client.errors import RetryError
 from magnetar.client.lookup import open_at_owner
 from magnetar.converters.entry import ENTRY_FORMAT_RAW
+from magnetar.pipeline.reading.delivery_cutter import Block, DeliveryCutter, as_chunks
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
-from magnetar.protocol.message_id import signed
+from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     from magnetar.client.connection import BrokerConnection
     from magnetar.pipeline.connect_options import ConnectOptions
+    from magnetar.pipeline.entry_chunk import EntryChunk
     from magnetar.pipeline.offsets import Position
-    from magnetar.protocol.answers import Answer
 
 _CONSUMER_ID = 1
 _MOST_WAITING_BYTES = 16 << 20
-
-
-class PushedEntry(NamedTuple):
-    """An entry, and where it is stored."""
-
-    ledger_id: int
-    entry_id: int
-    body: bytes
+_MOST_TAKEN_BYTES = 4 << 20
+_WANTED_BYTES = 1 << 20
+_GATHER_S = 0.003
+"""How long entries wait for others, so that few large chunks are decoded instead of many small ones."""
 
 
 class PushedEntries:
     """One connection with one reader. Belongs to one event loop."""
 
-    def __init__(self, connection: BrokerConnection) -> None:
+    def __init__(self, connection: BrokerConnection, topic: str) -> None:
         self._connection = connection
-        self._waiting: deque[PushedEntry] = deque()
+        self._topic, self._partition = topic, TopicName.parse(topic).partition
+        self._waiting: deque[Block] = deque()
         self._waiting_bytes = 0
         self._paused = False
         self._lost: RetryError | None = None
         self._arrived = asyncio.Event()
-        connection.subscribers[pb.BaseCommand.MESSAGE] = self._on_message
+        connection.cut_with(partial(DeliveryCutter, _CONSUMER_ID, self._on_block))
         connection.subscribers[pb.BaseCommand.CLOSE_CONSUMER] = lambda _: self._fail("the broker closed the reader")
         connection.on_lost = lambda reason: self._fail(str(reason))
 
@@ -58,7 +57,7 @@ class PushedEntries:
         """A reader whose first entry is the one behind `after`. Raises: RefusedError, RetryError, InputError."""
         connection = await open_at_owner(options.service, options.credentials, topic, entry_metadata=True)
         try:
-            pushed = PushedEntries(connection)
+            pushed = PushedEntries(connection, topic)
             name, raw = f"pipeline-{os.urandom(5).hex()}", {ENTRY_FORMAT_RAW: "true"}
             await connection.ask(
                 lambda n: requests.reader(n, _CONSUMER_ID, topic, name, raw, after=after, read_compacted=read_compacted)
@@ -72,37 +71,46 @@ class PushedEntries:
         """The broker may send so many messages more (an entry of several counts with all of them)."""
         self._connection.write(requests.flow(_CONSUMER_ID, messages))
 
-    async def take(self, timeout_s: float) -> list[PushedEntry]:
-        """What has arrived, at least one entry; empty after `timeout_s` without any.
+    async def take(self, timeout_s: float) -> list[EntryChunk]:
+        """What has arrived, at least one entry and at most about 4 MiB; nothing after `timeout_s` without any.
 
         Raises: RetryError when the connection or the reader is gone and everything that had arrived is taken.
         """
-        if not self._waiting:
+        if not self._waiting and not await self._arrives(timeout_s):
             if self._lost is not None:
                 raise self._lost
-            self._arrived.clear()
-            try:
-                await asyncio.wait_for(self._arrived.wait(), timeout_s)
-            except TimeoutError:
-                return []
-        found = list(self._waiting)
-        self._waiting.clear()
-        self._waiting_bytes = 0
-        if self._paused:
+            return []
+        while self._waiting_bytes < _WANTED_BYTES and await self._arrives(_GATHER_S):
+            pass
+        taken: list[Block] = []
+        size = 0
+        while self._waiting and (not taken or size + len(self._waiting[0].data) <= _MOST_TAKEN_BYTES):
+            taken.append(self._waiting.popleft())
+            size += len(taken[-1].data)
+        self._waiting_bytes -= size
+        if self._paused and self._waiting_bytes < _MOST_WAITING_BYTES // 2:
             self._paused = False
             self._connection.resume_reading()
-        if not found and self._lost is not None:
-            raise self._lost
-        return found
+        return as_chunks(self._topic, self._partition, taken)
+
+    async def _arrives(self, timeout_s: float) -> bool:
+        """Whether something comes within that time; False at once when the connection or the reader is gone."""
+        if self._lost is not None:
+            return False
+        self._arrived.clear()
+        try:
+            await asyncio.wait_for(self._arrived.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return bool(self._waiting)
 
     def close(self) -> None:
         """Safe to call twice."""
         self._connection.close()
 
-    def _on_message(self, answer: Answer) -> None:
-        message_id = answer.command.message.message_id
-        self._waiting.append(PushedEntry(signed(message_id.ledgerId), signed(message_id.entryId), answer.entry))
-        self._waiting_bytes += len(answer.entry)
+    def _on_block(self, block: Block) -> None:
+        self._waiting.append(block)
+        self._waiting_bytes += len(block.data)
         self._arrived.set()
         if self._waiting_bytes > _MOST_WAITING_BYTES and not self._paused:
             self._paused = True

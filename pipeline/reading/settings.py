@@ -25,7 +25,7 @@ class ReadSettings:
     read_compacted: bool = False
     on_corrupt: str = "fail"
     poll_timeout_s: float = 120.0
-    receiver_queue: int = 1000
+    receiver_queue: int = 5000
 
     @classmethod
     def of(cls, options: SourceOptions) -> ReadSettings:

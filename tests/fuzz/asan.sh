@@ -8,7 +8,7 @@ cc=${CC:-gcc}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-for source in protocol/_speedups protocol/_entry_columns delayed/_sorting; do
+for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries delayed/_sorting; do
     "$cc" -O1 -g -fPIC -shared -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=undefined \
         -I"$include" "$source.c" -o "$dir/$(basename "$source").so"
 done
@@ -20,6 +20,7 @@ import sys
 import time
 
 import column_twins
+import delivery_twins
 import twins
 
 from magnetar.delayed.sorted_run import Columns
@@ -48,7 +49,9 @@ def check_sorting(helper, rng):
 
 
 helper, columns, sorting = built("_speedups"), built("_entry_columns"), built("_sorting")
+pushed = built("_deliveries")
 CHECKS = [(check, helper) for check in twins.CHECKS] + [(check, columns) for check in column_twins.CHECKS]
+CHECKS += [(check, pushed) for check in delivery_twins.CHECKS]
 rng, end, rounds = random.Random(), time.monotonic() + float(sys.argv[2]), 0
 while time.monotonic() < end:
     seed = rng.getrandbits(60)

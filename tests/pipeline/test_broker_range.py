@@ -8,9 +8,8 @@ from magnetar.pipeline.planning import ReadRange
 from magnetar.pipeline.read_errors import CatalogUnavailableError
 from magnetar.pipeline.reading import broker
 from magnetar.pipeline.reading.index_tracker import with_index
-from magnetar.pipeline.reading.pushed import PushedEntry
 from magnetar.pipeline.reading.settings import ReadSettings
-from tests.pipeline.test_index_tracker import sent
+from tests.pipeline.test_index_tracker import chunk_of, sent
 
 
 class LostConnection:
@@ -27,7 +26,7 @@ def test_entries_that_came_before_the_connection_was_lost_are_given():
     piece = ReadRange("persistent://public/default/t", -1, 0, 10)
     reader = broker._RangeReader(piece, ReadSettings(ConnectOptions.parse({})), lambda *_: None)
     reader._pushed = LostConnection()
-    [chunk] = reader._taken([PushedEntry(1, k, with_index(sent(1), k)) for k in range(4)])
+    [chunk] = reader._taken([chunk_of(1, [with_index(sent(1), k) for k in range(4)])])
     assert list(chunk.entry_ids) == [0, 1, 2, 3]
     assert reader._next == 4
 
@@ -44,8 +43,9 @@ def test_entries_whose_index_is_known_are_given_when_the_next_one_cannot_be_aske
 
     monkeypatch.setattr(reader._catalog, "index_of", index_of)
     reader._pushed = LostConnection()
-    entries = [PushedEntry(1, 0, sent(1)), PushedEntry(1, 1, sent(1)), PushedEntry(2, 0, sent(1))]
-    [chunk] = reader._taken(entries)
+    chunks = [chunk_of(1, [sent(1), sent(1)]), chunk_of(2, [sent(1)])]
+    [chunk] = reader._taken(chunks)
     assert (list(chunk.entry_ids), reader._next, reader._pushed) == ([0, 1], 2, None)
+    reader._pushed = LostConnection()
     with pytest.raises(CatalogUnavailableError):
-        reader._taken(entries[2:])
+        reader._taken(chunks[1:])
