@@ -53,7 +53,7 @@ beside another below the managed layer.
 """
 STORAGE_READERS = ("reading",)
 """Packages of the storage room for others than the broker: they know engine and managed layer, neither knows them."""
-CIRCLES_LEFT = (43,)
+CIRCLES_LEFT = (42,)
 """Files in each circle of imports that counts types: the next change may only make these fewer or smaller."""
 GENERATED = {"pulsar_api_pb2.py", "managed_ledger_records_pb2.py"}
 

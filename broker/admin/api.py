@@ -8,17 +8,15 @@ Errors are those of broker/errors.py; `responses.STATUS_OF` says which HTTP stat
     ConflictError (below)                           409     ServiceNotReadyError                                  503
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
-
-from magnetar.broker.compaction.compaction_stats import CompactionStats, CompactionStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.auth.authorizer import Authorizer
-    from magnetar.broker.consumers.stats import SubscriptionStats
+    from magnetar.broker.compaction.compaction_stats import CompactionStatus
     from magnetar.broker.descriptors import DescriptorShares
     from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.errors import BrokerError
@@ -27,8 +25,7 @@ if TYPE_CHECKING:
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry, StoredSchema
     from magnetar.broker.settings import Settings
-    from magnetar.broker.topics.producer import ProducerStats
-    from magnetar.delayed.index_stats import DelayIndexStats
+    from magnetar.broker.topics.topic_stats import TopicStats
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.position import Position
@@ -63,68 +60,6 @@ class StoredMessage:
     position: "Position"
     entry: bytes
     conversion: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicStats:
-    """A loaded topic. Rates are per second over the last stats period, times milliseconds since 1970, 0: never.
-
-    subscriptions: by name; `backlog_bytes` the size from the slowest subscription's position to the end;
-    `subscription_backlog_bytes` and `earliest_publish_ms` per subscription (the latter only if asked for).
-    """
-
-    name: "TopicName"
-    msg_rate_in: float = 0.0
-    msg_throughput_in: float = 0.0
-    average_msg_size: float = 0.0
-    msg_in_counter: int = 0
-    bytes_in_counter: int = 0
-    msg_chunk_published: bool = False
-    storage_bytes: int = 0
-    backlog_bytes: int = 0
-    subscription_backlog_bytes: dict[str, int] = field(default_factory=dict)
-    earliest_publish_ms: dict[str, int] = field(default_factory=dict)
-    oldest_backlog_age_seconds: int = -1
-    publish_rate_limited_times: int = 0
-    publishers: "Sequence[ProducerStats]" = ()
-    waiting_publishers: int = 0
-    subscriptions: "dict[str, SubscriptionStats]" = field(default_factory=dict)
-    deduplication_status: str = "Disabled"
-    topic_epoch: int | None = None
-    non_contiguous_deleted_ranges: dict[str, int] = field(default_factory=dict)
-    delayed_index_bytes: int = 0
-    delayed_index: "DelayIndexStats | None" = None
-    compaction: CompactionStats = field(default_factory=CompactionStats)
-    created_ms: int = 0
-    last_publish_ms: int = 0
-    msg_drop_rate: float = 0.0
-    storage_write_rate: float = 0.0
-    storage_read_rate: float = 0.0
-    storage_read_misses_rate: float = 0.0
-    write_latency_ms: "LatencyCounts | None" = None
-    entry_sizes: "SizeCounts | None" = None
-    quota_evictions_size: int = 0
-    quota_evictions_age: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LatencyCounts:
-    """Counts per bucket of 0.5, 1, 5, 10, 20, 50, 100, 200, 1000 ms and beyond, of the last stats period; sum in
-    ms.
-    """
-
-    buckets: tuple[int, ...]
-    count: int
-    sum: float
-
-
-@dataclass(frozen=True, slots=True)
-class SizeCounts:
-    """Counts per bucket of 128, 512, 1k, 2k, 4k, 16k, 100k, 1M bytes and beyond, of the last stats period."""
-
-    buckets: tuple[int, ...]
-    count: int
-    sum: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +155,7 @@ class TopicsApi(Protocol):
         """Start a compaction; ConflictError while one runs."""
         ...
 
-    async def compaction_status(self, name: "TopicName") -> CompactionStatus: ...
+    async def compaction_status(self, name: "TopicName") -> "CompactionStatus": ...
 
     async def properties(self, name: "TopicName") -> dict[str, str] | None:
         """Those of users, of a plain topic also what the broker keeps there; None: a partitioned topic without any."""
@@ -232,7 +167,7 @@ class TopicsApi(Protocol):
 
     # --- what is in them ----------------------------------------------------------------------------------------
 
-    async def stats(self, name: "TopicName", *, earliest_in_backlog: bool) -> TopicStats:
+    async def stats(self, name: "TopicName", *, earliest_in_backlog: bool) -> "TopicStats":
         """`earliest_in_backlog` also reads the publish time of each subscription's first unacknowledged message."""
         ...
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.admin.api import TopicStats
     from magnetar.broker.compaction.compaction_stats import CompactionStats
     from magnetar.broker.consumers.stats import ConsumerStats, SubscriptionStats
     from magnetar.broker.policies.effective import TopicConfig
-    from magnetar.broker.topics.producer import ProducerStats
+    from magnetar.broker.topics.topic_stats import ProducerStats, TopicStats
 
 Json = dict[str, Any]
 # Counted by Apache Pulsar's rate limiters.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote_plus
 
-from magnetar.broker.admin.api import LatencyCounts, SizeCounts, TopicStats
 from magnetar.broker.admin.stats_json import iso_time
 from magnetar.broker.subscriptions.stats import subscription_stats
 from magnetar.broker.topics.topic import Topic
+from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.storage.position import Position
 from magnetar.storage.slab import RECORD_HEADER_BYTES

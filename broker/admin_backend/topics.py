@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.admin.api import (
-    ConflictError,
-    MessagePosition,
-    StoredMessage,
-    TopicStats,
-)
+from magnetar.broker.admin.api import ConflictError, MessagePosition, StoredMessage
 from magnetar.broker.admin_backend.log_ranges import LogRanges
 from magnetar.broker.admin_backend.scan import analyze_backlog, entry_of_index, place_of_reset
 from magnetar.broker.admin_backend.stats import (
@@ -40,6 +35,7 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain, Start
     from magnetar.broker.broker import Broker
     from magnetar.broker.compaction.compaction_stats import CompactionStatus
+    from magnetar.broker.topics.topic_stats import TopicStats
     from magnetar.protocol.topic_name import TopicName
 
 

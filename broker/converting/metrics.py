@@ -9,9 +9,10 @@ from magnetar.broker.converting.counters import LATENCY_BOUNDS_S, ConverterCount
 from magnetar.converters.outcome import FailureReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from magnetar.broker.converting.service import Converting
+    from magnetar.broker.converting.tools import ConvertingTools
+    from magnetar.broker.converting.topic_converting import TopicConverting
     from magnetar.converters.cache import CacheStats
     from magnetar.protocol.topic_name import TopicName
 
@@ -47,17 +48,17 @@ class ConvertingFigures:
     busy_workers: int = 0
 
 
-def gather(converting: Converting) -> ConvertingFigures:
+def gather(topics: Mapping[TopicName, TopicConverting], tools: ConvertingTools) -> ConvertingFigures:
     """Of all topics that are loaded now."""
     figures, parked = [], {}
-    for name, topic in converting.topics.items():
+    for name, topic in topics.items():
         resting = topic.open_breakers()
         for converter, counters in topic.counters.items():
             counters.breaker_open = int(converter in resting)
             figures.append(ConverterFigures(name, converter, counters))
         parked[name] = sum(each.parked() for each in list(topic.transformers.values()))
-    bypass = {name: topic.raw_bypass for name, topic in converting.topics.items()}
-    return ConvertingFigures(tuple(figures), parked, bypass, converting.cache.stats(), converting.pool.busy)
+    bypass = {name: topic.raw_bypass for name, topic in topics.items()}
+    return ConvertingFigures(tuple(figures), parked, bypass, tools.cache.stats(), tools.pool.busy)
 
 
 def converter_metrics(

@@ -1,27 +1,22 @@
-"""Everything about converting that the broker owns: the chain, the worker processes, the cache, a book per topic."""
+"""Everything about converting that the broker owns: its tools and a book per topic."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
 
-from magnetar.broker.converting.candidates import Candidates
 from magnetar.broker.converting.config import ConvertingConfig, ConvertingSettingsError
 from magnetar.broker.converting.dead_letters import DeadLetters
-from magnetar.broker.converting.flights import Flights
 from magnetar.broker.converting.frames import Declined
-from magnetar.broker.converting.loading import hello, is_builtin, load_builtin
+from magnetar.broker.converting.loading import is_builtin, load_builtin
 from magnetar.broker.converting.metrics import ConvertingFigures, gather
+from magnetar.broker.converting.tools import ConvertingTools
 from magnetar.broker.converting.topic_converting import TopicConverting
-from magnetar.broker.converting.worker_pool import WorkerPool
-from magnetar.broker.converting.worker_process import WorkerError, WorkerProcess
+from magnetar.broker.converting.worker_process import WorkerError
 from magnetar.broker.tasks import TaskSet
-from magnetar.converters.cache import ConversionCache
-from magnetar.converters.chain import ConverterChain
 from magnetar.converters.outcome import ConversionFailure
 from magnetar.protocol import speed
 
@@ -37,8 +32,6 @@ SharedProperties = Callable[["TopicName"], tuple[Mapping[str, str], ...]]
 class Converting:
     """`await start()`, give topics their `topic(...)`, `await close()`."""
 
-    dead_letters: DeadLetters
-
     def __init__(
         self,
         config: ConvertingConfig,
@@ -46,54 +39,44 @@ class Converting:
         shared_properties: SharedProperties = lambda _name: (),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.config = config
-        self.now_ms = now_ms
-        self.clock = clock
-        self.chain = ConverterChain()
-        self.candidates = Candidates(self.chain)
-        self.cache = ConversionCache(config.cache_bytes)
-        self.flights = Flights(clock)
+        self.tools = ConvertingTools(config, now_ms, clock)
         self.topics: dict[TopicName, TopicConverting] = {}
         self._shared_properties = shared_properties
         self._tasks = TaskSet()
-        self._hello = hello(config, sys.path)
-        self.pool = WorkerPool(config.workers, config.timeout_s, self._new_worker)
-
-    def _new_worker(self) -> WorkerProcess:
-        return WorkerProcess(self._hello)
 
     async def start(self) -> None:
         """Load the chain. Raises: ConvertingSettingsError."""
-        welcome = None
-        if not all(map(is_builtin, self.config.specs)):
-            worker = self._new_worker()
+        tools, welcome = self.tools, None
+        if not all(map(is_builtin, tools.config.specs)):
+            worker = tools.new_worker()
             try:
                 await worker.start()
             except WorkerError as error:
                 raise ConvertingSettingsError(f"messageConverters: {error}") from error
             welcome = worker.welcome
             if welcome.refusal is None:
-                self.pool.adopt(worker)
+                tools.pool.adopt(worker)
             else:
                 await worker.kill()
-        self.chain, problems = load_builtin(self.config, welcome)
-        self.candidates = Candidates(self.chain)
+        chain, problems = load_builtin(tools.config, welcome)
+        tools.use(chain)
         for problem in problems:
             log.warning("converter.left_out", reason=problem)
-        log.info("converters.loaded", converters=[each.tag for each in self.chain.converters])
+        log.info("converters.loaded", converters=[each.tag for each in chain.converters])
 
     def use_topics(self, topics: Topics) -> None:
         """Dead letters are stored there; called once, before anything is dispatched."""
-        self.dead_letters = DeadLetters(topics, self._tasks, self.now_ms)
+        self.tools.dead_letters = DeadLetters(topics, self._tasks, self.tools.now_ms)
 
     def topic(self, name: TopicName, own_properties: Callable[[], Mapping[str, str]]) -> TopicConverting:
-        """The book of a topic that was loaded."""
+        """The book of a topic that was loaded; its `close` ends it."""
         shared = self._shared_properties
-        converting = self.topics[name] = TopicConverting(self, name, lambda: (*shared(name), own_properties()))
+        converting = self.topics[name] = TopicConverting(
+            self.tools, name, lambda: (*shared(name), own_properties()), self._closed
+        )
         return converting
 
-    def forget(self, converting: TopicConverting) -> None:
-        """The topic is closed."""
+    def _closed(self, converting: TopicConverting) -> None:
         if self.topics.get(converting.name) is converting:
             del self.topics[converting.name]
 
@@ -103,10 +86,10 @@ class Converting:
         As it is, and "", when none takes it; as it is, and "failed: reason", when it cannot be converted.
         """
         prefix, entry = body[: speed.after_prefix(body)], body[speed.after_prefix(body) :]
-        chosen = self.chain.select(entry)
+        chosen = self.tools.chain.select(entry)
         if chosen is None:
             return body, ""
-        answer = await self.pool.submit(topic, chosen.name, entry)
+        answer = await self.tools.pool.submit(topic, chosen.name, entry)
         if isinstance(answer, ConversionFailure):
             return body, f"failed: {answer.reason}: {answer.message}"
         if isinstance(answer, Declined):
@@ -115,13 +98,13 @@ class Converting:
 
     def figures(self) -> ConvertingFigures:
         """For the metrics."""
-        return gather(self)
+        return gather(self.topics, self.tools)
 
     async def close(self) -> None:
         """Nothing is converted any more; no process is left on return."""
-        await self.pool.close()
+        await self.tools.pool.close()
         await self._tasks.close()
-        for name, error in self.chain.close():
+        for name, error in self.tools.chain.close():
             log.error("converter.close_failed", converter=name, reason=str(error))
 
 
@@ -138,7 +121,7 @@ async def start_converting(
     except BaseException:
         await converting.close()
         raise
-    if converting.chain:
+    if converting.tools.chain:
         return converting
     await converting.close()
     return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from magnetar.broker.converting.policies import ConversionPolicy
-    from magnetar.broker.converting.topic_converting import TopicConverting
+    from magnetar.broker.converting.topic_books import TopicBooks
     from magnetar.storage.position import Position
 
 log = structlog.get_logger(__name__)
@@ -53,35 +53,35 @@ _MAX_LETTERS: Final = 10_000
 class SubscriptionTransformer:
     """Converts for one subscription."""
 
-    def __init__(self, converting: TopicConverting, subscription: str) -> None:
-        self._converting = converting
-        self._service = converting.service
+    def __init__(self, books: TopicBooks, subscription: str) -> None:
+        self._books = books
+        self._tools = books.tools
         self._subscription = subscription
         self._parked: dict[Position, int] = {}
         self._letters: dict[Position, asyncio.Future[bool] | None] = {}
         """Dead letters on their way; None: it arrived."""
         self._closed = asyncio.Event()
-        self.flags = self._service.candidates.flags
+        self.flags = self._tools.candidates.flags
 
     def __call__(
         self, spans: list[Span], order: Order
     ) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
-        find = self._service.candidates.of
+        find = self._tools.candidates.of
         items = [Item(s, k, chosen) for s, span in enumerate(spans) for k, chosen in find(span)]
         if not items:
             return spans
-        batch = Batch(spans, items, order, self._converting.note_bypass)
+        batch = Batch(spans, items, order, self._books.note_bypass)
         try:
             if self._advance(batch):
                 return batch.result()
         except Exception:  # a read that is lost would be worse than whatever went wrong here
-            log.exception("converting.failed", topic=self._converting.topic, subscription=self._subscription)
+            log.exception("converting.failed", topic=self._books.topic, subscription=self._subscription)
             return held_back(spans, order)
         return self._finish(batch)
 
     def bypass(self, spans: list[Span]) -> None:
         """Everybody wants these as they are stored."""
-        self._converting.raw_bypass += sum(len(self._service.candidates.of(span)) for span in spans)
+        self._books.raw_bypass += sum(len(self._tools.candidates.of(span)) for span in spans)
 
     def close(self) -> None:
         """The subscription closes: whoever waits for a conversion waits no more."""
@@ -94,7 +94,7 @@ class SubscriptionTransformer:
 
     def _prune(self) -> None:
         """Forget what was not asked for long after its time: it was acknowledged or skipped otherwise."""
-        oldest = self._service.now_ms() - 10_000
+        oldest = self._tools.now_ms() - 10_000
         for position in [p for p, retry_at_ms in self._parked.items() if retry_at_ms < oldest]:
             del self._parked[position]
 
@@ -116,12 +116,12 @@ class SubscriptionTransformer:
                 await asyncio.sleep(_SLOW_DOWN_S)
             return batch.result()
         except Exception:  # as above
-            log.exception("converting.failed", topic=self._converting.topic, subscription=self._subscription)
+            log.exception("converting.failed", topic=self._books.topic, subscription=self._subscription)
             return held_back(batch.spans, batch.order)
 
     def _advance(self, batch: Batch) -> bool:
         """Settle entries until all are, one has to be waited for, or others should have a turn; True: all are."""
-        clock, begin = self._service.clock, self._converting.begin
+        clock, begin = self._tools.clock, self._books.begin
         end = clock() + SLICE_S
         batch.waits_for = None
         while (item := batch.next()) is not None:
@@ -130,7 +130,7 @@ class SubscriptionTransformer:
                 if item.outcome is None:
                     item.outcome = begin(slab, item.index, item.chosen)
                 if isinstance(item.outcome, Flight) and item.outcome.answer is not None:
-                    item.outcome = self._converting.landed_outcome(slab, item.index, item.outcome.answer)
+                    item.outcome = self._books.landed_outcome(slab, item.index, item.outcome.answer)
                 if isinstance(item.outcome, Flight) and item.outcome.is_under_way:
                     if not self._under_way(batch, item, item.outcome):
                         return False
@@ -143,8 +143,8 @@ class SubscriptionTransformer:
 
     def _under_way(self, batch: Batch, item: Item, flight: Flight) -> bool:
         """A worker is at it: False to wait for that, True when the entry was parked instead."""
-        suspect = batch.position(item) in self._converting.failures
-        holds = not suspect or self._converting.policy().holds_order
+        suspect = batch.position(item) in self._books.failures
+        holds = not suspect or self._books.policy().holds_order
         if batch.order is Order.NONE:
             waits = not suspect and batch.waited_s < PATIENCE_S
         elif batch.order is Order.BY_KEY:
@@ -154,20 +154,20 @@ class SubscriptionTransformer:
         if waits:
             batch.waits_for = flight.future
             return False
-        age_ms = int((self._service.clock() - flight.started_s) * 1000)
+        age_ms = int((self._tools.clock() - flight.started_s) * 1000)
         shortest, longest = _PENDING_MS  # it comes back the later the longer it takes
         self._park(batch, item, min(max(age_ms, shortest), longest), holds=holds)
         return True
 
     async def _wait(self, batch: Batch, future: asyncio.Future[Any]) -> None:
-        started_s = self._service.clock()
+        started_s = self._tools.clock()
         timeout_s = max(PATIENCE_S - batch.waited_s, 0) if batch.order is Order.NONE else None
         closed = awaited(self._closed.wait(), "transformer.closed")
         try:
             await asyncio.wait({future, closed}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             closed.cancel()
-        batch.waited_s += self._service.clock() - started_s
+        batch.waited_s += self._tools.clock() - started_s
 
     # --- outcomes ------------------------------------------------------------------------------------------------
 
@@ -190,24 +190,24 @@ class SubscriptionTransformer:
 
     def _unavailable(self, batch: Batch, item: Item, outcome: Unavailable) -> None:
         """Nothing is known about this entry: it is not given up, whatever the policy does with failures."""
-        policy = self._converting.policy()
+        policy = self._books.policy()
         if policy.failure is FailurePolicy.RAW:
             self._raw(batch, item)
         else:
             self._park(batch, item, outcome.wait_ms, holds=policy.holds_order)
 
     def _failed(self, batch: Batch, item: Item, failed: Failed) -> bool:
-        policy = self._converting.policy()
+        policy = self._books.policy()
         position = batch.position(item)
         if policy.failure is FailurePolicy.RAW:
             self._raw(batch, item)
         elif policy.failure is FailurePolicy.SKIP and not self._may_pass(failed, policy):
-            self._converting.counters_of(item.chosen.name).skipped += 1
+            self._books.counters_of(item.chosen.name).skipped += 1
             self._done(batch, item)
         elif policy.failure is FailurePolicy.DLQ and failed.attempts >= policy.dead_letter_attempts:
             return self._dead_letter(batch, item, failed)
         else:
-            self._park(batch, item, failed.retry_at_ms - self._service.now_ms(), holds=policy.holds_order)
+            self._park(batch, item, failed.retry_at_ms - self._tools.now_ms(), holds=policy.holds_order)
             self._parked[position] = failed.retry_at_ms
         return True
 
@@ -217,7 +217,7 @@ class SubscriptionTransformer:
         return failed.failure.reason is FailureReason.TIMEOUT and failed.attempts < policy.dead_letter_attempts
 
     def _raw(self, batch: Batch, item: Item) -> None:
-        self._converting.counters_of(item.chosen.name).raw += 1
+        self._books.counters_of(item.chosen.name).raw += 1
         self._parked.pop(batch.position(item), None)
         batch.settle(item, STORED)
 
@@ -236,8 +236,8 @@ class SubscriptionTransformer:
         sent = self._letters.get(position)
         if sent is None:
             entry = stored_entry(slab, item.index)
-            letter = Letter(self._converting.topic, self._subscription, position, entry, failed)
-            sent = self._letters[position] = self._service.dead_letters.send(letter)
+            letter = Letter(self._books.topic, self._subscription, position, entry, failed)
+            sent = self._letters[position] = self._tools.dead_letters.send(letter)
         if not sent.done():
             item.letter = batch.waits_for = sent
             if batch.order is Order.NONE and batch.waited_s >= PATIENCE_S:
@@ -248,12 +248,12 @@ class SubscriptionTransformer:
         item.letter = None
         if sent.cancelled() or not sent.result():
             del self._letters[position]
-            self._park(batch, item, _HOLD_AFTER_ERROR_MS, holds=self._converting.policy().holds_order)
+            self._park(batch, item, _HOLD_AFTER_ERROR_MS, holds=self._books.policy().holds_order)
             return True
         self._letters[position] = None
         if len(self._letters) > _MAX_LETTERS:
             del self._letters[next(iter(self._letters))]
-        self._converting.counters_of(item.chosen.name).dead_lettered += 1
+        self._books.counters_of(item.chosen.name).dead_lettered += 1
         self._done(batch, item)
         return True
 

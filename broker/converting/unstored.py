@@ -18,7 +18,7 @@ from magnetar.converters.outcome import Converted, FailurePolicy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.broker.converting.topic_converting import TopicConverting
+    from magnetar.broker.converting.topic_books import TopicBooks
     from magnetar.converters.chain import LoadedConverter
     from magnetar.storage.slab import Slab
 
@@ -29,8 +29,8 @@ MAX_WAITING_BYTES: Final = 16 << 20
 class UnstoredConverting:
     """Converts for one non-persistent topic; `publish` hands a slab to all subscriptions."""
 
-    def __init__(self, converting: TopicConverting, publish: Callable[[Slab], None]) -> None:
-        self._converting = converting
+    def __init__(self, books: TopicBooks, publish: Callable[[Slab], None]) -> None:
+        self._books = books
         self._publish = publish
         self._waiting: deque[Slab] = deque()
         self._waiting_bytes = 0
@@ -51,7 +51,7 @@ class UnstoredConverting:
                 self._tasks.spawn(self._work(), "converting.unstored")
 
     def _found(self, slab: Slab) -> list[tuple[int, LoadedConverter]]:
-        return self._converting.service.candidates.of(slab.slice(0, slab.count))
+        return self._books.tools.candidates.of(slab.slice(0, slab.count))
 
     async def _work(self) -> None:
         while self._waiting:
@@ -63,20 +63,20 @@ class UnstoredConverting:
     async def _convert(self, slab: Slab) -> None:
         start = 0
         for k, chosen in self._found(slab):
-            answer = await self._converting.convert_unstored(slab, k, chosen)
+            answer = await self._books.convert_unstored(slab, k, chosen)
             if isinstance(answer, Declined) or (isinstance(answer, Converted) and answer.identity):
                 continue
             converted = isinstance(answer, Converted)
-            if not converted and self._converting.policy().failure is FailurePolicy.RAW:
-                self._converting.counters_of(chosen.name).raw += 1
+            if not converted and self._books.policy().failure is FailurePolicy.RAW:
+                self._books.counters_of(chosen.name).raw += 1
                 continue
             if start < k:
                 self._publish(slab.part(start, k))
             if isinstance(answer, Converted):
-                note = self._converting.note_bypass
+                note = self._books.note_bypass
                 self._publish(ConvertedSlab(slab, k, [answer.entry], note, same_id=True))
             else:
-                self._converting.counters_of(chosen.name).skipped += 1
+                self._books.counters_of(chosen.name).skipped += 1
             start = k + 1
         if start < slab.count:
             self._publish(slab.part(start, slab.count))

@@ -27,10 +27,10 @@ from magnetar.broker.metrics.rows import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.broker.admin.api import TopicStats
     from magnetar.broker.converting.metrics import ConvertingFigures
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.topic_stats import TopicStats
     from magnetar.protocol.topic_name import TopicName
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

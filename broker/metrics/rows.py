@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from magnetar.broker.admin.api import LatencyCounts, SizeCounts, TopicStats
     from magnetar.broker.consumers.stats import ConsumerStats, SubscriptionStats
     from magnetar.broker.policies.effective import TopicConfig
-    from magnetar.broker.topics.producer import ProducerStats
+    from magnetar.broker.topics.topic_stats import LatencyCounts, ProducerStats, SizeCounts, TopicStats
 
 T = TypeVar("T")
 Number = int | float

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -46,7 +46,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.broker.topics.topics import AnyTopic
+    from magnetar.broker.policies.effective import TopicConfig
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.interfaces import MetadataStore
 
@@ -59,6 +59,19 @@ AUTO_CONSUME = pb.Schema.AutoConsume
 NO_SCHEMA: int = getattr(pb.Schema, "None")
 _REFUSED = "org.apache.pulsar.broker.service.schema.exceptions.IncompatibleSchemaException: "
 """What a producer's refusal begins with: applications tell it from others by the name in its text."""
+
+
+class SchemaOwner(Protocol):
+    """A loaded topic, as far as its schemas go by it."""
+
+    @property
+    def name(self) -> TopicName: ...
+    @property
+    def config(self) -> TopicConfig: ...
+    @property
+    def is_unused(self) -> bool:
+        """Nothing is stored and no connected client has a schema: the first may still be a consumer's."""
+        ...
 
 
 class StoredSchema(msgspec.Struct, frozen=True):
@@ -241,7 +254,7 @@ class SchemaRegistry:
 
     # --- for clients ---------------------------------------------------------------------------------------------
 
-    async def for_producer(self, topic: AnyTopic, schema: pb.Schema) -> bytes:
+    async def for_producer(self, topic: SchemaOwner, schema: pb.Schema) -> bytes:
         """The version a producer publishes with: found, or added when the topic allows; raises
         IncompatibleSchemaError.
         """
@@ -260,7 +273,7 @@ class SchemaRegistry:
             raise IncompatibleSchemaError(f"{_REFUSED}{e} caused by {_REFUSED}{e}") from e
         return stored.version_bytes
 
-    async def for_consumer(self, topic: AnyTopic, schema: pb.Schema) -> None:
+    async def for_consumer(self, topic: SchemaOwner, schema: pb.Schema) -> None:
         """Whether a consumer may read with its schema; an idle topic without schema takes it as its first."""
         new = Definition(schema.type, schema.schema_data, properties_of(schema))
         if schema.type == AUTO_CONSUME:

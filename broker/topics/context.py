@@ -4,26 +4,63 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.meters.distributions import LatencyMeter
 from magnetar.broker.topics.rates_in_force import BrokerRates
 from magnetar.delayed.index_thread import IndexThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from magnetar.broker.consumers.unacked_total import UnackedTotal
-    from magnetar.broker.converting.service import Converting
+    from magnetar.broker.dispatchers.ports import EntryTransformer
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.topic import Topic
     from magnetar.delayed.bitmap_shelf import BitmapShelf
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.managed_ledger import ManagedLedgerConfig
+    from magnetar.storage.slab import Slab
 
 COMPACTIONS_AT_ONCE = 2
 """Of all topics of a broker; others wait, so that their memory is bounded too."""
+
+
+class UnstoredConverter(Protocol):
+    """Converts for a non-persistent topic."""
+
+    def send(self, slab: Slab) -> None:
+        """Publish the entries of a burst, now or when they are converted."""
+        ...
+
+    async def close(self) -> None:
+        """What waits is dropped."""
+        ...
+
+
+class TopicConverter(Protocol):
+    """Converts for one topic."""
+
+    def transformer(self, subscription: str) -> EntryTransformer:
+        """For the dispatcher of a new subscription."""
+        ...
+
+    def unstored(self, publish: Callable[[Slab], None]) -> UnstoredConverter:
+        """For a non-persistent topic."""
+        ...
+
+    def close(self) -> None:
+        """The topic is closed."""
+        ...
+
+
+class ConvertingService(Protocol):
+    """Converts for all topics."""
+
+    def topic(self, name: TopicName, own_properties: Callable[[], Mapping[str, str]]) -> TopicConverter:
+        """For a topic that was loaded."""
+        ...
 
 
 @dataclass(slots=True)
@@ -40,7 +77,7 @@ class TopicContext:
     rates: BrokerRates = field(init=False)
     unacked_total: UnackedTotal | None = None
     """None while the broker has no limit of unacknowledged messages."""
-    converting: Converting | None = None
+    converting: ConvertingService | None = None
     """None when no converters are configured."""
     delay_thread: IndexThread = field(default_factory=IndexThread)
     delay_shelf: BitmapShelf | None = None

@@ -288,7 +288,7 @@ class NonPersistentTopic:
             await self.subscriptions.close()
             if self.converting is not None and self._unstored is not None:
                 await self._unstored.close()
-                self.converting.service.forget(self.converting)
+                self.converting.close()
 
     async def delete(self) -> None:
         await self.close()

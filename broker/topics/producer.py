@@ -23,29 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from magnetar.broker.network.connection import Connection
+    from magnetar.broker.topics.topic_stats import ProducerStats
     from magnetar.broker.topics.topics import AnyTopic
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.managed.managed_ledger import AppendResult
 
 _NEEDS_A_LOOK = EntryFlag.BAD_CHECKSUM | EntryFlag.NO_ENTRY | EntryFlag.TXN | EntryFlag.SHADOW
 _NO_ID = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerStats:
-    """What the stats page and the metrics say of a producer; rates per second over the last period."""
-
-    producer_id: int
-    producer_name: str
-    access_mode: int
-    address: str
-    client_version: str
-    connected_since_ms: int
-    metadata: dict[str, str]
-    msg_rate_in: float
-    msg_throughput_in: float
-    average_msg_size: float
-    chunked_message_rate: float
 
 
 @dataclass(slots=True)
@@ -274,6 +258,8 @@ class Producer:
         return old.connection is self.connection and old.producer_id == self.producer_id and self.epoch > old.epoch
 
     def stats(self) -> ProducerStats:
+        from magnetar.broker.topics.topic_stats import ProducerStats  # noqa: PLC0415 - not at the start
+
         rate = self.rate_in.rates()
         return ProducerStats(
             producer_id=self.producer_id,

@@ -312,7 +312,7 @@ class Topic:
     def _closed(self) -> None:
         self.state = TopicState.CLOSED
         if self.converting is not None:
-            self.converting.service.forget(self.converting)
+            self.converting.close()
 
     # --- facts ---------------------------------------------------------------------------------------------------
 

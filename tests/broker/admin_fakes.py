@@ -4,16 +4,11 @@ import asyncio
 import json
 from urllib.parse import urlsplit
 
-from magnetar.broker.admin.api import (
-    BrokerUrls,
-    CompactionStatus,
-    ConflictError,
-    MessagePosition,
-    TopicStats,
-)
+from magnetar.broker.admin.api import BrokerUrls, ConflictError, MessagePosition
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
+from magnetar.broker.compaction.compaction_stats import CompactionStatus
 from magnetar.broker.consumers.stats import SubscriptionStats
 from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.dynamic_settings import DynamicSettings
@@ -29,6 +24,7 @@ from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.settings import Settings
+from magnetar.broker.topics.topic_stats import TopicStats
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.position import Position
 from tests.twins.memory_metadata import MemoryMetadataStore

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.broker.converting.candidates import Candidates
 from magnetar.broker.converting.config import ConvertingConfig
 from magnetar.broker.converting.frames import Described
 from magnetar.broker.converting.loading import ForeignConverter
@@ -82,14 +81,13 @@ class World:
         self.service = Converting(
             ConvertingConfig((), **config), lambda: self.now_ms, lambda _name: ({},), lambda: self.now_ms / 1000
         )
-        self.service.pool = self.pool = Pool()
-        self.service.dead_letters = self.letters = Letters()
+        self.service.tools.pool = self.pool = Pool()
+        self.service.tools.dead_letters = self.letters = Letters()
         self.use(ConverterChain([loaded(BytesConverter()), *map(remote, remotes)]))
         self.topic = self.service.topic(TOPIC, lambda: self.properties)
 
     def use(self, chain):
-        self.service.chain = chain
-        self.service.candidates = Candidates(chain)
+        self.service.tools.use(chain)
 
     def counters(self, name="bytes"):
         return self.topic.counters_of(name)

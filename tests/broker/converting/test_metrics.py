@@ -23,10 +23,10 @@ def worked():
     for name in ("t", "u"):
         topic = world.service.topic(TopicName.parse(f"persistent://public/default/{name}"), dict)
         slab = slab_of(ord(name), 0, [foreign(b"1"), foreign(b"2", messages=3)])
-        for k, chosen in world.service.candidates.of(slab.slice(0, 2)):
+        for k, chosen in world.service.tools.candidates.of(slab.slice(0, 2)):
             topic.begin(slab, k, chosen)
         topic.note_bypass(2)
-    return gather(world.service)
+    return gather(world.service.topics, world.service.tools)
 
 
 def test_figures_per_topic():

@@ -53,7 +53,7 @@ async def test_both_forms_of_an_entry():
 def test_a_closed_topic_is_forgotten():
     world = World()
     again = world.service.topic(TOPIC, dict)
-    world.service.forget(world.topic)
+    world.topic.close()
     assert world.service.topics == {TOPIC: again}
-    world.service.forget(again)
+    again.close()
     assert world.service.topics == {}

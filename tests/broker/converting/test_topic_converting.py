@@ -16,7 +16,7 @@ BAD_DATA = ConversionFailure(FailureReason.EXCEPTION, "far", "no")
 
 
 def begin(world, slab, index=0):
-    [(_, chosen)] = [each for each in world.service.candidates.of(slab.slice(0, slab.count)) if each[0] == index]
+    [(_, chosen)] = [each for each in world.service.tools.candidates.of(slab.slice(0, slab.count)) if each[0] == index]
     return world.topic.begin(slab, index, chosen)
 
 
@@ -46,7 +46,9 @@ async def test_everything_else_goes_to_a_worker(how):
 
 async def test_what_grows_too_much_here_goes_to_a_worker():
     world = World(inline_max_bytes=1000)
-    world.service.chain.convert = lambda entry, chosen: ConversionFailure(FailureReason.OVERSIZE, "bytes", "large")
+    world.service.tools.chain.convert = lambda entry, chosen: ConversionFailure(
+        FailureReason.OVERSIZE, "bytes", "large"
+    )
     assert isinstance(begin(world, slab_of(3, 0, [foreign()])), Flight)
     assert world.counters().failures == {}
 
@@ -80,7 +82,7 @@ async def test_what_is_left_as_it_is_is_not_asked_for_again(answer):
     begin(world, slab)
     await world.pool.answer(answer)
     assert begin(world, slab) is answer
-    assert world.service.candidates.of(slab.slice(0, 1)) == []
+    assert world.service.tools.candidates.of(slab.slice(0, 1)) == []
 
 
 async def test_a_failure_stands_for_all_until_its_time_is_up():
@@ -133,12 +135,12 @@ async def test_bad_data_gives_nobody_a_rest_and_timeouts_do():
 async def test_unstored_entries_share_nothing():
     world = World("far")
     slab = slab_of(0, 0, [foreign(b"a"), foreign(b"b")])
-    found = dict(world.service.candidates.of(slab.slice(0, 2)))
+    found = dict(world.service.tools.candidates.of(slab.slice(0, 2)))
     first = await world.topic.convert_unstored(slab, 0, found[0])
     second = await world.topic.convert_unstored(slab, 1, found[1])
     assert [Entry(each.entry).payload for each in (first, second)] == [b"a", b"b"]
-    assert world.service.cache.stats().entries == 0
+    assert world.service.tools.cache.stats().entries == 0
     bad = slab_of(0, 0, [foreign(b"x", messages=3)])
-    [(_, chosen)] = world.service.candidates.of(bad.slice(0, 1))
+    [(_, chosen)] = world.service.tools.candidates.of(bad.slice(0, 1))
     assert isinstance(await world.topic.convert_unstored(bad, 0, chosen), ConversionFailure)
     assert len(world.topic.failures) == 0

@@ -282,7 +282,7 @@ async def test_long_reads_let_others_have_their_turn():
     sub = Sub()
     consumer = await sub.join(SHARED, permits=1000)
     ticks = iter(range(10**9))
-    sub.world.service.clock = lambda: next(ticks) * module.SLICE_S
+    sub.world.service.tools.clock = lambda: next(ticks) * module.SLICE_S
     sub.publish(*[foreign(b"%d" % n) for n in range(50)])
     assert payloads(consumer) == []
     for _ in range(100):

@@ -5,12 +5,11 @@ import dataclasses
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from magnetar.broker.admin.api import LatencyCounts, SizeCounts, TopicStats
 from magnetar.broker.consumers.stats import ConsumerStats, SubscriptionStats
 from magnetar.broker.metrics.exposition import BrokerMetrics, escape, render
 from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, effective_config
 from magnetar.broker.settings import Settings
-from magnetar.broker.topics.producer import ProducerStats
+from magnetar.broker.topics.topic_stats import LatencyCounts, ProducerStats, SizeCounts, TopicStats
 from magnetar.protocol.topic_name import TopicName
 
 CONSUMER = ConsumerStats(
