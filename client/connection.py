@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _TYPE = pb.BaseCommand
 CLIENT_VERSION = f"Magnetar-tools-{__version__}"
 TIMEOUT_S = 30.0
+_LAST_WORD_S = 1.0
 _DEFAULT_MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 
 # What will be refused again. Everything else passes: brokers restart, topics move, names are freed.
@@ -71,6 +72,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._drained: asyncio.Future[None] | None = None
+        self._ended = asyncio.Event()
 
     async def handshake(self) -> None:
         """Raises: RefusedError when we may not come in, RetryError."""
@@ -134,6 +136,17 @@ class BrokerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    async def wait_closed(self) -> None:
+        """End the connection and return when its socket is closed: before the end of a loop, TLS has a last word."""
+        if self._transport is None:
+            return
+        self._transport.close()
+        try:
+            await asyncio.wait_for(self._ended.wait(), _LAST_WORD_S)
+        except TimeoutError:
+            self._transport.abort()
+            await self._ended.wait()
+
     # --- called by the transport ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -161,6 +174,7 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(RetryError(f"the connection to the broker was lost{f': {exc}' if exc else ''}"))
         self.resume_writing()
+        self._ended.set()
 
     # --- answers -------------------------------------------------------------------------------------------------
 

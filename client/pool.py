@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar.client.connection import BrokerConnection, open_connection
@@ -38,3 +39,8 @@ class ConnectionPool:
         for connection, _ in self._open.values():
             connection.close()
         self._open.clear()
+
+    async def wait_closed(self) -> None:
+        """End all connections and return when their sockets are closed."""
+        ended, self._open = self._open, {}
+        await asyncio.gather(*(connection.wait_closed() for connection, _ in ended.values()))

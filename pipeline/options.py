@@ -23,6 +23,7 @@ from magnetar.pipeline.connect_options import (
     whole_number,
 )
 from magnetar.pipeline.offsets import EARLIEST, LATEST, TimePlace, WantedOffsets, parse_wanted
+from magnetar.pipeline.quarantine import ON_CORRUPT, ON_ENCRYPTED
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import NamespaceName, TopicName
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 READ_MODES: Final = ("auto", "segment", "broker")
-ON_CORRUPT: Final = ("fail", "quarantine")
 VALUE_MODES: Final = ("schema", "bytes")
 
 SOURCE_OPTIONS: Final = (
@@ -99,6 +99,12 @@ SOURCE_OPTIONS: Final = (
         "fail",
         "entries that cannot be read: `fail`, or `quarantine`: pass over them and log their positions",
     ),
+    Option(
+        "onEncrypted",
+        "deliver",
+        "encrypted entries: `deliver` hands over the ciphertext, `fail`, or `quarantine`: pass over them and log their "
+        "positions",
+    ),
     Option("waitingForNonExistedTopic", "false", "stream: a topic that does not exist yet is waited for"),
     Option("pollTimeoutMs", "120000", "give up when the broker gives nothing for so long, restarts included"),
     Option("pulsar.reader.receiverQueueSize", "5000", "messages a task asks for in advance"),
@@ -159,6 +165,7 @@ class SourceOptions:
     read_compacted: bool
     include_markers: bool
     on_corrupt: str
+    on_encrypted: str
     wait_for_topic: bool
     poll_timeout_s: float
     receiver_queue: int
@@ -197,6 +204,7 @@ class SourceOptions:
             read_compacted=flag(given, "readCompacted", False),
             include_markers=flag(given, "includeMarkers", False),
             on_corrupt=_choice(given, "onCorrupt", ON_CORRUPT),
+            on_encrypted=_choice(given, "onEncrypted", ON_ENCRYPTED),
             wait_for_topic=flag(given, "waitingForNonExistedTopic", False),
             poll_timeout_s=whole_number(given, "pollTimeoutMs", 120_000) / 1000,
             receiver_queue=whole_number(given, "pulsar.reader.receiverQueueSize", 5000),

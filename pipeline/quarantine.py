@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 MAX_KEPT: Final = 1000
 """Positions kept by one Quarantine; all are counted."""
 ON_CORRUPT: Final = ("fail", "quarantine")
+ON_ENCRYPTED: Final = ("deliver", "fail", "quarantine")
 
 
 class Quarantine:

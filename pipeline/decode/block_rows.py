@@ -27,6 +27,7 @@ from magnetar.pipeline.decode.kafka_entries import CONVERSION_ERRORS, KafkaEntri
 from magnetar.pipeline.decode.look_back import chunk_at, joined_backwards
 from magnetar.pipeline.decode.rows import in_range, joined, rows_of_entries, rows_of_messages
 from magnetar.pipeline.decode.scan import Kinds, Scan
+from magnetar.pipeline.quarantine import ON_ENCRYPTED
 from magnetar.protocol.compression import decompress
 from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, message_columns
 from magnetar.protocol.errors import CompressionError
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
     Bools = NDArray[np.bool_]
-
-ON_ENCRYPTED = ("deliver", "fail", "quarantine")
 
 
 @dataclass(frozen=True, slots=True)

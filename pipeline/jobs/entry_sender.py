@@ -81,7 +81,7 @@ async def _send(
     try:
         await retrying(attempt, timeout_s)
     finally:
-        pool.close()
+        await pool.wait_closed()
     return sent
 
 

@@ -295,7 +295,6 @@ class ExportJob:
             ReadSettings.of(self.options),
             wanted,
             value=value,
-            on_corrupt=self.options.on_corrupt,
             batch_bytes=self.options.batch_bytes,
         )
 

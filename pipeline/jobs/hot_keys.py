@@ -106,7 +106,7 @@ def key_statistics(
     logs = stored_logs(options)
     spans = whole_spans(logs)
     tasks = plan_tasks(spans, logs, options, runner.cores)
-    rows = RowSettings(ReadSettings.of(options), _COLUMNS, on_corrupt=options.on_corrupt)
+    rows = RowSettings(ReadSettings.of(options), _COLUMNS)
     weights = [sum(each.weight_bytes for each in ranges) for ranges in tasks]
     progress.begin(sum(weights))
     whole = KeyFacts()

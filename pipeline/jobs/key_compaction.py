@@ -163,7 +163,7 @@ def compact_topics(
     run = uuid.uuid4().hex[:8]
     place = table.place
     try:
-        keys = RowSettings(settings, _KEY_COLUMNS, on_corrupt=options.on_corrupt)
+        keys = RowSettings(settings, _KEY_COLUMNS)
         first = [
             KeyPiece(tuple(ranges), keys, place, f"{STAGING}/{run}/keys-{number:06d}", keep_without_key)
             for number, ranges in enumerate(tasks)
@@ -210,7 +210,7 @@ def _merge(place: TableFiles, found: list[tuple[str, str]], run: str) -> tuple[d
 
 def _row_settings(options: SourceOptions, settings: ReadSettings, value: Any) -> RowSettings:
     wanted = tuple(dict.fromkeys((*options.columns, *NEEDED))) if options.columns else None
-    return RowSettings(settings, wanted, value=value, on_corrupt=options.on_corrupt, batch_bytes=options.batch_bytes)
+    return RowSettings(settings, wanted, value=value, batch_bytes=options.batch_bytes)
 
 
 def write_arrow(place: TableFiles, path: str, table: pa.Table) -> None:

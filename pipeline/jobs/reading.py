@@ -84,7 +84,6 @@ class RowSettings:
     columns: tuple[str, ...] | None = None
     style: str = "pulsar"
     value: TypedValues = field(default_factory=TypedValues)
-    on_corrupt: str = "fail"
     batch_bytes: int = 4 << 20
 
 
@@ -140,7 +139,8 @@ class RowReader:
             style=rows.style,
             value=rows.value.decoder(topic),
             batch_bytes=rows.batch_bytes,
-            on_corrupt=rows.on_corrupt,
+            on_corrupt=rows.settings.on_corrupt,
+            on_encrypted=rows.settings.on_encrypted,
             look_back=self._reader.look_back,
         )
 

@@ -129,7 +129,7 @@ def replay_topics(
     """Replay the selected topics. Raises: PipelineError, ClientError, OptionError."""
     logs = stored_logs(options)
     spans = state.ranges(logs) if state is not None else whole_spans(logs)
-    rows = RowSettings(ReadSettings.of(options), COLUMNS, on_corrupt=options.on_corrupt)
+    rows = RowSettings(ReadSettings.of(options), COLUMNS)
     pieces: list[ReplayPiece] = []
     weights: list[float] = []
     for span in spans:

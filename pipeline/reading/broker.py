@@ -53,9 +53,8 @@ def read_through_broker(piece: ReadRange, settings: ReadSettings, on_loss: OnLos
                 return
             yield from found
     finally:
-        reader.close()
         with contextlib.suppress(Exception):
-            loop.run_until_complete(asyncio.sleep(0))
+            loop.run_until_complete(reader.wait_closed())
         loop.close()
 
 
@@ -80,6 +79,11 @@ class _RangeReader:
         if self._pushed is not None:
             self._pushed.close()
             self._pushed = None
+
+    async def wait_closed(self) -> None:
+        """The same, and return when the socket is closed."""
+        if self._pushed is not None:
+            await self._pushed.wait_closed()
 
     async def more(self) -> list[EntryChunk] | None:
         """The next chunks; None at the end of the range."""

@@ -108,6 +108,10 @@ class PushedEntries:
         """Safe to call twice."""
         self._connection.close()
 
+    async def wait_closed(self) -> None:
+        """Return when the socket is closed."""
+        await self._connection.wait_closed()
+
     def _on_block(self, block: Block) -> None:
         self._waiting.append(block)
         self._waiting_bytes += len(block.data)

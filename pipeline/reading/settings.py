@@ -24,6 +24,7 @@ class ReadSettings:
     fail_on_data_loss: bool = True
     read_compacted: bool = False
     on_corrupt: str = "fail"
+    on_encrypted: str = "deliver"
     poll_timeout_s: float = 120.0
     receiver_queue: int = 5000
 
@@ -37,6 +38,7 @@ class ReadSettings:
             fail_on_data_loss=options.fail_on_data_loss,
             read_compacted=options.read_compacted,
             on_corrupt=options.on_corrupt,
+            on_encrypted=options.on_encrypted,
             poll_timeout_s=options.poll_timeout_s,
             receiver_queue=options.receiver_queue,
         )

@@ -92,7 +92,7 @@ class SinkTask:
 
     async def close(self) -> None:
         """End the connections; safe to call twice."""
-        self._pool.close()
+        await self._pool.wait_closed()
 
     async def _find_target(self, text: str) -> Target:
         """Raises: ClientError, InvalidTopicNameError (a ValueError)."""

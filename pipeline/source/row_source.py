@@ -88,6 +88,7 @@ class RowSource:
             value=self.value.decoder(topic),
             batch_bytes=self.batch_bytes,
             on_corrupt=self.settings.on_corrupt,
+            on_encrypted=self.settings.on_encrypted,
             include_markers=self.include_markers,
             look_back=reader.look_back,
         )

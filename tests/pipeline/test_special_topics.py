@@ -1,0 +1,121 @@
+"""Topics that are compacted, and topics with encrypted messages, through the source's own options."""
+
+import time
+
+import pulsar
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.errors import CorruptEntryError
+from magnetar.pipeline.options import SourceOptions
+from magnetar.pipeline.source.row_source import RowSource
+from magnetar.pipeline.source.values import choose_values
+from magnetar.pipeline.source_plan import SourcePlan
+
+
+@pytest.fixture
+def client(log_broker):
+    client = pulsar.Client(log_broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    yield client
+    client.close()
+
+
+def rows_of(broker, topic, **more):
+    """The rows that a query with these options has."""
+    given = {"service.url": broker.url, "admin.url": broker.http_url, "topic": topic, **more}
+    options = SourceOptions.parse(given)
+    source, plan = RowSource.of(options, choose_values(options)), SourcePlan(options)
+    logs = plan.logs()
+    tasks = plan.tasks(plan.starting(logs), plan.ending(logs), logs)
+    return [row for task in tasks for batch in source.batches(task) for row in batch.to_pylist()]
+
+
+def compact(broker, topic):
+    admin = Catalog(SourceOptions.parse({"admin.url": broker.http_url, "topic": topic}).connect.admin())
+    path = f"/admin/v2/{topic.replace('://', '/')}/compaction"
+    admin._ask(path, "PUT")
+    patience = time.monotonic() + 60
+    while admin._ask(path)["status"] != "SUCCESS":
+        assert time.monotonic() < patience
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_read_compacted_gives_the_newest_message_of_each_key(log_broker, client, fresh_topic, batch):
+    producer = client.create_producer(
+        fresh_topic,
+        batching_enabled=batch > 1,
+        batching_max_messages=max(batch, 2),
+        batching_max_publish_delay_ms=1000,
+    )
+    for k in range(60):
+        producer.send_async(b"%d" % k, None, partition_key=f"k{k % 7}")
+    producer.flush()
+    compact(log_broker, fresh_topic)
+    for k in range(60, 70):  # behind the horizon of the compaction: as in the log
+        producer.send_async(b"%d" % k, None, partition_key=f"k{k % 7}")
+    producer.flush()
+    whole = rows_of(log_broker, fresh_topic)
+    assert [row["__index"] for row in whole] == list(range(70))
+    found = rows_of(log_broker, fresh_topic, readCompacted="true")
+    assert [int(row["value"]) for row in found] == [*range(53, 60), *range(60, 70)]
+    by_index = {row["__index"]: row for row in whole}
+    for row in found:
+        assert row["value"] == by_index[row["__index"]]["value"]
+    # Ledger files hold the log, not what compaction made of it.
+    storage = {"storage.url": str(log_broker.data_dir)}
+    assert rows_of(log_broker, fresh_topic, readCompacted="true", **storage) == found
+
+
+class Keys(pulsar.CryptoKeyReader):
+    """A key pair in files."""
+
+    def __init__(self, folder):
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        plain = serialization.NoEncryption()
+        form = serialization.PrivateFormat.TraditionalOpenSSL
+        (folder / "private.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+        public = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        (folder / "public.pem").write_bytes(public)
+        super().__init__(str(folder / "public.pem"), str(folder / "private.pem"))
+
+
+@pytest.fixture
+def half_encrypted(client, fresh_topic, tmp_path):
+    """Two plain messages, three encrypted ones, a plain one."""
+    plain = client.create_producer(fresh_topic, batching_enabled=False)
+    secret = client.create_producer(
+        fresh_topic, encryption_key="app", crypto_key_reader=Keys(tmp_path), batching_enabled=False
+    )
+    for k, producer in enumerate([plain, plain, secret, secret, secret, plain]):
+        producer.send(b"%d" % k)
+    return fresh_topic
+
+
+def test_encrypted_messages_are_handed_over(log_broker, half_encrypted):
+    rows = rows_of(log_broker, half_encrypted, columns="value,__index,__encryptionContext")
+    assert [row["__index"] for row in rows] == list(range(6))
+    assert [row["value"] == b"%d" % k for k, row in enumerate(rows)] == [True, True, False, False, False, True]
+    assert [row["__encryptionContext"] is None for row in rows] == [True, True, False, False, False, True]
+    assert rows[2]["__encryptionContext"]["keys"][0]["name"] == "app"
+
+
+def test_encrypted_messages_fail_the_job_where_they_are_not_wanted(log_broker, half_encrypted):
+    with pytest.raises(CorruptEntryError, match="onEncrypted=deliver"):
+        rows_of(log_broker, half_encrypted, onEncrypted="fail")
+
+
+def test_encrypted_messages_are_passed_over_in_quarantine(log_broker, half_encrypted, caplog):
+    rows = rows_of(log_broker, half_encrypted, onEncrypted="quarantine")
+    assert [row["value"] for row in rows] == [b"0", b"1", b"5"]
+    assert caplog.text.count("the payload is encrypted") == 3
+
+
+def test_other_words_are_refused():
+    with pytest.raises(OptionError, match="onEncrypted is deliver, fail or quarantine"):
+        SourceOptions.parse({"topic": "t", "onEncrypted": "ignore"})
