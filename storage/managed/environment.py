@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from magnetar.storage.interfaces import Clock, LedgerStore, MetadataStore, Scheduler
+    from magnetar.storage.managed.stored_layout import StoredLayout
 
 __all__ = ["StorageEnv"]
 
 
 @dataclass(frozen=True, slots=True)
 class StorageEnv:
-    """The store of ledgers, the metadata, and the time."""
+    """The store of ledgers, the metadata, the time, and what the records look like."""
 
     ledgers: LedgerStore
     metadata: MetadataStore
     clock: Clock
     scheduler: Scheduler
+    layout: StoredLayout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
 from magnetar.storage.errors import BadVersionError, NoSuchManagedLedgerError, StorageClosedError
@@ -13,9 +12,11 @@ from magnetar.storage.managed.environment import StorageEnv
 from magnetar.storage.managed.ledger_list import ROOT, LedgerList, ledger_list_path
 from magnetar.storage.managed.ledger_recovery import recover_ledgers
 from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.stored_layout import OwnLayout
 
 if TYPE_CHECKING:
     from magnetar.storage.interfaces import Clock, LedgerStore, MetadataStore, Scheduler
+    from magnetar.storage.managed.stored_layout import StoredLayout
 
 __all__ = ["ManagedLedgerFactory"]
 
@@ -25,8 +26,15 @@ _CLOSE_TOGETHER = 256
 class ManagedLedgerFactory:
     """Names are ``tenant/namespace/persistent/<url-encoded topic>`` (Pulsar's persistence naming)."""
 
-    def __init__(self, ledgers: LedgerStore, metadata: MetadataStore, clock: Clock, scheduler: Scheduler) -> None:
-        self._env = StorageEnv(ledgers, metadata, clock, scheduler)
+    def __init__(
+        self,
+        ledgers: LedgerStore,
+        metadata: MetadataStore,
+        clock: Clock,
+        scheduler: Scheduler,
+        layout: StoredLayout | None = None,
+    ) -> None:
+        self._env = StorageEnv(ledgers, metadata, clock, scheduler, layout or OwnLayout())
         self._open: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
@@ -84,7 +92,7 @@ class ManagedLedgerFactory:
             del self._open[managed.name]
 
     async def _bring_up(self, name: str, config: ManagedLedgerConfig, *, create_if_missing: bool) -> ManagedLedger:
-        ledger_list = LedgerList(name, self._env.metadata)
+        ledger_list = LedgerList(name, self._env.metadata, self._env.layout)
         try:
             existed = await ledger_list.load(self._env.clock.now_ms(), create_if_missing=create_if_missing)
         except BadVersionError as error:
@@ -93,5 +101,5 @@ class ManagedLedgerFactory:
         managed = ManagedLedger(self._env, ledger_list, config, index)
         if existed:
             for child in await self._env.metadata.children(ledger_list.path):
-                await managed.load_cursor(unquote(child))
+                await managed.load_cursor(self._env.layout.cursor_name(child))
         return managed

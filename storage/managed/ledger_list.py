@@ -1,8 +1,7 @@
 """The ledger list of one managed ledger in the metadata store.
 
-Record: ``ManagedLedgerInfo`` of Apache Pulsar (``managed_ledger_records.proto``) at ``/managed-ledgers/<name>``;
-protobuf, so that fields can be added. Every change is a compare-and-set on the record's version; whoever loses one has
-lost the managed ledger to another owner.
+Record: at ``/managed-ledgers/<name>``, in the bytes of the factory's layout (``stored_layout.py``). Every change is a
+compare-and-set on the record's version; whoever loses one has lost the managed ledger to another owner.
 
 Rules kept here:
 
@@ -17,8 +16,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError
-
 from magnetar.storage.errors import (
     BadVersionError,
     LedgerListError,
@@ -28,13 +25,14 @@ from magnetar.storage.errors import (
 )
 from magnetar.storage.interfaces import MUST_NOT_EXIST
 from magnetar.storage.managed.ledger_map import LedgerMap, LedgerSlot
-from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedLedgerInfo
-from magnetar.storage.position import Position
+from magnetar.storage.managed.stored_layout import ListRecord, OwnLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.interfaces import MetadataStore
+    from magnetar.storage.managed.stored_layout import StoredLayout
+    from magnetar.storage.position import Position
 
 __all__ = ["INDEX_PROPERTY", "ROOT", "LedgerList", "ledger_list_path"]
 
@@ -50,7 +48,7 @@ def ledger_list_path(name: str) -> str:
 class LedgerList:
     """The list in memory (``ledgers``, ``ahead``, ``terminated``, ``properties``) and its stored copy."""
 
-    def __init__(self, name: str, metadata: MetadataStore) -> None:
+    def __init__(self, name: str, metadata: MetadataStore, layout: StoredLayout | None = None) -> None:
         self.name = name
         self.path = ledger_list_path(name)
         self.ledgers = LedgerMap()
@@ -63,6 +61,7 @@ class LedgerList:
         """Current broker index of the last confirmed entry; stored with every change."""
         self.fenced = False
         self._metadata = metadata
+        self._layout = layout or OwnLayout()
         self._version = -1
         self._lock = asyncio.Lock()
 
@@ -106,42 +105,18 @@ class LedgerList:
                 raise ManagedLedgerFencedError(self.name) from error
 
     def _encode(self) -> bytes:
-        record = ManagedLedgerInfo(createdMs=self.created_ms)
-        for slot in self.ledgers.slots:
-            info = record.ledgerInfo.add(
-                ledgerId=slot.ledger_id, entries=slot.entries, size=slot.size_bytes, timestamp=slot.closed_at_ms
-            )
-            if not slot.closed_at_ms:
-                info.entries = info.size = 0
-            for key, value in slot.properties.items():
-                info.properties.add(key=key, value=value)
-        if self.ahead is not None:
-            record.ledgerInfo.add(ledgerId=self.ahead, entries=0, size=0, timestamp=0)
-        if self.terminated is not None:
-            record.terminatedPosition.ledgerId, record.terminatedPosition.entryId = self.terminated
         index = max(self.index_floor(), int(self.properties.get(INDEX_PROPERTY, -1)))
         if index >= 0:
             self.properties[INDEX_PROPERTY] = str(index)
-        for key, value in self.properties.items():
-            record.properties.add(key=key, value=value)
-        return record.SerializeToString()
+        slots = self.ledgers.slots if self.ahead is None else [*self.ledgers.slots, LedgerSlot(self.ahead)]
+        return self._layout.encode_list(ListRecord(slots, self.terminated, self.properties, self.created_ms))
 
     def _decode(self, value: bytes) -> None:
         try:
-            record = ManagedLedgerInfo.FromString(value)
-        except DecodeError as error:
+            record = self._layout.decode_list(value)
+        except LedgerListError as error:
             raise LedgerListError(f"{self.path}: {error}") from error
-        self.created_ms = record.createdMs
-        self.properties = {item.key: item.value for item in record.properties}
-        if record.HasField("terminatedPosition"):
-            self.terminated = Position(record.terminatedPosition.ledgerId, record.terminatedPosition.entryId)
-        self.ledgers = LedgerMap(
-            LedgerSlot(
-                info.ledgerId,
-                info.entries,
-                info.size,
-                info.timestamp,
-                {item.key: item.value for item in info.properties},
-            )
-            for info in record.ledgerInfo
-        )
+        self.created_ms = record.created_ms
+        self.properties = record.properties
+        self.terminated = record.terminated
+        self.ledgers = LedgerMap(record.ledgers)

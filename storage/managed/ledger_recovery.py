@@ -44,6 +44,7 @@ async def recover_ledgers(env: StorageEnv, ledger_list: LedgerList) -> int:
     ledger_list.index_floor = lambda: index
     if recovered:
         log.info(events.LEDGERS_RECOVERED, managed_ledger=ledger_list.name, ledgers=len(recovered), last=str(last))
+    if recovered or env.layout.saves_at_open:
         await ledger_list.save()
         for ledger_id in empty:
             await env.ledgers.delete(ledger_id)

@@ -47,6 +47,10 @@ class LedgerSwitch:
         self._ahead: LedgerWriter | None = None
         self._unlisted = UnlistedLedgers(env.ledgers, ledger_list.save)
         self._preparing = False
+        self._one_open = env.layout.one_open_ledger
+        self._may_create = asyncio.Event()
+        """Cleared while the ledger before is being sealed, where the layout allows one open ledger only."""
+        self._may_create.set()
         self._retry_ahead_s = 0.0
         self._failed: LedgerSlot | None = None
         self._timer: Timer | None = None
@@ -75,6 +79,8 @@ class LedgerSwitch:
 
     def prepare_ahead(self) -> None:
         """The current ledger is nearly full."""
+        if self._one_open:
+            return
         if self._ahead is None and not self._preparing and self.env.clock.now_s() >= self._retry_ahead_s:
             self._start_creating()
 
@@ -82,6 +88,8 @@ class LedgerSwitch:
         """The full ledger is confirmed to its last entry; the next one may be written."""
         self._cancel_timer()
         with_index(old.slot, self._appender.confirmed_index)
+        if self._one_open:
+            self._may_create.clear()
         self._background.start(self._seal(old), "seal ledger")
         self._wake_rolled()
         self._appender.pump()
@@ -185,6 +193,7 @@ class LedgerSwitch:
         """A new ledger, in the stored list before anything is appended to it."""
         appender = self._appender
         try:
+            await self._may_create.wait()
             dropped = await self._settle_failed()
             properties = {
                 "application": "pulsar",
@@ -246,7 +255,14 @@ class LedgerSwitch:
         return self._drop_empty(slot)
 
     async def _seal(self, old: OpenLedger) -> None:
-        await self._close_slot(old)
+        try:
+            await self._close_slot(old)
+        except StorageError:
+            if self._one_open:
+                self._failed = old.slot  # recovered, and so closed, before the next ledger is created
+            raise
+        finally:
+            self._may_create.set()
         dropped = self._drop_empty(old.slot)
         try:
             await self.ledger_list.save()

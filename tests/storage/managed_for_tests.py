@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.managed.managed_ledger import AppendResult
+    from magnetar.storage.managed.stored_layout import StoredLayout
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
@@ -71,12 +72,18 @@ def message(payload: bytes = b"x", publish_time: int = 1000) -> bytes:
 class Ground:
     """The stores and a factory on them."""
 
-    def __init__(self, ledgers: MemoryLedgerStore | None = None, metadata: MemoryMetadataStore | None = None) -> None:
+    def __init__(
+        self,
+        ledgers: MemoryLedgerStore | None = None,
+        metadata: MemoryMetadataStore | None = None,
+        layout: StoredLayout | None = None,
+    ) -> None:
+        self.layout = layout
         self.ledgers = ledgers or MemoryLedgerStore()
         self.metadata = metadata or MemoryMetadataStore()
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
-        self.factory = ManagedLedgerFactory(self.ledgers, self.metadata, self.clock, self.scheduler)
+        self.factory = ManagedLedgerFactory(self.ledgers, self.metadata, self.clock, self.scheduler, layout)
 
     async def open(self, config: ManagedLedgerConfig = KEEP, name: str = NAME) -> ManagedLedger:
         return await self.factory.open(name, config)
@@ -91,13 +98,13 @@ class Ground:
             copy.last_add_confirmed = copy.last_add_pushed = writer.last_add_confirmed
             copy.length_bytes, copy.closed = writer.length_bytes, writer.closed
             ledgers._ledgers[ledger_id] = copy
-        ground = Ground(ledgers, self.metadata.snapshot())
+        ground = Ground(ledgers, self.metadata.snapshot(), self.layout)
         ground.clock.time_s = self.clock.time_s
         return ground
 
     async def restart(self) -> Ground:
         await self.factory.close()
-        ground = Ground(self.ledgers, self.metadata)
+        ground = Ground(self.ledgers, self.metadata, self.layout)
         ground.clock.time_s = self.clock.time_s
         return ground
 

@@ -1,9 +1,8 @@
 """Where a durable cursor is kept: its record in the metadata store and its cursor ledger.
 
-Record ``/managed-ledgers/<name>/<url-encoded cursor>``: ``ManagedCursorInfo`` (``managed_ledger_records.proto``).
-Either ``cursorsLedgerId`` is -1 and ``state`` is the whole state, or it names the cursor ledger, whose newest complete
-state counts (``cursor_state.py``); mark-delete is in the record in both cases, as the fallback should that ledger be
-lost.
+Record ``/managed-ledgers/<name>/<encoded cursor>``, in the bytes of the factory's layout (``stored_layout.py``). Either
+it holds the whole state, or it names the cursor ledger, whose newest complete state counts; mark-delete is in the
+record in both cases, as the fallback should that ledger be lost.
 
 Order of writes: a new cursor ledger holds a complete state on disk before the record names it; the record no longer
 names a ledger before that is deleted. So at any crash the record leads to a state that was complete, and to every
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import structlog
-from google.protobuf.message import DecodeError
 
 from magnetar.protocol.speed import stamp
 from magnetar.storage import events
@@ -32,19 +30,12 @@ from magnetar.storage.errors import (
     StorageError,
 )
 from magnetar.storage.interfaces import MUST_NOT_EXIST
-from magnetar.storage.managed.cursors.recovery import read_newest_state
-from magnetar.storage.managed.cursors.state import (
-    CursorState,
-    decode_state,
-    encode_entries,
-    encode_increment,
-    encode_state,
-)
+from magnetar.storage.managed.cursors.state import CursorState
 from magnetar.storage.managed.ledger_list import ledger_list_path
-from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo
 from magnetar.storage.managed.slab_append import append_slab
+from magnetar.storage.managed.stored_layout import NO_LEDGER, CursorRecord
 from magnetar.storage.managed.unlisted_ledgers import UnlistedLedgers
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST
 from magnetar.storage.slab import Slab
 
 if TYPE_CHECKING:
@@ -58,8 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["CursorStore", "cursor_path"]
 
 log = structlog.get_logger(__name__)
-
-_NO_LEDGER = -1
 
 
 def cursor_path(ledger_name: str, cursor_name: str) -> str:
@@ -78,16 +67,17 @@ class CursorStore:
         self._config = config
         self._env = env
         self._ledger_name, self._cursor_name = ledger_name, cursor_name
-        self._path = cursor_path(ledger_name, cursor_name)
+        self._layout = env.layout
+        self._path = f"{ledger_list_path(ledger_name)}/{env.layout.cursor_node(cursor_name)}"
         self._version = -1
-        self._ledger_id = _NO_LEDGER
+        self._ledger_id = NO_LEDGER
         self._writer: LedgerWriter | None = None
         self._unlisted = UnlistedLedgers(env.ledgers, lambda: self._put_record(self._version))
         self._base = 0
         self._full_bytes = 0
         self._increment_bytes = 0
-        self._inline = b""
-        self._mark_delete = Position(-1, -1)
+        self._inline: CursorState | None = None
+        self._mark_delete = EARLIEST
 
     @property
     def config(self) -> ManagedLedgerConfig:
@@ -97,7 +87,7 @@ class CursorStore:
         """A new record with the whole state inline; durable on return."""
         self.cursor_properties = dict(cursor_properties)
         self.created_ms = self._env.clock.now_ms()
-        self._inline = encode_state(acks.snapshot(properties))
+        self._inline = acks.snapshot(properties)
         self._mark_delete = acks.mark_delete
         await self._put_record(MUST_NOT_EXIST)
 
@@ -108,22 +98,17 @@ class CursorStore:
             raise NoNodeError(self._path)
         value, self._version = found
         try:
-            record = ManagedCursorInfo.FromString(value)
-        except DecodeError as error:
+            record = self._layout.decode_cursor(value)
+        except LedgerListError as error:
             raise LedgerListError(f"{self._path}: {error}") from error
-        self.cursor_properties = {item.name: item.value for item in record.cursorProperties}
-        self.created_ms = record.createdMs
-        self._ledger_id = record.cursorsLedgerId
-        self._inline = record.state
-        self._mark_delete = Position(record.markDeleteLedgerId, record.markDeleteEntryId)
-        if self._ledger_id != _NO_LEDGER:
+        self.cursor_properties = record.cursor_properties
+        self.created_ms = record.created_ms
+        self._ledger_id, self._inline, self._mark_delete = record.ledger_id, record.state, record.mark_delete
+        if self._ledger_id != NO_LEDGER:
             return await self._load_from_ledger()
-        if record.state:
-            try:
-                return decode_state(record.state)
-            except CursorStateError as error:
-                self._report_lost(error)
-        return CursorState(self._mark_delete)
+        if record.damage:
+            self._report_lost(CursorStateError(record.damage))
+        return record.state or CursorState(self._mark_delete)
 
     async def write(self, acks: AckState, properties: dict[str, int]) -> None:
         """Store what the cursor holds now; durable on return. After an error nothing is lost: call it again."""
@@ -143,12 +128,12 @@ class CursorStore:
     async def close(self, acks: AckState, properties: dict[str, int], *, dirty: bool) -> None:
         """Store the state a last time: a small one in the record, which makes the next opening cheap."""
         await self._unlisted.try_delete()
-        if self._ledger_id == _NO_LEDGER and not dirty:
+        if self._ledger_id == NO_LEDGER and not dirty:
             return
-        state = encode_state(acks.snapshot(properties))
-        if len(state) <= self.config.cursor_inline_bytes:
+        state = acks.snapshot(properties)
+        if self._layout.fits_record(state, self.config.cursor_inline_bytes):
             old_id, old = self._ledger_id, self._writer
-            self._ledger_id, self._writer = _NO_LEDGER, None
+            self._ledger_id, self._writer = NO_LEDGER, None
             self._inline, self._mark_delete = state, acks.mark_delete
             await self._put_record(self._version)
             await self._drop_ledger(old_id, old)
@@ -173,28 +158,29 @@ class CursorStore:
         """The record first, then the ledger."""
         with contextlib.suppress(NoNodeError):
             await self._env.metadata.delete(self._path)
-        self._unlisted.listed(_NO_LEDGER)  # no record is left that could name one
+        self._unlisted.listed(NO_LEDGER)  # no record is left that could name one
         await self._unlisted.try_delete()
         await self._drop_ledger(self._ledger_id, self._writer)
-        self._ledger_id, self._writer = _NO_LEDGER, None
+        self._ledger_id, self._writer = NO_LEDGER, None
 
     # -- cursor ledger ---
 
     def _next_entries(self, writer: LedgerWriter, acks: AckState, properties: dict[str, int]) -> list[bytes]:
         """An increment while that is less to write and to read back than the whole state."""
         increment = acks.take_changes(properties)
-        if increment is not None:
-            data = encode_state(increment)
-            self._increment_bytes += len(data)
+        entry = None if increment is None else self._layout.increment_entry(increment, self._base)
+        if entry is not None:
+            self._increment_bytes += len(entry)
             chunk_bytes = self.config.cursor_chunk_bytes
-            if len(data) <= chunk_bytes and self._increment_bytes <= max(self._full_bytes, chunk_bytes):
-                return [encode_increment(data, self._base)]
+            if len(entry) <= chunk_bytes and self._increment_bytes <= max(self._full_bytes, chunk_bytes):
+                return [entry]
         return self._full_entries(acks, properties, writer.last_add_pushed + 1)
 
     def _full_entries(self, acks: AckState, properties: dict[str, int], first_entry_id: int) -> list[bytes]:
-        data = encode_state(acks.snapshot(properties))
-        self._base, self._full_bytes, self._increment_bytes = first_entry_id, len(data), 0
-        return encode_entries(data, first_entry_id, self.config.cursor_chunk_bytes)
+        chunk_bytes = self.config.cursor_chunk_bytes
+        entries = self._layout.full_entries(acks.snapshot(properties), first_entry_id, chunk_bytes)
+        self._base, self._full_bytes, self._increment_bytes = first_entry_id, sum(map(len, entries)), 0
+        return entries
 
     async def _write_to_new_ledger(self, acks: AckState, properties: dict[str, int]) -> None:
         writer = await self._unlisted.create(
@@ -212,7 +198,7 @@ class CursorStore:
             await self._unlisted.try_delete()
             raise
         old_id, old, old_inline = self._ledger_id, self._writer, self._inline
-        self._ledger_id, self._inline, self._mark_delete = writer.ledger_id, b"", mark_delete
+        self._ledger_id, self._inline, self._mark_delete = writer.ledger_id, None, mark_delete
         try:
             await self._put_record(self._version)
         except StorageError:
@@ -238,7 +224,7 @@ class CursorStore:
 
     async def _drop_ledger(self, ledger_id: int, writer: LedgerWriter | None) -> None:
         """Nothing refers to it any more; a failure leaves an unknown ledger behind and harms nobody."""
-        if ledger_id == _NO_LEDGER:
+        if ledger_id == NO_LEDGER:
             return
         try:
             if writer is not None:
@@ -250,7 +236,7 @@ class CursorStore:
     async def _load_from_ledger(self) -> CursorState:
         try:
             info = await self._env.ledgers.open_recover(self._ledger_id)
-            state = await read_newest_state(self._env.ledgers, self._ledger_id, info.last_entry_id)
+            state = await self._layout.newest_state(self._env.ledgers, self._ledger_id, info.last_entry_id)
         except NoSuchLedgerError as error:
             self._report_lost(error)
             return CursorState(self._mark_delete)
@@ -265,18 +251,17 @@ class CursorStore:
     # -- record ---
 
     async def _put_record(self, expected_version: int) -> None:
-        record = ManagedCursorInfo(
-            cursorsLedgerId=self._ledger_id,
-            markDeleteLedgerId=self._mark_delete.ledger_id,
-            markDeleteEntryId=self._mark_delete.entry_id,
-            createdMs=self.created_ms,
+        state = self._inline if self._ledger_id == NO_LEDGER else None
+        record = CursorRecord(
+            self._ledger_id,
+            self._mark_delete,
+            state,
+            cursor_properties=self.cursor_properties,
+            created_ms=self.created_ms,
         )
-        if self._ledger_id == _NO_LEDGER:
-            record.state = self._inline
-        for name, value in self.cursor_properties.items():
-            record.cursorProperties.add(name=name, value=value)
+        value = self._layout.encode_cursor(record, self._env.clock.now_ms())
         try:
-            self._version = await self._env.metadata.put(self._path, record.SerializeToString(), expected_version)
+            self._version = await self._env.metadata.put(self._path, value, expected_version)
         except BadVersionError as error:
             raise ManagedLedgerFencedError(self._ledger_name, f"cursor {self._cursor_name}") from error
 

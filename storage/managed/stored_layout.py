@@ -1,0 +1,204 @@
+"""How the managed layer's records look in the stores: one seam, chosen once for all managed ledgers of a factory.
+
+``OwnLayout`` is this project's; ``storage.pulsar_layout`` holds that of Apache Pulsar, for brokers of one cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote, unquote
+
+from google.protobuf.message import DecodeError
+
+from magnetar.storage.errors import CursorStateError, LedgerListError
+from magnetar.storage.managed.cursors.recovery import read_newest_state
+from magnetar.storage.managed.cursors.state import (
+    CursorState,
+    decode_state,
+    encode_entries,
+    encode_increment,
+    encode_state,
+)
+from magnetar.storage.managed.ledger_map import LedgerSlot
+from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo, ManagedLedgerInfo
+from magnetar.storage.position import EARLIEST, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.storage.interfaces import LedgerStore
+
+__all__ = ["NO_LEDGER", "CursorRecord", "ListRecord", "OwnLayout", "StoredLayout"]
+
+NO_LEDGER = -1
+
+
+@dataclass(slots=True)
+class ListRecord:
+    """What is stored of a managed ledger."""
+
+    ledgers: Sequence[LedgerSlot] = ()
+    """Ascending; one that is open has ``closed_at_ms`` 0 and no figures that count."""
+    terminated: Position | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    created_ms: int = 0
+
+
+@dataclass(slots=True)
+class CursorRecord:
+    """What is stored of a cursor beside its cursor ledger."""
+
+    ledger_id: int = NO_LEDGER
+    """The cursor ledger, whose newest state counts; NO_LEDGER: ``state`` counts."""
+    mark_delete: Position = EARLIEST
+    """Where to fall back to when the state cannot be read."""
+    state: CursorState | None = None
+    """None beside a cursor ledger, or when it cannot be read (``damage`` says why)."""
+    damage: str = ""
+    cursor_properties: dict[str, str] = field(default_factory=dict)
+    created_ms: int = 0
+
+
+class StoredLayout(Protocol):
+    """Pure but for ``newest_state``."""
+
+    @property
+    def one_open_ledger(self) -> bool:
+        """Only the last ledger of a list may be open: the one before is sealed before the next is created."""
+        ...
+
+    @property
+    def saves_at_open(self) -> bool:
+        """Opening a managed ledger always stores its list, so that another owner's next change fails."""
+        ...
+
+    def cursor_node(self, cursor_name: str) -> str:
+        """Name of the cursor's node below that of its managed ledger."""
+        ...
+
+    def cursor_name(self, node: str) -> str: ...
+
+    def encode_list(self, record: ListRecord) -> bytes: ...
+
+    def decode_list(self, value: bytes) -> ListRecord:
+        """Raises LedgerListError."""
+        ...
+
+    def encode_cursor(self, record: CursorRecord, now_ms: int) -> bytes: ...
+
+    def decode_cursor(self, value: bytes) -> CursorRecord:
+        """Raises LedgerListError."""
+        ...
+
+    def fits_record(self, state: CursorState, inline_bytes: int) -> bool:
+        """Whether a closed cursor keeps this state in its record."""
+        ...
+
+    def full_entries(self, state: CursorState, first_entry_id: int, chunk_bytes: int) -> list[bytes]:
+        """Entries of a cursor ledger that hold the whole state."""
+        ...
+
+    def increment_entry(self, increment: CursorState, base: int) -> bytes | None:
+        """An entry that holds what changed since the one before; None: the layout has no such entries."""
+        ...
+
+    async def newest_state(self, ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> CursorState | None:
+        """The newest complete state of a closed cursor ledger; None: there is none."""
+        ...
+
+
+class OwnLayout:
+    """Pulsar's protobuf records with fields of our own; states as ``cursors/state.py`` describes them."""
+
+    one_open_ledger = False
+    saves_at_open = False
+
+    def cursor_node(self, cursor_name: str) -> str:
+        return quote(cursor_name, safe="")
+
+    def cursor_name(self, node: str) -> str:
+        return unquote(node)
+
+    def encode_list(self, record: ListRecord) -> bytes:
+        message = ManagedLedgerInfo(createdMs=record.created_ms)
+        for slot in record.ledgers:
+            info = message.ledgerInfo.add(
+                ledgerId=slot.ledger_id, entries=slot.entries, size=slot.size_bytes, timestamp=slot.closed_at_ms
+            )
+            if not slot.closed_at_ms:
+                info.entries = info.size = 0
+            for key, value in slot.properties.items():
+                info.properties.add(key=key, value=value)
+        if record.terminated is not None:
+            message.terminatedPosition.ledgerId, message.terminatedPosition.entryId = record.terminated
+        for key, value in record.properties.items():
+            message.properties.add(key=key, value=value)
+        return message.SerializeToString()
+
+    def decode_list(self, value: bytes) -> ListRecord:
+        try:
+            message = ManagedLedgerInfo.FromString(value)
+        except DecodeError as error:
+            raise LedgerListError(str(error)) from error
+        end = message.terminatedPosition if message.HasField("terminatedPosition") else None
+        return ListRecord(
+            [
+                LedgerSlot(
+                    info.ledgerId,
+                    info.entries,
+                    info.size,
+                    info.timestamp,
+                    {item.key: item.value for item in info.properties},
+                )
+                for info in message.ledgerInfo
+            ],
+            None if end is None else Position(end.ledgerId, end.entryId),
+            {item.key: item.value for item in message.properties},
+            message.createdMs,
+        )
+
+    def encode_cursor(self, record: CursorRecord, now_ms: int) -> bytes:  # noqa: ARG002 - Pulsar's records hold a time
+        message = ManagedCursorInfo(
+            cursorsLedgerId=record.ledger_id,
+            markDeleteLedgerId=record.mark_delete.ledger_id,
+            markDeleteEntryId=record.mark_delete.entry_id,
+            createdMs=record.created_ms,
+        )
+        if record.state is not None:
+            message.state = encode_state(record.state)
+        for name, value in record.cursor_properties.items():
+            message.cursorProperties.add(name=name, value=value)
+        return message.SerializeToString()
+
+    def decode_cursor(self, value: bytes) -> CursorRecord:
+        try:
+            message = ManagedCursorInfo.FromString(value)
+        except DecodeError as error:
+            raise LedgerListError(str(error)) from error
+        record = CursorRecord(
+            message.cursorsLedgerId,
+            Position(message.markDeleteLedgerId, message.markDeleteEntryId),
+            cursor_properties={item.name: item.value for item in message.cursorProperties},
+            created_ms=message.createdMs,
+        )
+        if record.ledger_id == NO_LEDGER and message.state:
+            try:
+                record.state = decode_state(message.state)
+            except CursorStateError as error:
+                record.damage = str(error)
+        elif record.ledger_id == NO_LEDGER:
+            record.state = CursorState(record.mark_delete)
+        return record
+
+    def fits_record(self, state: CursorState, inline_bytes: int) -> bool:
+        return len(encode_state(state)) <= inline_bytes
+
+    def full_entries(self, state: CursorState, first_entry_id: int, chunk_bytes: int) -> list[bytes]:
+        return encode_entries(encode_state(state), first_entry_id, chunk_bytes)
+
+    def increment_entry(self, increment: CursorState, base: int) -> bytes | None:
+        return encode_increment(encode_state(increment), base)
+
+    async def newest_state(self, ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> CursorState | None:
+        return await read_newest_state(ledgers, ledger_id, last_entry_id)

@@ -1,0 +1,183 @@
+"""A cursor's place and holes as Pulsar stores them. Pure.
+
+``ManagedCursorInfo`` in the metadata node, ``PositionInfo`` in each entry of a cursor ledger: always the full state,
+the last entry counts. Holes are ranges ``(lower, upper]`` of positions in the node; in a cursor ledger also one bit set
+per ledger (``LongListMap``, bit i = entry i acknowledged). Of a batch the set bits are the messages still to come.
+
+Pulsar writes every field below and reads them all, whichever of the two forms of holes they come in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+from pyroaring import BitMap
+
+from magnetar.storage.errors import CursorStateError
+from magnetar.storage.managed.cursors.ack_words import bits_to_words, words_to_bits
+from magnetar.storage.managed.cursors.state import CursorState
+from magnetar.storage.position import Position
+from magnetar.storage.pulsar_layout.pulsar_records_pb2 import ManagedCursorInfo, PositionInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from magnetar.storage.pulsar_layout.pulsar_records_pb2 import (
+        BatchedEntryDeletionIndexInfo,
+        LongListMap,
+        LongProperty,
+        MessageRange,
+    )
+
+__all__ = ["decode_position_info", "encode_position_info", "fill_cursor_info", "range_count", "state_of_cursor_info"]
+
+_LAST_ENTRY = 1 << 32
+_COMPACTED, _HORIZON = "CompactedTopicLedger", ("CompactionHorizonLedger", "CompactionHorizonEntry")
+
+
+def fill_cursor_info(message: ManagedCursorInfo, state: CursorState) -> None:
+    """The whole state into a node's record."""
+    message.markDeleteLedgerId, message.markDeleteEntryId = state.mark_delete
+    for ledger_id, first, last in _ranges(state):
+        each = message.individualDeletedMessages.add()
+        each.lowerEndpoint.ledgerId, each.lowerEndpoint.entryId = ledger_id, first - 1
+        each.upperEndpoint.ledgerId, each.upperEndpoint.entryId = ledger_id, last
+    for name, value in state.properties.items():
+        message.properties.add(name=name, value=value)
+    _fill_batches(message.batchedEntryDeletionIndexInfo.add, state)
+
+
+def state_of_cursor_info(message: ManagedCursorInfo) -> CursorState:
+    """The state in a node's record; a record without a position stands before the first entry."""
+    at = Position(
+        message.markDeleteLedgerId if message.HasField("markDeleteLedgerId") else -1,
+        message.markDeleteEntryId if message.HasField("markDeleteEntryId") else -1,
+    )
+    return _state(
+        at,
+        message.individualDeletedMessages,
+        (),
+        message.batchedEntryDeletionIndexInfo,
+        message.properties,
+    )
+
+
+def encode_position_info(state: CursorState, max_bytes: int) -> bytes:
+    """An entry of a cursor ledger. Holes that do not fit are left out, the newest first: they are delivered again."""
+    message = PositionInfo(ledgerId=state.mark_delete.ledger_id, entryId=state.mark_delete.entry_id)
+    for name, value in state.properties.items():
+        message.properties.add(name=name, value=value)
+    left = max_bytes
+    for ledger_id in sorted(ledger for ledger, held in state.deleted.items() if held):
+        words = _words_of_entries(state.deleted[ledger_id])
+        left -= 10 * len(words) + 32  # as bytes of protobuf, at most
+        if left < 0:
+            break
+        message.individualDeletedMessageRanges.add(key=ledger_id, values=words)
+    _fill_batches(message.batchedEntryDeletionIndexInfo.add, state, left)
+    return message.SerializeToString()
+
+
+def decode_position_info(entry: bytes) -> CursorState:
+    """Raises CursorStateError."""
+    try:
+        message = PositionInfo.FromString(entry)
+    except DecodeError as error:
+        raise CursorStateError(str(error)) from error
+    if not message.IsInitialized():
+        raise CursorStateError("a required field is missing")
+    return _state(
+        Position(message.ledgerId, message.entryId),
+        message.individualDeletedMessages,
+        message.individualDeletedMessageRanges,
+        message.batchedEntryDeletionIndexInfo,
+        message.properties,
+    )
+
+
+def range_count(state: CursorState) -> int:
+    """How many ranges the holes are in a node's record."""
+    return sum(1 for _ in _ranges(state))
+
+
+def _ranges(state: CursorState) -> Iterator[tuple[int, int, int]]:
+    """(ledger, first, last) of each run of acknowledged entries, ascending."""
+    for ledger_id in sorted(state.deleted):
+        held = state.deleted[ledger_id]
+        first = last = -2
+        for entry_id in held:
+            if entry_id == last + 1:
+                last = entry_id
+                continue
+            if first >= 0:
+                yield ledger_id, first, last
+            first = last = entry_id
+        if first >= 0:
+            yield ledger_id, first, last
+
+
+def _fill_batches(add, state: CursorState, max_bytes: int = 1 << 20) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - of either message
+    for position in sorted(state.partial):
+        words = bits_to_words(state.partial[position])
+        max_bytes -= 10 * len(words) + 32
+        if max_bytes < 0:
+            return
+        info = add()
+        info.position.ledgerId, info.position.entryId = position
+        info.deleteSet.extend(words)
+
+
+def _state(
+    mark_delete: Position,
+    ranges: Iterable[MessageRange],
+    words: Iterable[LongListMap],
+    batches: Iterable[BatchedEntryDeletionIndexInfo],
+    properties: Iterable[LongProperty],
+) -> CursorState:
+    deleted: dict[int, BitMap] = {}
+    for each in ranges:
+        _add_range(deleted, each)
+    for held in words:
+        found = BitMap(_bits(words_to_bits(held.values)))
+        deleted[held.key] = deleted[held.key] | found if held.key in deleted else found
+    partial = {
+        Position(each.position.ledgerId, each.position.entryId): words_to_bits(each.deleteSet) for each in batches
+    }
+    kept = {name: held for name, held in deleted.items() if held}
+    return CursorState(mark_delete, kept, partial, _with_horizon({p.name: p.value for p in properties}, mark_delete))
+
+
+def _add_range(deleted: dict[int, BitMap], each: MessageRange) -> None:
+    """(lower, upper]; one that crosses ledgers holds the rest of the first and the begin of the last."""
+    lower, upper = each.lowerEndpoint, each.upperEndpoint
+    if lower.ledgerId == upper.ledgerId:
+        parts = [(lower.ledgerId, lower.entryId + 1, upper.entryId + 1)]
+    else:
+        parts = [(lower.ledgerId, lower.entryId + 1, _LAST_ENTRY), (upper.ledgerId, 0, upper.entryId + 1)]
+    for ledger_id, start, stop in parts:
+        if 0 <= start < stop <= _LAST_ENTRY:
+            deleted.setdefault(ledger_id, BitMap()).add_range(start, stop)
+
+
+def _with_horizon(properties: dict[str, int], mark_delete: Position) -> dict[str, int]:
+    """Pulsar's compacted topic stands for what is up to the mark-delete position of its cursor; ours says so itself."""
+    if _COMPACTED in properties and _HORIZON[0] not in properties:
+        return {**properties, _HORIZON[0]: mark_delete.ledger_id, _HORIZON[1]: mark_delete.entry_id}
+    return properties
+
+
+def _words_of_entries(held: BitMap) -> list[int]:
+    """A bit per entry, and the zero word that Pulsar's bit sets have behind the last."""
+    bits = bytearray(held.max() // 8 + 1)
+    for entry_id in held:
+        bits[entry_id >> 3] |= 1 << (entry_id & 7)
+    return [*bits_to_words(int.from_bytes(bits, "little")), 0]
+
+
+def _bits(bits: int) -> Iterator[int]:
+    data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+    for at, byte in enumerate(data):
+        for bit in range(8):
+            if byte >> bit & 1:
+                yield at * 8 + bit

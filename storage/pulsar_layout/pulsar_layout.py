@@ -1,0 +1,159 @@
+"""``StoredLayout`` of Apache Pulsar 4.2: what a Pulsar broker wrote is read, and what is written a Pulsar broker reads.
+
+Rules of Pulsar kept here (each seen to lose messages or topics when it is broken):
+
+- only the last ledger of a list is recovered by its next owner, so an earlier one always has its true figures;
+- ``entries`` and ``size`` of an open ledger are absent, not 0;
+- ``properties["index"]`` is a number; a cursor's record is never empty;
+- a cursor ledger's entry is the full state, and the last one counts.
+
+What this broker cannot serve is refused when it is read: a ledger that was offloaded and deleted from BookKeeper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote_plus, unquote_plus
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from magnetar.storage import events
+from magnetar.storage.errors import CorruptEntryError, CursorStateError, LedgerListError
+from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
+from magnetar.storage.managed.ledger_map import LedgerSlot
+from magnetar.storage.managed.stored_layout import NO_LEDGER, CursorRecord, ListRecord
+from magnetar.storage.position import Position
+from magnetar.storage.pulsar_layout.compression import expanded
+from magnetar.storage.pulsar_layout.cursor_records import (
+    decode_position_info,
+    encode_position_info,
+    fill_cursor_info,
+    range_count,
+    state_of_cursor_info,
+)
+from magnetar.storage.pulsar_layout.pulsar_records_pb2 import ManagedCursorInfo, ManagedLedgerInfo
+
+if TYPE_CHECKING:
+    from magnetar.storage.interfaces import LedgerStore
+    from magnetar.storage.managed.cursors.state import CursorState
+
+__all__ = ["PulsarLayout"]
+
+log = structlog.get_logger(__name__)
+
+MOST_RANGES = 1000
+"""managedLedgerMaxUnackedRangesToPersistInMetadataStore: more stay in the cursor ledger."""
+_MOST_BATCHES = 1000
+_MOST_STATE_BYTES = 1 << 20
+"""Of one entry of a cursor ledger."""
+
+
+class PulsarLayout:
+    """See ``StoredLayout``."""
+
+    one_open_ledger = True
+    saves_at_open = True
+
+    def cursor_node(self, cursor_name: str) -> str:
+        """As Java's URLEncoder."""
+        return quote_plus(cursor_name, safe="*").replace("~", "%7E")
+
+    def cursor_name(self, node: str) -> str:
+        return unquote_plus(node)
+
+    def encode_list(self, record: ListRecord) -> bytes:
+        message = ManagedLedgerInfo()
+        for slot in record.ledgers:
+            info = message.ledgerInfo.add(ledgerId=slot.ledger_id, timestamp=slot.closed_at_ms)
+            if slot.closed_at_ms:
+                info.entries, info.size = slot.entries, slot.size_bytes
+            for key, value in slot.properties.items():
+                info.properties.add(key=key, value=value)
+        if record.terminated is not None:
+            message.terminatedPosition.ledgerId, message.terminatedPosition.entryId = record.terminated
+        for key, value in {**record.properties, INDEX_PROPERTY: record.properties.get(INDEX_PROPERTY, "-1")}.items():
+            message.properties.add(key=key, value=value)
+        return message.SerializeToString()
+
+    def decode_list(self, value: bytes) -> ListRecord:
+        """Empty bytes are a topic that was created and never loaded. A ledger without figures or time counts as open:
+        it is recovered, also when it is not the last.
+        """
+        try:
+            message = ManagedLedgerInfo.FromString(expanded(value))
+        except DecodeError as error:
+            raise LedgerListError(str(error)) from error
+        if not message.IsInitialized():
+            raise LedgerListError("a required field is missing")
+        for info in message.ledgerInfo:
+            if info.offloadContext.bookkeeperDeleted:
+                raise LedgerListError(f"ledger {info.ledgerId} was offloaded, which this broker does not read")
+        properties = {item.key: item.value for item in message.properties}
+        try:
+            int(properties.get(INDEX_PROPERTY, "-1"))
+        except ValueError as error:
+            raise LedgerListError(f"the property {INDEX_PROPERTY} is no number") from error
+        end = message.terminatedPosition if message.HasField("terminatedPosition") else None
+        return ListRecord(
+            [
+                LedgerSlot(
+                    info.ledgerId,
+                    info.entries,
+                    info.size,
+                    info.timestamp if info.HasField("entries") else 0,
+                    {item.key: item.value for item in info.properties},
+                )
+                for info in message.ledgerInfo
+            ],
+            None if end is None else Position(end.ledgerId, end.entryId),
+            properties,
+        )
+
+    def encode_cursor(self, record: CursorRecord, now_ms: int) -> bytes:
+        message = ManagedCursorInfo(
+            cursorsLedgerId=record.ledger_id,
+            markDeleteLedgerId=record.mark_delete.ledger_id,
+            markDeleteEntryId=record.mark_delete.entry_id,
+            lastActive=now_ms,
+        )
+        if record.state is not None:
+            fill_cursor_info(message, record.state)
+        for name, value in record.cursor_properties.items():
+            message.cursorProperties.add(name=name, value=value)
+        return message.SerializeToString()
+
+    def decode_cursor(self, value: bytes) -> CursorRecord:
+        try:
+            message = ManagedCursorInfo.FromString(expanded(value))
+        except DecodeError as error:
+            raise LedgerListError(str(error)) from error
+        if not message.IsInitialized():
+            raise LedgerListError("a required field is missing")
+        state = state_of_cursor_info(message)
+        return CursorRecord(
+            message.cursorsLedgerId,
+            state.mark_delete,
+            state if message.cursorsLedgerId == NO_LEDGER else None,
+            cursor_properties={item.name: item.value for item in message.cursorProperties},
+            created_ms=message.lastActive,
+        )
+
+    def fits_record(self, state: CursorState, inline_bytes: int) -> bool:  # noqa: ARG002 - Pulsar counts ranges
+        return range_count(state) <= MOST_RANGES and len(state.partial) <= _MOST_BATCHES
+
+    def full_entries(self, state: CursorState, first_entry_id: int, chunk_bytes: int) -> list[bytes]:  # noqa: ARG002
+        return [encode_position_info(state, _MOST_STATE_BYTES)]
+
+    def increment_entry(self, increment: CursorState, base: int) -> bytes | None:  # noqa: ARG002
+        return None
+
+    async def newest_state(self, ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> CursorState | None:
+        """The last entry; when it is damaged, the newest one before it: what came later is delivered again."""
+        for entry_id in range(last_entry_id, -1, -1):
+            try:
+                slab = (await ledgers.read(ledger_id, entry_id, entry_id, 1))[0]
+                return decode_position_info(bytes(slab.body(entry_id - slab.first_entry_id)))
+            except (CorruptEntryError, CursorStateError) as error:
+                log.warning(events.CURSOR_STATE_DAMAGED, ledger_id=ledger_id, entry_id=entry_id, error=str(error))
+        return None
