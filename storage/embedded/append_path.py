@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from magnetar.storage.embedded.journal.commit_lane import CommitLane
 from magnetar.storage.embedded.journal.writer import CONFIRM, RESUME, Append, SpareOrder
 from magnetar.storage.embedded.writeback import SPACE_ERRORS, WriteSlab
 from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 
     from magnetar.storage.embedded.entry_cache import EntryCache
     from magnetar.storage.embedded.health import Health
+    from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
     from magnetar.storage.embedded.journal.writer import BatchResult, Journal
-    from magnetar.storage.embedded.lanes import Threads
+    from magnetar.storage.embedded.lanes import Lane, Threads
     from magnetar.storage.embedded.ledger_state import LedgerState
     from magnetar.storage.interfaces import AppendDone, Scheduler, Timer
     from magnetar.storage.slab import Slab
@@ -47,10 +49,15 @@ class AppendPath:
         on_confirmed: Callable[[list[WriteSlab]], None],
         *,
         max_batch_bytes: int,
+        frame_writer: FrameWriter | None = None,
     ) -> None:
         self._journal, self._pool, self._scheduler = journal, pool, scheduler
         self._health, self._cache, self._on_confirmed = health, cache, on_confirmed
-        self._lane = threads.lane("journal", journal.write_batch, self._complete, max_batch_bytes)
+        self._lane: Lane[Append] = (
+            threads.lane("journal", journal.write_batch, self._complete, max_batch_bytes)
+            if frame_writer is None
+            else CommitLane(journal, frame_writer, threads, self._complete, max_batch_bytes)
+        )
         self._helper = threads.lane("journal-prepare", self._prepare, self._prepared)
         self._preparing = False
         self._no_spare_for = -1

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.files import FileSystem, RealFiles
+from magnetar.storage.embedded.journal.frame_writer import open_frame_writer
 from magnetar.storage.embedded.lanes import RealThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.lanes import Threads
     from magnetar.storage.embedded.metadata.node_tree import NodeTree
     from magnetar.storage.interfaces import Clock, MetadataStore, Scheduler
@@ -40,8 +42,12 @@ class EngineEnvironment:
     metadata: MetadataStore | None = None
     """None: the engine's own, in the data directory. One given is not closed by the engine."""
     read_format_1: Callable[[str], NodeTree] = _read_format_1
+    frame_writer: Callable[[], FrameWriter | None] = lambda: None
+    """What writes journal frames without a Python thread; None: nothing does. Called when the engine starts."""
 
     @classmethod
     def real(cls) -> EngineEnvironment:
         """Of this process and its running loop."""
-        return cls(RealFiles(), SystemClock(), RealThreads(), asyncio.get_running_loop())
+        return cls(
+            RealFiles(), SystemClock(), RealThreads(), asyncio.get_running_loop(), frame_writer=open_frame_writer
+        )

@@ -25,7 +25,7 @@ from magnetar.storage.errors import StoreLockedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Buffer", "File", "FileSystem", "RealFiles"]
+__all__ = ["Buffer", "File", "FileSystem", "RealFile", "RealFiles"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -114,7 +114,7 @@ class FileSystem(Protocol):
         ...
 
 
-class _RealFile:
+class RealFile:
     """File over a descriptor."""
 
     __slots__ = ("_direct", "_direct_fd", "_fd")
@@ -150,20 +150,28 @@ class _RealFile:
         if durable and not _RWF_DSYNC:
             os.fdatasync(self._fd)
 
+    def fileno(self) -> int:
+        return self._fd
+
+    def direct_fileno(self) -> int:
+        """A descriptor of the same file past the cache, open as long as the file; -1 where that is not to be had."""
+        if self._direct is not None and self._direct_fd is None:
+            self._direct_fd = open_direct(self._fd)
+            if self._direct_fd is None:
+                self._direct = None
+        return -1 if self._direct_fd is None else self._direct_fd
+
     def write_past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
         total = sum(map(len, buffers))
         head = -offset % BLOCK_BYTES
         middle = (total - head) // BLOCK_BYTES * BLOCK_BYTES
-        if self._direct is not None and self._direct_fd is None and middle > 0:
-            self._direct_fd = open_direct(self._fd)
-            if self._direct_fd is None:
-                self._direct = None
-        if self._direct is None or self._direct_fd is None or middle <= 0:
+        direct_fd = self.direct_fileno() if middle > 0 else -1
+        if self._direct is None or direct_fd < 0:
             self.write(buffers, offset)
             return False
         if head:
             self.write(_cut(buffers, 0, head), offset)
-        written = self._direct.write(self._direct_fd, _cut(buffers, head, head + middle), offset + head)
+        written = self._direct.write(direct_fd, _cut(buffers, head, head + middle), offset + head)
         if written < middle:
             self._direct = None
         if head + written < total:
@@ -218,10 +226,10 @@ class RealFiles:
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return _RealFile(os.open(path, flags, _FILE_MODE), self._direct)
+        return RealFile(os.open(path, flags, _FILE_MODE), self._direct)
 
     def open_read_only(self, path: str) -> File:
-        return _RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

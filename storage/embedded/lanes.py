@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["InlineThreads", "Lane", "Pool", "RealThreads", "Threads"]
+__all__ = ["Idle", "InlineThreads", "Lane", "Pool", "RealThreads", "Threads"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,7 +63,7 @@ class Threads(Protocol):
     def pool(self, name: str, workers: int) -> Pool: ...
 
 
-class _Idle:
+class Idle:
     """Counts what is under way and wakes who waits for its end. Loop side only."""
 
     def __init__(self) -> None:
@@ -98,12 +98,15 @@ class _ThreadLane(Generic[T, R]):
         self._work, self._done, self._max_batch_bytes = work, done, max_batch_bytes
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[tuple[T, int] | None] = SimpleQueue()
-        self._idle = _Idle()
-        self._thread = threading.Thread(target=self._run, name=f"magnetar-{name}", daemon=True)
-        self._thread.start()
+        self._idle = Idle()
+        self._name = name
+        self._thread: threading.Thread | None = None
         self._closed = False
 
     def submit(self, item: T, size: int = 0) -> None:
+        if self._thread is None:  # a lane that has nothing to do costs no thread
+            self._thread = threading.Thread(target=self._run, name=f"magnetar-{self._name}", daemon=True)
+            self._thread.start()
         self._idle.submitted += 1
         self._queue.put((item, size))
 
@@ -112,10 +115,11 @@ class _ThreadLane(Generic[T, R]):
 
     async def close(self) -> None:
         await self._idle.wait()
-        if not self._closed:
+        thread, self._thread = self._thread, None
+        if thread is not None and not self._closed:
             self._closed = True
             self._queue.put(None)
-            self._thread.join()
+            thread.join()
 
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
@@ -152,7 +156,7 @@ class _ThreadPool:
     def __init__(self, name: str, workers: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[tuple[Callable[[], Any], Callable[[Any, Any], None]] | None] = SimpleQueue()
-        self._idle = _Idle()
+        self._idle = Idle()
         self._name, self._workers = name, workers
         self._threads: list[threading.Thread] = []
 
@@ -218,7 +222,7 @@ class _InlineLane(Generic[T, R]):
         self._loop = asyncio.get_running_loop()
         self._pending: deque[tuple[T, int]] = deque()
         self._scheduled = False
-        self._idle = _Idle()
+        self._idle = Idle()
 
     def submit(self, item: T, size: int = 0) -> None:
         self._idle.submitted += 1
@@ -257,7 +261,7 @@ class _InlineLane(Generic[T, R]):
 class _InlinePool:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._idle = _Idle()
+        self._idle = Idle()
 
     def run(self, job: Callable[[], R], done: Callable[[R | None, BaseException | None], None]) -> None:
         self._idle.submitted += 1

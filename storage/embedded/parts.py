@@ -91,6 +91,7 @@ def build_parts(base: Foundation) -> EngineParts:
         cache,
         checkpointer.write,
         max_batch_bytes=settings.journal_max_frame_bytes,
+        frame_writer=environment.frame_writer(),
     )
     checkpointer.wire(appends, journal)
     read_pool = environment.threads.pool("read", settings.read_threads)

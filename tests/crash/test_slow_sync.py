@@ -13,6 +13,7 @@ from magnetar.storage.embedded.lanes import InlineThreads
 from tests.crash.engine_scenario import Promise, Scenario, check
 from tests.storage.engine_for_tests import ROOT, TINY, World, read_all, run_until_crash, settle
 from tests.storage.records_for_tests import slab_of
+from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ class SlowWorld(World):
         environment = EngineEnvironment(
             self.disk, self.clock, self.slow_threads, self.scheduler, self.entropy, self.given
         )
+        if self.has_frame_writer:
+            environment.frame_writer = lambda: LaneFrameWriter(self.slow_threads)
         return await open_embedded(ROOT, settings, environment)
 
 
@@ -108,6 +111,7 @@ async def test_no_receipt_before_the_sync_and_all_that_waited_share_the_next_one
     push(writers[0], answers, 0)
     for number in range(1, 60):
         push(writers[number % 3], answers, number)
+    await settle()
     for _ in range(9):
         world.scheduler.advance(SYNC_S / 10)
         await settle()
@@ -127,6 +131,7 @@ async def test_what_is_confirmed_is_read_and_deleted_while_a_sync_hangs():
     first, second = await storage.ledgers.create(), await storage.ledgers.create()
     answers: list[int] = []
     push(first, answers, 1, b"there")
+    await settle()
     world.scheduler.advance(SYNC_S)
     await settle()
     assert answers == [1]

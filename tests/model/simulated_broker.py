@@ -23,6 +23,7 @@ from magnetar.protocol.frames import encode_command
 from magnetar.storage.embedded.engine import EngineEnvironment, EngineSettings
 from magnetar.storage.embedded.lanes import InlineThreads
 from tests.model.virtual_loop import LoopClock, VirtualLoop
+from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.memory_metadata import MemoryMetadataStore
 from tests.twins.sim_files import SimDisk
 
@@ -185,7 +186,9 @@ class Simulation:
 
     async def _start(self) -> None:
         settings = Settings(data_dir="/data", broker_service_port=None, web_service_port=None, **self.settings)
-        environment = EngineEnvironment(self.disk, self.clock, InlineThreads(), self.loop, self._entropy, self.metadata)
+        threads = InlineThreads()
+        environment = EngineEnvironment(self.disk, self.clock, threads, self.loop, self._entropy, self.metadata)
+        environment.frame_writer = lambda: LaneFrameWriter(threads)
         self.broker = Broker(settings, environment)
         with mock.patch.object(broker_module, "engine_settings", return_value=SMALL):
             await self.broker.start()

@@ -35,6 +35,7 @@ from tests.simulation.network import Link
 from tests.simulation.plan import SMALL, TOPICS, Plan
 from tests.simulation.threads import SimThreads
 from tests.simulation.timers import Timers
+from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.sim_files import SimDisk, SimulatedCrash
 
 if TYPE_CHECKING:
@@ -165,6 +166,8 @@ class World:
         clock = LoopClock(loop)
         settings = Settings(data_dir="/data", broker_service_port=None, web_service_port=None, **self.plan.settings)
         environment = EngineEnvironment(self.disk, clock, self.threads, loop, self._entropy)
+        if self.plan.seed % 4:
+            environment.frame_writer = lambda: LaneFrameWriter(self.threads)
         broker = Broker(settings, environment)
         driver = loop.create_task(self._drive(loop), name="world")
         try:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from magnetar.storage.embedded.engine import EmbeddedStorage, EngineEnvironment, EngineSettings, open_embedded
 from magnetar.storage.embedded.lanes import InlineThreads
 from tests.storage.records_for_tests import bodies_of, slab_of
+from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.sim_files import SimDisk, SimulatedCrash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.lanes import Threads
     from magnetar.storage.embedded.metadata.node_tree import NodeTree
     from magnetar.storage.interfaces import LedgerStore, LedgerWriter, MetadataStore
@@ -100,12 +102,19 @@ class World:
         self.entropy = random.Random(7).randbytes
         self.threads: Callable[[], Threads] = InlineThreads
         self.read_format_1: Callable[[str], NodeTree] = _no_format_1
+        self.has_frame_writer = True
+        """Frames are planned on the loop, as with the compiled writer; else the journal's thread does everything."""
+        self.frame_writer: Callable[[], FrameWriter] | None = None
+        """Another than that over the world's threads."""
 
     async def open(self, settings: EngineSettings = TINY) -> EmbeddedStorage:
         if self.given is not None:
             self.given.before_write = lambda _path: self.disk.step("metadata")
-        environment = EngineEnvironment(self.disk, self.clock, self.threads(), self.scheduler, self.entropy, self.given)
+        threads = self.threads()
+        environment = EngineEnvironment(self.disk, self.clock, threads, self.scheduler, self.entropy, self.given)
         environment.read_format_1 = self.read_format_1
+        if self.has_frame_writer:
+            environment.frame_writer = self.frame_writer or (lambda: LaneFrameWriter(threads))
         storage = await open_embedded(ROOT, settings, environment)
         self.metadata = storage.metadata
         return storage

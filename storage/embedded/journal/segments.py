@@ -87,6 +87,10 @@ class SegmentPool:
         """The size after this one: segments begin small, so that a small store starts at once and stays small."""
         return min(max(size_bytes * _GROWTH, self._first_bytes), self.segment_bytes)
 
+    def has_spare(self, room_bytes: int) -> bool:
+        """Whether ``take`` has a segment for a frame of that size without making one."""
+        return any(segment.size_bytes - PAGE_BYTES >= room_bytes for segment in self.spares)
+
     def take(self, room_bytes: int, last_size_bytes: int) -> Segment:
         """A free segment with room for a frame of that size: a spare one, or a new one."""
         for _ in range(len(self.spares)):

@@ -1,7 +1,8 @@
-"""The journal's writer: one frame per group commit. Everything here runs in the journal's own thread.
+"""The journal's writer: one frame per group commit.
 
-``write_batch`` takes all appends that are pending, writes them as frames and returns when they are on the disk. It
-keeps the order of truth:
+``write_batch`` runs in the journal's own thread: it takes all appends that are pending, writes them as frames and
+returns when they are on the disk. ``plan`` and ``finish`` are its two ends for a batch that is one frame and needs no
+thread (``frame_writer.py``). Both keep the order of truth:
 
 * An append goes out only when it follows the last journalled entry of its ledger; so behind a failed append nothing
   of that ledger is written before its writer has fallen back.
@@ -18,7 +19,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, JOURNAL_MAGIC, FileHeader
-from magnetar.storage.embedded.journal.format import PAGE_BYTES, encode_frame, frame_bytes
+from magnetar.storage.embedded.journal.format import PAGE_BYTES, frame_bytes
+from magnetar.storage.embedded.journal.frame_writer import Frame
 from magnetar.storage.embedded.ledger_head import birth_record
 from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import AppendDone, Clock
     from magnetar.storage.slab import Slab
 
-__all__ = ["CONFIRM", "RESUME", "Append", "BatchResult", "Journal", "SpareOrder"]
+__all__ = ["CONFIRM", "RESUME", "Append", "BatchResult", "Journal", "Plan", "SpareOrder"]
 
 _SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 """What passes by itself: no space on the disk, no descriptor for the next segment."""
@@ -77,8 +79,19 @@ class BatchResult(NamedTuple):
     seconds: float
 
 
+class Plan(NamedTuple):
+    """A frame that is to be written, and what of its batch goes into it."""
+
+    todo: list[tuple[int, Append]]
+    errors: dict[int, StorageError]
+    room: int
+    frame: Frame
+
+
 class Journal:
-    """Writes frames into segments."""
+    """Writes frames into segments. Owned by whoever has the batch: the journal's thread or, with a ``FrameWriter``, the
+    loop; never both at a time (``CommitLane``).
+    """
 
     def __init__(
         self,
@@ -100,38 +113,53 @@ class Journal:
         self._salt = 0
         self._segment: Segment | None = None
         self._segment_since_s = 0.0
-        self._header: bytes | None = None
-        """Segment header still to be written, together with the first frame."""
+        self._first_page = b""
+        """Of a segment taken into use: still to be written, together with the first frame."""
         self._full: list[Segment] = []
         self._refusal: StorageError | None = None
         self.released_sequence = -1
         """Set by the loop: frames up to this one are in synced ledger files and a durable checkpoint says so."""
 
     def write_batch(self, batch: list[Append]) -> BatchResult:
-        """Write and sync; never raises for a state of the disk."""
+        """Write and sync; never raises for a state of the disk. In the journal's thread."""
         started = time.perf_counter()
         errors: dict[int, StorageError] = {}
-        frame: list[tuple[int, Append]] = []
-        size = frames = written = 0
-        for index, item in enumerate(batch):
-            bytes_more = item.slab.size_bytes if item.slab is not None else 0
-            if frame and (item.slab is None or size + bytes_more > self._max_frame_bytes):
-                written += self._write_frame(frame, errors)
-                frames, size, frame = frames + 1, 0, []
-            if item.slab is None:
-                written += self._control(item)
-            elif (error := item.error or self._refusal or _out_of_turn(item)) is not None:
-                errors[index] = error
-                _ledger(item).last_failure = error
-            else:
-                _ledger(item).journaled = item.slab.last_entry_id
-                frame.append((index, item))
-                size += bytes_more
-        if frame:
-            written += self._write_frame(frame, errors)
-            frames += 1
+        frames = written = start = 0
+        while start < len(batch):
+            end = self._frame_end(batch, start)
+            if batch[start].slab is None:
+                written += self._control(batch[start])
+            elif todo := self._gather(batch, start, end, errors):
+                written += self._write(todo, errors)
+                frames += 1
+            start = end
         seconds = time.perf_counter() - started
         return BatchResult(errors or None, self._refusal, self.next_sequence - 1, frames, written, seconds)
+
+    def plan(self, batch: list[Append]) -> Plan | None:
+        """The batch as one frame that needs nothing but its write; None (and nothing has changed) when there is more to
+        it, and ``write_batch`` is to do it. Between a plan and ``finish`` nothing else is to be called.
+        """
+        if self._refusal is not None or self._frame_end(batch, 0) < len(batch):
+            return None
+        errors: dict[int, StorageError] = {}
+        todo = self._gather(batch, 0, len(batch), errors)
+        payload = _payload(todo)
+        room = frame_bytes(sum(map(len, payload)))
+        if not todo or not (self._fits(room) or self._pool.has_spare(room)):
+            for _, item in reversed(todo):
+                _fall_back(item)
+            return None
+        return Plan(todo, errors, room, self._place(payload, room))
+
+    def finish(self, plan: Plan, error: OSError | None, seconds: float) -> BatchResult:
+        """What became of the batch of a plan whose frame was written, or not."""
+        if error is None:
+            self._written(plan.room)
+        else:
+            self._fail(plan.todo, error, plan.errors)
+        written = plan.room if error is None else 0
+        return BatchResult(plan.errors or None, self._refusal, self.next_sequence - 1, 1, written, seconds)
 
     def wants_spare(self) -> SpareOrder | None:
         """The segment that should be prepared now (a glance from the loop, without lock)."""
@@ -154,61 +182,95 @@ class Journal:
         if item is RESUME and isinstance(self._refusal, StorageFullError):
             self._refusal = None
         if item is CONFIRM and self._refusal is None:
-            return self._write_frame([], {})
+            return self._write([], {})
         return 0
 
-    def _write_frame(self, todo: list[tuple[int, Append]], errors: dict[int, StorageError]) -> int:
-        """One frame; on failure the appends fall back and take the error. Returns bytes written."""
-        buffers: list[Buffer] = []
-        for _, item in todo:
-            assert item.slab is not None
-            slab = item.slab
-            if slab.first_entry_id == 0:
-                # Until the ledger's file is synced, this is what tells whose entries these are.
-                buffers.append(birth_record(slab.ledger_id, _ledger(item).properties))
-            buffers.append(slab.data if slab.size_bytes == len(slab.data) else slab.record_view())
-        if len(buffers) > _JOIN_ABOVE:
-            buffers = [b"".join(buffers)]
-        try:
-            return self._put(buffers)
-        except OSError as error:
-            if error.errno in _SPACE_ERRORS:
-                self._refusal = StorageFullError(f"journal: {error}")
+    def _frame_end(self, batch: list[Append], start: int) -> int:
+        """Where the frame that begins with this append ends: before a control item, or what would make it too large."""
+        size = 0
+        for index in range(start, len(batch)):
+            slab = batch[index].slab
+            if slab is None:
+                return max(index, start + 1)
+            size += slab.size_bytes
+            if size > self._max_frame_bytes and index > start:
+                return index
+        return len(batch)
+
+    def _gather(
+        self, batch: list[Append], start: int, end: int, errors: dict[int, StorageError]
+    ) -> list[tuple[int, Append]]:
+        """Those of the appends that may be written; the others have their error."""
+        todo = []
+        for index in range(start, end):
+            item = batch[index]
+            ledger, slab = _of(item)
+            error = item.error or self._refusal or _out_of_turn(ledger, slab)
+            if error is None:
+                ledger.journaled = slab.last_entry_id
+                todo.append((index, item))
             else:
-                self._refusal = StorageFailedError(f"journal: {error}")
-                self._refusal.__cause__ = error
-        for index, item in reversed(todo):
-            assert item.slab is not None
-            _ledger(item).journaled = item.slab.first_entry_id - 1
-            _ledger(item).last_failure = self._refusal
-            errors[index] = self._refusal
-        return 0
+                errors[index] = ledger.last_failure = error
+        return todo
 
-    def _put(self, buffers: list[Buffer]) -> int:
-        room = frame_bytes(sum(map(len, buffers)))
+    def _write(self, todo: list[tuple[int, Append]], errors: dict[int, StorageError]) -> int:
+        """One frame; on failure the appends fall back and take the error. Returns bytes written."""
+        payload = _payload(todo)
+        if len(payload) > _JOIN_ABOVE:
+            payload = [b"".join(payload)]
+        room = frame_bytes(sum(map(len, payload)))
+        try:
+            frame = self._place(payload, room)
+            frame.file.write(frame.buffers(), frame.offset, durable=True)
+        except OSError as error:
+            self._fail(todo, error, errors)
+            return 0
+        self._written(room)
+        return room
+
+    def _fail(self, todo: list[tuple[int, Append]], error: OSError, errors: dict[int, StorageError]) -> None:
+        """The frame was not written, or nobody knows."""
+        if error.errno in _SPACE_ERRORS:
+            self._refusal = StorageFullError(f"journal: {error}")
+        else:
+            self._refusal = StorageFailedError(f"journal: {error}")
+            self._refusal.__cause__ = error
+        for index, item in reversed(todo):
+            _fall_back(item).last_failure = self._refusal
+            errors[index] = self._refusal
+
+    def _fits(self, room: int) -> bool:
         segment = self._segment
-        if segment is None or segment.used_bytes + room > segment.size_bytes:
-            segment = self._next_segment(room)
-        frame = encode_frame(
+        return segment is not None and segment.used_bytes + room <= segment.size_bytes
+
+    def _place(self, payload: list[Buffer], room: int) -> Frame:
+        """Where the next frame goes; takes another segment when this one is full. Raises OSError when there is none."""
+        if not self._fits(room):
+            self._next_segment(room)
+        segment = self._segment
+        assert segment is not None
+        return Frame(
+            segment.file,
+            segment.used_bytes - len(self._first_page),
+            self._first_page,
             self.generation,
             self._salt,
             self.next_sequence,
-            buffers,
             self._clock.now_ms(),
             self._metadata_sequence(),
+            payload,
         )
-        if self._header is None:
-            segment.file.write(frame, segment.used_bytes, durable=True)
-        else:
-            padding = bytes(PAGE_BYTES - FILE_HEADER_BYTES)
-            segment.file.write([self._header, padding, *frame], 0, durable=True)
-            self._header = None
+
+    def _written(self, room: int) -> None:
+        """The frame is on the disk."""
+        segment = self._segment
+        assert segment is not None
+        self._first_page = b""
         segment.used_bytes += room
         segment.last_sequence = self.next_sequence
         self.next_sequence += 1
-        return room
 
-    def _next_segment(self, room: int) -> Segment:
+    def _next_segment(self, room: int) -> None:
         """Leave the active segment, reuse what is released, take the next. State changes only when all went well."""
         keep = []
         for old in self._full:
@@ -227,18 +289,37 @@ class Journal:
         header = FileHeader(
             JOURNAL_MAGIC, self._store_id, segment.segment_id, self.generation, self._salt, self._clock.now_ms()
         )
-        self._header = header.pack()
-        return segment
+        self._first_page = header.pack() + bytes(PAGE_BYTES - FILE_HEADER_BYTES)
 
 
-def _ledger(item: Append) -> LedgerState:
+def _of(item: Append) -> tuple[LedgerState, Slab]:
+    """Of an append, not a control item."""
     assert item.ledger is not None
-    return item.ledger
+    assert item.slab is not None
+    return item.ledger, item.slab
 
 
-def _out_of_turn(item: Append) -> StorageError | None:
+def _payload(todo: list[tuple[int, Append]]) -> list[Buffer]:
+    """The records of the appends."""
+    buffers: list[Buffer] = []
+    for _, item in todo:
+        ledger, slab = _of(item)
+        if slab.first_entry_id == 0:
+            # Until the ledger's file is synced, this is what tells whose entries these are.
+            buffers.append(birth_record(slab.ledger_id, ledger.properties))
+        buffers.append(slab.data if slab.size_bytes == len(slab.data) else slab.record_view())
+    return buffers
+
+
+def _fall_back(item: Append) -> LedgerState:
+    """The append is not written: its ledger ends before it."""
+    ledger, slab = _of(item)
+    ledger.journaled = slab.first_entry_id - 1
+    return ledger
+
+
+def _out_of_turn(ledger: LedgerState, slab: Slab) -> StorageError | None:
     """The error of an append that follows a failed one."""
-    ledger = _ledger(item)
-    if item.slab is not None and item.slab.first_entry_id == ledger.journaled + 1:
+    if slab.first_entry_id == ledger.journaled + 1:
         return None
     return ledger.last_failure or StorageError("an append before this one failed")

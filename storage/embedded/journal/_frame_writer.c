@@ -1,0 +1,499 @@
+/* Writes journal frames and syncs them without a thread of the interpreter: see frame_writer.py for what it promises.
+ *
+ * A frame is put together (format.py) in one aligned buffer. A small one goes to the device by the system's asynchronous
+ * I/O with O_DIRECT and RWF_DSYNC: one system call, no thread; the system counts up an eventfd when the frame is on stable
+ * storage. A large one, or one whose file cannot be written that way, is put together and written by a thread of this
+ * module, which never holds the interpreter lock. One frame at a time: the caller begins the next when it has reaped the last. */
+#define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
+#include <Python.h>
+
+#ifndef __linux__
+#error "asynchronous I/O with eventfds is Linux's; elsewhere the journal's Python thread serves"
+#endif
+
+#include <errno.h>
+#include <linux/aio_abi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../../protocol/_crc32c.h"
+
+#define PAGE 4096
+#define HEADER 64
+#define MAGIC 0x4D46474Du
+#define DSYNC 0x2 /* RWF_DSYNC */
+#define MAX_FRAME (1ull << 30)
+#define COPY_STEP (32u << 10) /* checksum and copy go over a piece that is in the processor's cache */
+#define WATCHED_FIRST 64 /* submissions; later every WATCHED_STEP-th */
+#define WATCHED_STEP 16
+#define BLOCKED_MOST 16 /* submissions that slept, and a quarter of those watched: no more of them */
+
+enum { IDLE, SUBMITTED, WORKING, WRITTEN };
+
+typedef struct {
+    PyObject_HEAD
+    int wake_fd;
+    aio_context_t aio; /* 0: none */
+    bool direct;       /* writes past the cache are taken by the file system */
+    size_t aio_most;   /* frames up to this size go without the thread */
+    int state;         /* WORKING -> WRITTEN by the thread under the mutex, all else by the interpreter's threads */
+    uint8_t *buffer;
+    size_t capacity, used;
+    int fd, direct_fd;
+    int64_t offset;
+    int error;
+    double started, seconds;
+    /* the frame: */
+    Py_buffer *views; /* [0] goes before the frame, the others are its payload */
+    Py_ssize_t view_count;
+    uint64_t generation, salt, sequence, metadata;
+    int64_t written_ms;
+    size_t payload, size;
+    bool is_built;
+    /* the thread: */
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t work;
+    bool has_thread, stop, closed;
+    /* counts: */
+    unsigned long long submitted, handed_over, watched, blocked;
+} Writer;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void put32(uint8_t *p, uint32_t v) {
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static void put64(uint8_t *p, uint64_t v) {
+    for (int i = 0; i < 8; i++)
+        p[i] = (uint8_t)(v >> (8 * i));
+}
+
+/* Room for `size` bytes, aligned to pages; false without memory. */
+static bool reserve(Writer *w, size_t size) {
+    if (size <= w->capacity)
+        return true;
+    size_t capacity = 256u << 10;
+    while (capacity < size)
+        capacity *= 2;
+    if (w->buffer != NULL)
+        munmap(w->buffer, w->capacity);
+    w->capacity = w->used = 0;
+    void *memory = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    w->buffer = memory == MAP_FAILED ? NULL : memory;
+    if (w->buffer == NULL)
+        return false;
+    w->capacity = capacity;
+    return true;
+}
+
+/* Prefix, header, payload and padding into the buffer. Needs no interpreter. */
+static void build(Writer *w) {
+    uint8_t *at = w->buffer, *header, seed[24];
+    memcpy(at, w->views[0].buf, (size_t)w->views[0].len);
+    header = at += w->views[0].len;
+    at += HEADER;
+    put64(seed, w->generation);
+    put64(seed + 8, w->salt);
+    put64(seed + 16, w->sequence);
+    uint32_t crc = crc32c_update(0, seed, sizeof seed);
+    for (Py_ssize_t i = 1; i < w->view_count; i++) {
+        const uint8_t *from = w->views[i].buf;
+        size_t left = (size_t)w->views[i].len;
+        while (left > 0) {
+            size_t step = left < COPY_STEP ? left : COPY_STEP;
+            crc = crc32c_update(crc, from, step);
+            memcpy(at, from, step);
+            at += step;
+            from += step;
+            left -= step;
+        }
+    }
+    memset(at, 0, (size_t)(w->buffer + w->size - at));
+    put32(header, MAGIC);
+    put32(header + 4, 0);
+    put64(header + 8, w->generation);
+    put64(header + 16, w->salt);
+    put64(header + 24, w->sequence);
+    put64(header + 32, w->payload);
+    put32(header + 40, crc);
+    put32(header + 44, (uint32_t)(w->view_count - 1));
+    put64(header + 48, (uint64_t)w->written_ms);
+    put64(header + 56, w->metadata);
+    put32(header + 4, crc32c_update(0, header, HEADER));
+    w->is_built = true;
+}
+
+/* Write the buffer, durable on return: 0 or an errno. Needs no interpreter. A sync that failed is never tried again. */
+static int write_all(Writer *w) {
+    bool direct = w->direct && w->direct_fd >= 0, flagged = true;
+    size_t done = 0;
+    while (done < w->size) {
+        struct iovec piece = {w->buffer + done, w->size - done};
+        int fd = direct ? w->direct_fd : w->fd;
+        ssize_t step = flagged ? pwritev2(fd, &piece, 1, w->offset + (int64_t)done, DSYNC)
+                               : pwrite(fd, piece.iov_base, piece.iov_len, w->offset + (int64_t)done);
+        if (step < 0 && errno == EINTR)
+            continue;
+        if (step < 0 && errno == EINVAL && direct) { /* this file system, or this place in the file, not past the cache */
+            direct = false;
+            w->direct = false;
+            continue;
+        }
+        if (step < 0 && (errno == EOPNOTSUPP || errno == ENOSYS) && flagged) {
+            flagged = false;
+            continue;
+        }
+        if (step < 0)
+            return errno;
+        if (step == 0)
+            return EIO;
+        done += (size_t)step;
+        if (done % PAGE)
+            direct = false;
+    }
+    if (!flagged && fdatasync(w->fd) != 0)
+        return errno;
+    return 0;
+}
+
+static void *run(void *argument) {
+    Writer *w = argument;
+    pthread_mutex_lock(&w->mutex);
+    for (;;) {
+        while (w->state != WORKING && !w->stop)
+            pthread_cond_wait(&w->work, &w->mutex);
+        if (w->state != WORKING)
+            break;
+        pthread_mutex_unlock(&w->mutex);
+        if (!w->is_built)
+            build(w);
+        w->error = write_all(w);
+        w->seconds = now() - w->started;
+        pthread_mutex_lock(&w->mutex);
+        w->state = WRITTEN;
+        uint64_t one = 1;
+        if (write(w->wake_fd, &one, sizeof one) < 0) { /* cannot happen: the counter never comes near its end */
+        }
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return NULL;
+}
+
+static bool start_thread(Writer *w) {
+    if (w->has_thread)
+        return true;
+    sigset_t all, before; /* signals are the interpreter's */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    w->has_thread = pthread_create(&w->thread, NULL, run, w) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return w->has_thread;
+}
+
+static bool hand_over(Writer *w) {
+    if (!start_thread(w))
+        return false;
+    w->handed_over++;
+    pthread_mutex_lock(&w->mutex);
+    w->state = WORKING;
+    pthread_cond_signal(&w->work);
+    pthread_mutex_unlock(&w->mutex);
+    return true;
+}
+
+static long slept(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nvcsw : 0;
+}
+
+/* Give the frame to the system; false when it does not take it. */
+static bool submit_async(Writer *w) {
+    struct iocb *item, request;
+    memset(&request, 0, sizeof request);
+    request.aio_fildes = (uint32_t)w->direct_fd;
+    request.aio_lio_opcode = IOCB_CMD_PWRITE;
+    request.aio_buf = (uint64_t)(uintptr_t)w->buffer;
+    request.aio_nbytes = w->size;
+    request.aio_offset = w->offset;
+    request.aio_rw_flags = DSYNC;
+    request.aio_flags = IOCB_FLAG_RESFD;
+    request.aio_resfd = (uint32_t)w->wake_fd;
+    item = &request;
+    bool watched = w->submitted < WATCHED_FIRST || w->submitted % WATCHED_STEP == 0;
+    long before = watched ? slept() : 0;
+    long taken;
+    do
+        taken = syscall(SYS_io_submit, w->aio, 1, &item);
+    while (taken < 0 && errno == EINTR);
+    if (taken != 1) {
+        if (errno != EAGAIN)
+            w->aio_most = 0;
+        return false;
+    }
+    w->submitted++;
+    /* A system that does the work within the call holds the event loop: the thread is for that. */
+    if (watched) {
+        w->watched++;
+        if (slept() != before && ++w->blocked >= BLOCKED_MOST && w->blocked * 4 > w->watched)
+            w->aio_most = 0;
+    }
+    w->state = SUBMITTED;
+    return true;
+}
+
+static void release_views(Writer *w) {
+    for (Py_ssize_t i = 0; i < w->view_count; i++)
+        PyBuffer_Release(&w->views[i]);
+    PyMem_Free(w->views);
+    w->views = NULL;
+    w->view_count = 0;
+}
+
+static bool take_views(Writer *w, PyObject *prefix, PyObject *payload) {
+    PyObject *items = PySequence_Fast(payload, "a frame's payload is a sequence of buffers");
+    if (items == NULL)
+        return false;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+    w->views = PyMem_Calloc((size_t)count + 1, sizeof(Py_buffer));
+    if (w->views == NULL) {
+        Py_DECREF(items);
+        PyErr_NoMemory();
+        return false;
+    }
+    uint64_t total = 0;
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        PyObject *item = i == 0 ? prefix : PySequence_Fast_GET_ITEM(items, i - 1);
+        if (PyObject_GetBuffer(item, &w->views[i], PyBUF_SIMPLE) != 0)
+            goto failed;
+        w->view_count = i + 1;
+        if (i > 0)
+            total += (uint64_t)w->views[i].len;
+    }
+    if (w->views[0].len % PAGE != 0 || total + (uint64_t)w->views[0].len > MAX_FRAME || count > UINT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "what goes before a frame is whole pages, a frame at most 1 GiB");
+        goto failed;
+    }
+    Py_DECREF(items);
+    w->payload = (size_t)total;
+    w->size = (size_t)w->views[0].len + ((HEADER + w->payload + PAGE - 1) & ~(size_t)(PAGE - 1));
+    return true;
+failed:
+    Py_DECREF(items);
+    release_views(w);
+    return false;
+}
+
+PyDoc_STRVAR(write_doc,
+             "write(fd, direct_fd, offset, prefix, generation, salt, sequence, written_ms, metadata_sequence, payload)\n"
+             "Begin to write a frame. `payload` and `prefix` are not to be changed before it is reaped.");
+
+static PyObject *writer_write(Writer *w, PyObject *args) {
+    PyObject *prefix, *payload;
+    long long offset, written_ms;
+    unsigned long long generation, salt, sequence, metadata;
+    int fd, direct_fd;
+    if (!PyArg_ParseTuple(args, "iiLOKKKLKO", &fd, &direct_fd, &offset, &prefix, &generation, &salt, &sequence, &written_ms, &metadata,
+                          &payload))
+        return NULL;
+    if (w->closed || w->state != IDLE) {
+        PyErr_SetString(PyExc_RuntimeError, w->closed ? "the writer is closed" : "a frame is under way");
+        return NULL;
+    }
+    if (!take_views(w, prefix, payload))
+        return NULL;
+    w->fd = fd;
+    w->direct_fd = direct_fd;
+    w->offset = offset;
+    w->generation = generation;
+    w->salt = salt;
+    w->sequence = sequence;
+    w->written_ms = written_ms;
+    w->metadata = metadata;
+    w->is_built = false;
+    w->error = 0;
+    w->started = now();
+    if (!reserve(w, w->size)) {
+        release_views(w);
+        return PyErr_NoMemory();
+    }
+    if (w->aio != 0 && w->direct && direct_fd >= 0 && w->size <= w->aio_most) {
+        build(w);
+        release_views(w);
+        if (submit_async(w))
+            Py_RETURN_NONE;
+    }
+    if (!hand_over(w)) {
+        release_views(w);
+        PyErr_SetString(PyExc_RuntimeError, "no thread for the journal");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(reap_doc, "reap() -> None while the frame is under way, else (errno or 0, seconds since its write began)\n"
+                       "To be called when `fileno` is readable.");
+
+static PyObject *writer_reap(Writer *w, PyObject *Py_UNUSED(ignored)) {
+    uint64_t count;
+    if (w->closed)
+        Py_RETURN_NONE;
+    ssize_t woken = read(w->wake_fd, &count, sizeof count);
+    if (woken < 0 && errno != EAGAIN)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    if (w->state == SUBMITTED) {
+        struct io_event event;
+        struct timespec no_time = {0, 0};
+        long found = syscall(SYS_io_getevents, w->aio, 0, 1, &event, &no_time);
+        if (found < 1)
+            Py_RETURN_NONE;
+        int64_t result = (int64_t)event.res;
+        if (result == (int64_t)w->size) {
+            w->error = 0;
+        } else if (result >= 0 || result == -EINVAL || result == -EOPNOTSUPP) {
+            /* Cut short, or refused before anything was written: the thread finds out what there is to say. */
+            if (result < 0)
+                w->aio_most = 0;
+            if (!hand_over(w)) {
+                PyErr_SetString(PyExc_RuntimeError, "no thread for the journal");
+                return NULL;
+            }
+            Py_RETURN_NONE;
+        } else {
+            w->error = (int)-result;
+        }
+        w->seconds = now() - w->started;
+    } else {
+        pthread_mutex_lock(&w->mutex);
+        bool finished = w->state == WRITTEN;
+        pthread_mutex_unlock(&w->mutex);
+        if (!finished)
+            Py_RETURN_NONE;
+        release_views(w);
+    }
+    w->state = IDLE;
+    return Py_BuildValue("id", w->error, w->seconds);
+}
+
+static PyObject *writer_fileno(Writer *w, PyObject *Py_UNUSED(ignored)) { return PyLong_FromLong(w->wake_fd); }
+
+PyDoc_STRVAR(counts_doc, "counts() -> (frames given to the system, frames given to the thread)");
+
+static PyObject *writer_counts(Writer *w, PyObject *Py_UNUSED(ignored)) {
+    return Py_BuildValue("KK", w->submitted, w->handed_over);
+}
+
+PyDoc_STRVAR(close_doc, "close()\nEnd the thread and give back what is held; waits for a frame under way. Idempotent.");
+
+static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
+    if (w->closed)
+        Py_RETURN_NONE;
+    w->closed = true;
+    Py_BEGIN_ALLOW_THREADS;
+    if (w->has_thread) {
+        pthread_mutex_lock(&w->mutex);
+        w->stop = true;
+        pthread_cond_signal(&w->work);
+        pthread_mutex_unlock(&w->mutex);
+        pthread_join(w->thread, NULL);
+        w->has_thread = false;
+    }
+    if (w->aio != 0)
+        syscall(SYS_io_destroy, w->aio); /* waits for what is under way */
+    Py_END_ALLOW_THREADS;
+    w->aio = 0;
+    release_views(w);
+    close(w->wake_fd);
+    if (w->buffer != NULL)
+        munmap(w->buffer, w->capacity);
+    w->buffer = NULL;
+    w->capacity = 0;
+    w->state = IDLE;
+    Py_RETURN_NONE;
+}
+
+static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"async_bytes", NULL};
+    unsigned long long async_bytes = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|K", names, &async_bytes))
+        return NULL;
+    Writer *w = (Writer *)type->tp_alloc(type, 0);
+    if (w == NULL)
+        return NULL;
+    w->closed = true; /* until it is whole */
+    w->direct = true;
+    w->aio_most = async_bytes;
+    w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (w->wake_fd < 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        Py_DECREF(w);
+        return NULL;
+    }
+    if (async_bytes && syscall(SYS_io_setup, 4, &w->aio) != 0)
+        w->aio = 0; /* a container may forbid it: the thread serves */
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->work, NULL);
+    w->closed = false;
+    return (PyObject *)w;
+}
+
+/* Without `close` the thread and what it uses stay until the process ends: a stuck disk must not keep it. */
+static void writer_dealloc(Writer *w) {
+    if (!w->closed && !w->has_thread && w->state == IDLE) {
+        PyObject *nothing = writer_close(w, NULL);
+        Py_XDECREF(nothing);
+    }
+    if (w->closed)
+        Py_TYPE(w)->tp_free((PyObject *)w);
+}
+
+static PyMethodDef writer_methods[] = {
+    {"write", (PyCFunction)writer_write, METH_VARARGS, write_doc},
+    {"reap", (PyCFunction)writer_reap, METH_NOARGS, reap_doc},
+    {"fileno", (PyCFunction)writer_fileno, METH_NOARGS, "fileno() -> eventfd, readable when a frame may be reaped"},
+    {"counts", (PyCFunction)writer_counts, METH_NOARGS, counts_doc},
+    {"close", (PyCFunction)writer_close, METH_NOARGS, close_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject writer_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magnetar.storage.embedded.journal._frame_writer.Writer",
+    .tp_basicsize = sizeof(Writer),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Writer(async_bytes=0): frames of at most so many bytes are written without a thread where that works",
+    .tp_new = writer_new,
+    .tp_dealloc = (destructor)writer_dealloc,
+    .tp_methods = writer_methods,
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_frame_writer", "Durable writes of journal frames without the interpreter lock", -1, NULL, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__frame_writer(void) {
+    crc32c_init();
+    if (PyType_Ready(&writer_type) < 0)
+        return NULL;
+    PyObject *m = PyModule_Create(&module);
+    if (m != NULL && PyModule_AddObjectRef(m, "Writer", (PyObject *)&writer_type) < 0) {
+        Py_DECREF(m);
+        return NULL;
+    }
+    return m;
+}

@@ -1,0 +1,113 @@
+"""Writes frames to segments, durable when they are reported: one write and sync, without a Python thread.
+
+A frame that needs nothing but its write is planned on the loop (``Journal.plan``) and given to a ``FrameWriter``, which
+reports on the loop: one turn from the socket to the disk and one back. ``CompiledFrameWriter`` is made of
+``_frame_writer.c``; where that was not built, or the file system is not the real one, the journal's lane does all the
+work in its thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from magnetar.storage.embedded.files import RealFile
+from magnetar.storage.embedded.journal.format import encode_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from magnetar.storage.embedded.files import Buffer, File
+
+__all__ = ["CompiledFrameWriter", "Frame", "FrameWriter", "open_frame_writer"]
+
+_ASYNC_BYTES = 128 << 10
+"""Frames up to this size are put together on the loop, which takes some 10 us; larger ones by the helper's thread."""
+
+
+class Frame(NamedTuple):
+    """A frame and its place. ``payload``: the buffers of its slabs, not to be changed before it is written."""
+
+    file: File
+    offset: int
+    prefix: bytes
+    """What is written before it: nothing, or the first page of the segment."""
+    generation: int
+    salt: int
+    sequence: int
+    written_ms: int
+    metadata_sequence: int
+    payload: Sequence[Buffer]
+
+    def buffers(self) -> list[Buffer]:
+        """All bytes that are written at ``offset``."""
+        encoded = encode_frame(
+            self.generation, self.salt, self.sequence, self.payload, self.written_ms, self.metadata_sequence
+        )
+        return [self.prefix, *encoded] if self.prefix else encoded
+
+
+class FrameWriter(Protocol):
+    """One frame at a time."""
+
+    def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
+        """Write the frame; ``done(error, seconds)`` is called on the loop, never within this call.
+
+        Without error the frame is on stable storage. A sync that failed was not tried again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Only when no frame is under way. Idempotent."""
+        ...
+
+
+class CompiledFrameWriter:
+    """Over ``_frame_writer.c``: real files only, and an event loop that watches descriptors."""
+
+    def __init__(self, async_bytes: int = _ASYNC_BYTES) -> None:
+        from magnetar.storage.embedded.journal._frame_writer import Writer  # noqa: PLC0415 - not built everywhere
+
+        self._writer = Writer(async_bytes)
+        self._done: Callable[[OSError | None, float], None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._writer.fileno(), self._on_wake)
+        self._closed = False
+
+    def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
+        file, *rest = frame
+        if not isinstance(file, RealFile):
+            raise TypeError("the compiled writer is for real files")
+        self._writer.write(file.fileno(), file.direct_fileno(), *rest)  # type: ignore[arg-type] # a frame's fields
+        self._done = done
+
+    def counts(self) -> tuple[int, int]:
+        """(frames that were written without the helper's thread, frames written by it)."""
+        return self._writer.counts()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._writer.fileno())
+            self._writer.close()
+
+    def _on_wake(self) -> None:
+        found = self._writer.reap()
+        if found is None or self._done is None:
+            return
+        done, self._done = self._done, None
+        number, seconds = found
+        done(OSError(number, os.strerror(number)) if number else None, seconds)
+
+
+def open_frame_writer() -> FrameWriter | None:
+    """The compiled writer; None where it was not built, where ``MAGNETAR_PURE`` is set or the loop watches no
+    descriptors.
+    """
+    if os.environ.get("MAGNETAR_PURE"):
+        return None
+    try:
+        return CompiledFrameWriter()
+    except (ImportError, NotImplementedError):
+        return None

@@ -1,0 +1,178 @@
+"""The lane of the journal over a frame writer of the test: who writes what, in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from magnetar.storage.embedded.journal.writer import CONFIRM
+from magnetar.storage.errors import StorageFailedError, StorageFullError
+from tests.storage.engine_for_tests import TINY, World, append, read_all, settle
+from tests.storage.records_for_tests import slab_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.engine import EmbeddedStorage
+    from magnetar.storage.embedded.journal.frame_writer import Frame
+    from magnetar.storage.embedded.ledger_store import EmbeddedLedgerWriter
+
+
+class HeldWriter:
+    """Reports on a frame when the test says so; writes it then."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.done: Callable[[OSError | None, float], None] | None = None
+        self.closed = False
+
+    def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
+        assert self.done is None, "one frame at a time"
+        self.frames.append(frame)
+        self.done = done
+
+    def release(self, error: OSError | None = None) -> None:
+        done, self.done = self.done, None
+        assert done is not None
+        if error is None:
+            frame = self.frames[-1]
+            frame.file.write(frame.buffers(), frame.offset, durable=True)
+        done(error, 0.1)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def opened(**changes: int) -> tuple[EmbeddedStorage, HeldWriter, World]:
+    world, writer = World(), HeldWriter()
+    world.frame_writer = lambda: writer
+    settings = replace(TINY, journal_segment_bytes=64 << 10, journal_first_segment_bytes=64 << 10, **changes)
+    storage = await world.open(settings)
+    return storage, writer, world
+
+
+def push(writer: EmbeddedLedgerWriter, answers: list[object], name: object, body: bytes = b"x") -> None:
+    slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [body])
+    writer.append(slab, lambda error: answers.append((name, type(error).__name__) if error else name))
+
+
+async def first_segment(ledger: EmbeddedLedgerWriter) -> None:
+    """The first append needs a segment: the thread's work."""
+    await append(ledger, [b"first"])
+
+
+async def test_what_is_sent_in_one_turn_shares_a_frame_and_what_comes_later_waits_for_the_next():
+    storage, writer, _ = await opened()
+    ledgers = [await storage.ledgers.create() for _ in range(3)]
+    await first_segment(ledgers[0])
+    assert writer.frames == [], "a new segment is nothing the loop waits for"
+    answers: list[object] = []
+    for number, ledger in enumerate(ledgers):
+        push(ledger, answers, number)
+    await settle()
+    assert len(writer.frames) == 1
+    for number, ledger in enumerate(ledgers):
+        push(ledger, answers, 3 + number)
+    await settle()
+    assert len(writer.frames) == 1
+    assert answers == [], "no answer before the sync"
+    writer.release()
+    assert len(writer.frames) == 2, "the disk works on before the answers are given"
+    assert answers == [0, 1, 2]
+    writer.release()
+    assert answers == [0, 1, 2, 3, 4, 5]
+    assert writer.frames[1].sequence == writer.frames[0].sequence + 1
+    assert await read_all(storage.ledgers, ledgers[0].ledger_id, 2) == [b"first", b"x", b"x"]
+    await storage.close()
+    assert writer.closed
+
+
+async def test_a_frame_takes_no_more_than_its_most():
+    storage, writer, _ = await opened(journal_max_frame_bytes=4096)
+    ledger = await storage.ledgers.create()
+    await first_segment(ledger)
+    answers: list[object] = []
+    for number in range(5):
+        push(ledger, answers, number, b"b" * 1500)
+    for expected in ([0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 4]):
+        await settle()
+        writer.release()
+        assert answers == expected
+    await storage.close()
+
+
+async def test_control_items_and_new_segments_go_to_the_thread_in_turn():
+    storage, writer, _ = await opened()
+    ledger = await storage.ledgers.create()
+    await first_segment(ledger)
+    lane = storage._parts.appends._lane
+    answers: list[object] = []
+    push(ledger, answers, 0)
+    lane.submit(CONFIRM)
+    push(ledger, answers, 1)
+    await settle()
+    assert len(writer.frames) == 1
+    writer.release()
+    await settle()
+    assert answers == [0]
+    assert len(writer.frames) == 2, "behind the confirmation"
+    writer.release()
+    assert answers == [0, 1]
+    assert writer.frames[1].sequence == writer.frames[0].sequence + 2, "the confirmation is a frame of its own"
+    await storage.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(errno.ENOSPC, StorageFullError), (errno.EIO, StorageFailedError)], ids=["full", "failed"]
+)
+async def test_a_failed_frame_fails_its_appends_and_those_behind(number: int, expected: type[Exception]):
+    storage, writer, world = await opened()
+    ledger, other = await storage.ledgers.create(), await storage.ledgers.create()
+    await first_segment(ledger)
+    answers: list[object] = []
+    push(ledger, answers, 0)
+    await settle()
+    push(ledger, answers, 1)
+    push(other, answers, 2)
+    writer.release(OSError(number, "as the test says"))
+    await settle()
+    name = expected.__name__
+    assert answers == [(0, name), (1, name), (2, name)]
+    assert ledger.last_add_pushed == ledger.last_add_confirmed == 0
+    assert (storage.health.full is not None) == (expected is StorageFullError)
+    assert (storage.health.failed is not None) == (expected is StorageFailedError)
+    if expected is StorageFullError:
+        world.scheduler.advance(10)
+        await settle()
+        waiting = asyncio.ensure_future(append(ledger, [b"again"]))
+        await settle()
+        while writer.done is not None:
+            writer.release()
+            await settle()
+        await waiting
+        assert await read_all(storage.ledgers, ledger.ledger_id, 1) == [b"first", b"again"]
+    await storage.close()
+
+
+async def test_a_callback_that_raises_costs_no_other_its_answer():
+    storage, writer, _ = await opened()
+    ledger = await storage.ledgers.create()
+    await first_segment(ledger)
+    answers: list[object] = []
+    problems: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: problems.append(context["exception"]))
+
+    def raises(_error: object) -> None:
+        raise ValueError("a bug")
+
+    ledger.append(slab_of(ledger.ledger_id, ledger.last_add_pushed + 1, [b"a"]), raises)
+    push(ledger, answers, 1)
+    await settle()
+    writer.release()
+    assert answers == [1]
+    assert len(problems) == 1
+    await storage.close()

@@ -1,0 +1,151 @@
+"""The compiled writer on real files: the same bytes as ``format.py`` makes, and every way an error can come."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import pathlib
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from magnetar.storage.embedded.files import RealFiles
+from magnetar.storage.embedded.journal.format import PAGE_BYTES, encode_frame
+from magnetar.storage.embedded.journal.frame_writer import CompiledFrameWriter, Frame, open_frame_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.storage.embedded.files import File
+
+pytest.importorskip("magnetar.storage.embedded.journal._frame_writer")
+WAYS = pytest.mark.parametrize(
+    ("async_bytes", "direct"), [(1 << 20, True), (0, True), (0, False)], ids=["async", "thread", "cache"]
+)
+PAYLOADS = [
+    [],
+    [b""],
+    [b"a"],
+    [b"x" * 4032],
+    [b"x" * 4033],
+    [bytes(100), b"", b"y" * 9000],
+    [os.urandom(300_000), b"z"],
+]
+
+
+@pytest.fixture
+def folder() -> Iterator[pathlib.Path]:
+    """Beside the sources, where the file system is a disk's: a temporary folder in memory takes no direct writes."""
+    with tempfile.TemporaryDirectory(dir=pathlib.Path(__file__).parent) as name:
+        yield pathlib.Path(name)
+
+
+def frame_of(file: File, payload: list[bytes], offset: int = PAGE_BYTES, prefix: bytes = b"") -> Frame:
+    return Frame(file, offset, prefix, 3, 1 << 63, 77, -5, 9, payload)
+
+
+async def written(writer: CompiledFrameWriter, frame: Frame) -> OSError | None:
+    future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+
+    def done(error: OSError | None, seconds: float) -> None:
+        assert 0 <= seconds < 60
+        future.set_result(error)
+
+    writer.write(frame, done)
+    assert not future.done(), "never within the call"
+    return await future
+
+
+@WAYS
+async def test_the_bytes_are_those_of_the_format(folder: pathlib.Path, async_bytes: int, direct: bool):
+    writer = CompiledFrameWriter(async_bytes)
+    file = RealFiles(direct=direct).open(str(folder / "segment"), create=True)
+    file.allocate(1 << 20)
+    offset = 0
+    for payload in PAYLOADS:
+        prefix = os.urandom(PAGE_BYTES) if offset == 0 else b""
+        frame = frame_of(file, payload, offset, prefix)
+        assert await written(writer, frame) is None
+        expected = prefix + b"".join(encode_frame(3, 1 << 63, 77, payload, -5, 9))
+        assert b"".join(frame.buffers()) == expected
+        assert file.read(len(expected), offset) == expected
+        offset += len(expected)
+    submitted, handed_over = writer.counts()
+    assert submitted + handed_over == len(PAYLOADS)
+    assert not (submitted and not async_bytes)
+    writer.close()
+    file.close()
+
+
+@WAYS
+async def test_views_of_larger_buffers_are_written_as_they_are(folder: pathlib.Path, async_bytes: int, direct: bool):
+    writer = CompiledFrameWriter(async_bytes)
+    file = RealFiles(direct=direct).open(str(folder / "segment"), create=True)
+    whole = os.urandom(10_000)
+    views = [memoryview(whole)[7:5000], memoryview(whole)[5000:9999]]
+    assert await written(writer, frame_of(file, views, 0)) is None  # type: ignore[arg-type]
+    assert file.read(1 << 20, 0) == b"".join(encode_frame(3, 1 << 63, 77, views, -5, 9))
+    writer.close()
+    file.close()
+
+
+async def test_errors_of_the_system_are_reported_and_the_writer_goes_on(folder: pathlib.Path):
+    writer = CompiledFrameWriter(0)
+    files = RealFiles(direct=False)
+    full, good = files.open("/dev/full"), files.open(str(folder / "segment"), create=True)
+    error = await written(writer, frame_of(full, [b"x"]))
+    assert error is not None
+    assert error.errno == errno.ENOSPC
+    assert await written(writer, frame_of(good, [b"x"])) is None
+    read_only = files.open_read_only(str(folder / "segment"))
+    error = await written(writer, frame_of(read_only, [b"x"]))
+    assert error is not None
+    assert error.errno == errno.EBADF
+    assert await written(writer, frame_of(good, [b"x"], 2 * PAGE_BYTES)) is None
+    writer.close()
+    for file in (full, good, read_only):
+        file.close()
+
+
+async def test_a_file_system_that_refuses_direct_writes_gets_ordinary_ones(folder: pathlib.Path):
+    """An offset between blocks is refused as a whole file system refuses it."""
+    writer = CompiledFrameWriter(1 << 20)
+    file = RealFiles().open(str(folder / "segment"), create=True)
+    file.allocate(1 << 20)
+    assert await written(writer, frame_of(file, [b"odd"], 100)) is None
+    assert await written(writer, frame_of(file, [b"even"], 2 * PAGE_BYTES)) is None
+    assert file.read(PAGE_BYTES, 100) == b"".join(encode_frame(3, 1 << 63, 77, [b"odd"], -5, 9))
+    assert file.read(PAGE_BYTES, 2 * PAGE_BYTES) == b"".join(encode_frame(3, 1 << 63, 77, [b"even"], -5, 9))
+    assert writer.counts()[1] == 2, "the thread writes all that follows"
+    writer.close()
+    file.close()
+
+
+async def test_one_frame_at_a_time_and_none_after_close(folder: pathlib.Path):
+    writer = CompiledFrameWriter(0)
+    file = RealFiles().open(str(folder / "segment"), create=True)
+    first = asyncio.ensure_future(written(writer, frame_of(file, [b"first"])))
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="under way"):
+        writer.write(frame_of(file, [b"second"]), lambda _error, _seconds: None)
+    assert await first is None
+    with pytest.raises(ValueError, match="whole pages"):
+        writer.write(frame_of(file, [b"x"], 0, b"half a page"), lambda _error, _seconds: None)
+    with pytest.raises(TypeError):
+        writer.write(frame_of(file, [3]), lambda _error, _seconds: None)  # type: ignore[list-item]
+    writer.close()
+    writer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        writer.write(frame_of(file, [b"late"]), lambda _error, _seconds: None)
+    file.close()
+
+
+async def test_it_is_there_unless_the_pure_twins_are_wanted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MAGNETAR_PURE", raising=False)
+    writer = open_frame_writer()
+    assert writer is not None
+    writer.close()
+    monkeypatch.setenv("MAGNETAR_PURE", "1")
+    assert open_frame_writer() is None

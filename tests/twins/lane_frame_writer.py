@@ -1,0 +1,46 @@
+"""A ``FrameWriter`` over any files and threads: the simulated disk has one like the real one's."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.journal.frame_writer import Frame
+    from magnetar.storage.embedded.lanes import Threads
+
+    Done = Callable[[OSError | None, float], None]
+
+__all__ = ["LaneFrameWriter"]
+
+
+class LaneFrameWriter:
+    """Writes each frame as one piece of work of a lane."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._lane = threads.lane("journal-frames", self._work, self._worked)
+        self._done: Done | None = None
+        self.frames = 0
+
+    def write(self, frame: Frame, done: Done) -> None:
+        assert self._done is None, "one frame at a time"
+        self._done = done
+        self.frames += 1
+        self._lane.submit(frame)
+
+    def close(self) -> None:
+        assert self._done is None, "a frame is under way"
+
+    def _work(self, frames: list[Frame]) -> float:
+        (frame,) = frames
+        started = time.perf_counter()
+        frame.file.write(frame.buffers(), frame.offset, durable=True)
+        return time.perf_counter() - started
+
+    def _worked(self, frames: list[Frame], seconds: float | None, error: BaseException | None) -> None:
+        done, self._done = self._done, None
+        assert done is not None
+        assert error is None or isinstance(error, OSError)
+        done(error, seconds or 0.0)
