@@ -112,6 +112,8 @@ class Broker:
         self.maintenance: Maintenance
         self.admin_topics: AdminTopics
         self.publishing: AdminPublishing
+        self.web_sockets: Any = None
+        """The service of WebSocket sessions (`websocket.service`), None without."""
         self.converting: Converting | None = None
         self.loop_watch = LoopWatch()
         self.http_port: int | None = None
@@ -203,6 +205,9 @@ class Broker:
         try:
             self.admin_topics = (await _import_later("magnetar.broker.admin_backend.topics")).AdminTopics(self)
             self.publishing = (await _import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing(self)
+            if settings.web_socket_service_enabled:
+                service = await _import_later("magnetar.broker.websocket.service")
+                self.web_sockets = service.WebSocketService(self)
             self._admin = admin = await (await _import_later("magnetar.broker.admin.server")).start_admin(self)
         except OSError as e:
             log.error("admin.failed", reason=e.strerror or str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
@@ -244,6 +249,8 @@ class Broker:
         ]
 
     async def _close_connections(self) -> None:
+        if self.web_sockets is not None:
+            self.web_sockets.close()
         for connection in self.connections:
             connection.close()
 

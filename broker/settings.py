@@ -9,6 +9,7 @@ from typing import Final
 
 from magnetar.broker.setting_areas.converting import ConvertingSettings
 from magnetar.broker.setting_areas.delivery import DeliverySettings
+from magnetar.broker.setting_areas.doors import DoorSettings
 from magnetar.broker.setting_areas.limits import LimitSettings
 from magnetar.broker.setting_areas.network import NetworkSettings
 from magnetar.broker.setting_areas.operation import OperationSettings
@@ -29,6 +30,7 @@ class Settings(
     ConvertingSettings,
     StorageSettings,
     SecuritySettings,
+    DoorSettings,
     OperationSettings,
 ):
     """All settings of a broker. The attribute of a key is its snake_case form: maxMessageSize is
@@ -44,6 +46,7 @@ AREAS: Final[dict[str, type]] = {
     "Message converters": ConvertingSettings,
     "Storage": StorageSettings,
     "Security": SecuritySettings,
+    "Other doors": DoorSettings,
     "Operation": OperationSettings,
 }
 SETTINGS: Final[dict[str, Setting]] = {

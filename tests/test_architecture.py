@@ -43,7 +43,7 @@ BROKER_FLOORS = (
     ),
     *("policies", "schemas", "meters", "compaction"),
     *("consumers", "dispatchers", "subscriptions", "topics", "converting"),
-    *("auth", "handlers", "network", "metrics", "admin", "admin_backend"),
+    *("auth", "handlers", "network", "websocket", "metrics", "admin", "admin_backend"),
     *("importing", "rebuilding", "maintenance", "broker", "cli"),
 )
 """Packages and modules of the broker from the lowest up: at import time each takes from lower ones only."""

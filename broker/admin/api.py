@@ -342,6 +342,11 @@ class BrokerApi(Protocol):
     @property
     def publishing(self) -> PublishApi: ...
     @property
+    def web_sockets(self) -> object | None:
+        """The service of WebSocket sessions; None when there is none."""
+        ...
+
+    @property
     def urls(self) -> BrokerUrls:
         """What clients are told; complete once all listeners are bound."""
         ...

@@ -39,6 +39,7 @@ from magnetar.broker.admin import (
     topic_policies,
     topic_policy_specials,
     topics,
+    web_sockets,
 )
 from magnetar.broker.admin.browser_rules import BrowserRules
 from magnetar.broker.admin.call import Call, target_of
@@ -86,6 +87,7 @@ TABLES: Final = (
     topics,
     bundles,
     produce,
+    web_sockets,
     not_here,
 )
 _JSON_ALONE: Final = ("/admin/", "/lookup/", "/topics/")

@@ -13,6 +13,7 @@ others.
 
 import asyncio
 import string
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
@@ -22,6 +23,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from magnetar.broker.admin.corked import CorkedTransport
+from magnetar.broker.admin.http_rules import page
+from magnetar.broker.admin.responses import RestError
+from magnetar.broker.admin.upgrades import PREFIX, Upgrades, headers_of
 from magnetar.broker.network.seats import Seat
 
 if TYPE_CHECKING:
@@ -44,9 +48,18 @@ class HttpConnection(H11Protocol):
     closes.
     """
 
-    def __init__(self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any], seat: Seat) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: ServerState,
+        app_state: dict[str, Any],
+        seat: Seat,
+        upgrades: Upgrades | None = None,
+    ) -> None:
         super().__init__(config, state, app_state)
         self._seat = seat
+        self._upgrades = upgrades
+        self._certificate: dict[str, Any] | None = None
         self._socket: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
         self._received = 0
@@ -60,6 +73,7 @@ class HttpConnection(H11Protocol):
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls is not None else None
         if certificate:
+            self._certificate = certificate
             self.app = _WithCertificate(self.app, certificate)
         if self._seat.is_extra:
             self.app = _ProbesAlone(self.app)
@@ -90,6 +104,40 @@ class HttpConnection(H11Protocol):
         if rest and rest[0] not in _TOKEN and not self.transport.is_closing():
             self.transport.write(_BAD_REQUEST)
             self.transport.close()
+
+    # --- WebSockets ----------------------------------------------------------------------------------------------
+
+    def _should_upgrade(self) -> bool:
+        if self._upgrades is None or self._seat.is_extra or self._get_upgrade() != b"websocket":
+            return False
+        return bool(self.scope["raw_path"].startswith(PREFIX))
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over to a session, or answer and close it."""
+        assert self._upgrades is not None, "it is what asked for the upgrade"
+        headers = headers_of(event)
+        refused = self._upgrades.refusal(event, headers)
+        try:
+            if refused is None:
+                protocol = self._upgrades.serve(self._socket, event, headers, self._certificate, self._seat.leave)
+        except RestError as e:
+            refused = page(e.status, "GET")
+        if refused is not None:
+            self._answer(refused)
+            return
+        self.connections.discard(self)
+        self._seat.busy()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._unset_keepalive_if_required()
+        self._socket.set_protocol(protocol)
+
+    def _answer(self, response: Response) -> None:
+        """One that no application gives, and the end of the connection."""
+        lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}", "connection: close"]
+        lines += [f"{name.decode()}: {value.decode()}" for name, value in response.raw_headers]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + bytes(response.body))
+        self.transport.close()
 
     # --- seat and deadlines --------------------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.http_connection import HttpConnection
+from magnetar.broker.admin.upgrades import Upgrades
 from magnetar.broker.listen_error import told_by_setting
 from magnetar.broker.network.acceptor import Acceptor
 from magnetar.broker.network.bind import bind
@@ -29,10 +31,11 @@ if TYPE_CHECKING:
 class AdminServer:
     """The running listeners. `port` and `port_tls` are None where there is no such listener."""
 
-    def __init__(self, seats: Seats) -> None:
+    def __init__(self, seats: Seats, upgrades: Upgrades | None = None) -> None:
         self.port: int | None = None
         self.port_tls: int | None = None
         self.seats = seats
+        self._upgrades = upgrades
         self._servers: list[_Server] = []
         self._tasks = TaskSet()
         self._serving: list[asyncio.Task[None]] = []
@@ -42,7 +45,7 @@ class AdminServer:
         """Bind and serve; the port it has. Raises OSError that says why it cannot be bound."""
         with told_by_setting("webServicePort" if context is None else "webServicePortTls", settings.bind_address, port):
             listening = await bind(asyncio.get_running_loop(), settings.bind_address, port)
-        server = _Server(_config(app, settings, context), listening, self.seats, self._tasks)
+        server = _Server(_config(app, settings, context), listening, self.seats, self._tasks, self._upgrades)
         self._serving.append(self._tasks.spawn(server.serve(), "admin.http"))
         if context is not None:
             self._certificates = CertificateWatch(context, settings, web=True)
@@ -66,8 +69,16 @@ class AdminServer:
 class _Server(uvicorn.Server):
     """Leaves signals to the broker, and accepts as the broker does."""
 
-    def __init__(self, config: uvicorn.Config, listening: list[socket.socket], seats: Seats, tasks: TaskSet) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listening: list[socket.socket],
+        seats: Seats,
+        tasks: TaskSet,
+        upgrades: Upgrades | None,
+    ) -> None:
         super().__init__(config)
+        self._upgrades = upgrades
         self._acceptors = [
             Acceptor(
                 asyncio.get_running_loop(),
@@ -82,7 +93,7 @@ class _Server(uvicorn.Server):
         ]
 
     def _accepted(self, seat: Seat) -> HttpConnection:
-        return HttpConnection(self.config, self.server_state, self.lifespan.state, seat)
+        return HttpConnection(self.config, self.server_state, self.lifespan.state, seat, self._upgrades)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - they are the acceptors'
         """Begin to accept."""
@@ -128,7 +139,8 @@ async def start_admin(api: "BrokerApi") -> AdminServer:
     """
     settings = api.settings
     app = build_app(api)
-    server = AdminServer(Seats(api.descriptors.web_connections))
+    upgrades = Upgrades(api.web_sockets, settings, time.monotonic) if api.web_sockets is not None else None
+    server = AdminServer(Seats(api.descriptors.web_connections), upgrades)
     try:
         if settings.web_service_port is not None:
             server.port = await server.listen(app, settings, settings.web_service_port, None)

@@ -82,6 +82,12 @@ class AuthSession:
             raise InvalidRolesError("Invalid roles.")
         self._arm()
 
+    def take(self, identity: Identity, proof: Authenticated | None) -> None:
+        """Speak for an identity that was proven elsewhere (HTTP). A proof that expires ends the connection."""
+        self.identity, self._proof = identity, proof
+        if proof is not None:
+            self._arm()
+
     async def _prove(self, method: str, data: bytes) -> Authenticated:
         try:
             return await self._authenticator.authenticate(method, data, self._conn.peer_certificate())

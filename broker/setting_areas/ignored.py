@@ -157,9 +157,9 @@ transactionPendingAckBatchedWriteMaxDelayInMillis transactionPendingAckBatchedWr
 transactionPendingAckBatchedWriteMaxSize transactionPendingAckLogIndexMinLag
 transactionPendingAckStoreProviderClassName triggerOffloadOnTopicLoad unblockStuckSubscriptionEnabled
 useSeparateThreadPoolForProtocolHandlers webServiceLogDetailedAddresses webServiceTlsProvider
-webServiceTrustXForwardedFor webSocketConnectionsPerBroker webSocketMaxTextFrameSize webSocketNumIoThreads
-webSocketNumServiceThreads webSocketPingDurationSeconds webSocketPulsarClientMemoryLimitInMB webSocketServiceEnabled
-webSocketSessionIdleTimeoutMillis zkServers zooKeeperAllowReadOnlyOperations zooKeeperCacheExpirySeconds
+webServiceTrustXForwardedFor webSocketConnectionsPerBroker webSocketNumIoThreads
+webSocketNumServiceThreads webSocketPulsarClientMemoryLimitInMB zkServers
+zooKeeperAllowReadOnlyOperations zooKeeperCacheExpirySeconds
 zooKeeperOperationTimeoutSeconds zookeeperServers zookeeperSessionExpiredPolicy zooKeeperSessionTimeoutMillis
 """.split()  # noqa: SIM905 - one name per line would be 400 lines
 )
@@ -182,7 +182,7 @@ NOTHING_TO_PROTECT: Final[dict[str, str]] = {
     "packages*": "there are no packages",
     "replicat*": "there is no replication",
     "transaction*": "transactions are refused",
-    "webSocket*": "there is no WebSocket service",
+    "webSocket*": "WebSocket sessions are part of the broker",
     "maxActiveTransactionsPerCoordinator": "transactions are refused",
     "maxInflightSaslContext": "the SASL provider is refused",
     "saslJaasClientAllowedIds": "the SASL provider is refused",

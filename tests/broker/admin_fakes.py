@@ -251,6 +251,7 @@ class FakeBroker:
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, 5 << 20))
         self.admin_topics = FakeTopics(namespaces)
         self.publishing = FakePublishing(self.schemas)
+        self.web_sockets = None
         self.urls = BrokerUrls("localhost:8080", "pulsar://localhost:6650", "", "http://localhost:8080", "")
         self.ready = True
         self.health_error = None
@@ -297,7 +298,9 @@ class Client:
     async def __call__(self, method, path, body=None, *, raw=None, headers=None, content_type="application/json"):
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         url = urlsplit(
-            path if path.startswith(("/lookup", "/metrics", "/status", "/admin", "/topics")) else "/admin/v2/" + path
+            path
+            if path.startswith(("/lookup", "/metrics", "/status", "/admin", "/topics", "/ws"))
+            else "/admin/v2/" + path
         )
         fields = {"content-length": str(len(data)), **(headers or {})}
         if data and content_type:

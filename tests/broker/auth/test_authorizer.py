@@ -176,6 +176,7 @@ def test_every_route_has_a_row_and_is_declared_once():
         "/admin/v2/brokers/ready",
         "/admin/v2/brokers/version",
         "/metrics",
+        "/ws/v2/{kind}/{rest:path}",  # tells that a session is asked for otherwise
         "/metrics/",
         "/status",
         "/status.html",

@@ -38,6 +38,7 @@ class Session:
         self.tag = f"{name[:40]}-{os.getpid():x}{threading.get_ident() % 16**4:x}{time.monotonic_ns() % 16**8:x}"
         self.lines, self.ledgers, self.sent, self.connections, self.requests = [], {}, set(), [], 0
         self.quiet, self.http_headers, self.clock = None, {}, clock or WallClock()
+        self.web_sockets = []
         self.deadline, self._paid = self.clock.now() + SECONDS, self.clock.lost
 
     # time
@@ -97,6 +98,23 @@ class Session:
             if not quietly or not frame or frame.type != "CONNECTED":
                 self.log_frame(c.name, frame)
         return c
+
+    def web_socket(self, kind, topic, *more, name=None, token=None, headers=None, shown=None, **query):
+        """A session at /ws/v2/<kind>/..., with query parameters; `more` are further parts of the path, `shown` replaces
+        the query in the log.
+        """
+        path = "/".join(["/ws/v2", kind, topic.replace("://", "/"), *more])
+        logged = path if shown is None else f"{path}?{shown}"
+        path += "?" + urllib.parse.urlencode(query) if query else ""
+        how = {"name": name or f"{kind}{len(self.web_sockets) + 1}", "token": token, "headers": headers}
+        return self.web_socket_at(path, shown=path if shown is None else logged, **how)
+
+    def web_socket_at(self, path, name="ws", token=None, headers=None, shown=None):
+        from harness.web_socket import WebSocket  # the few scenarios of WebSockets alone need the library
+
+        socket = WebSocket(self, name, path, shown or path, self.token if token is None else token, headers)
+        self.web_sockets.append(socket)
+        return socket
 
     # REST
     def http(self, method, path, body=None, keep=None, headers=None, quietly=False, raw=None, token=None):
@@ -213,7 +231,7 @@ class Session:
         self.log(name, "<", type_name, what)
 
     def finish(self):
-        for c in self.connections:
+        for c in (*self.connections, *self.web_sockets):
             c.close()
 
 

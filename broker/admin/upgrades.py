@@ -1,0 +1,83 @@
+"""Requests that ask for a WebSocket: the rules of every request of the web port, then the session takes over.
+
+A page in a browser can open a WebSocket to any host, and no preflight asks first. So an upgrade counts as a change: a
+foreign `Origin` is refused, as is a name in `Host` that may be rebound (`browser_rules`).
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+import structlog
+
+from magnetar.broker.admin.browser_rules import BrowserRules
+from magnetar.broker.admin.http_rules import page, plain_path
+from magnetar.broker.admin.request_rate import RequestRate
+from magnetar.broker.admin.responses import RestError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from starlette.responses import Response
+
+    from magnetar.broker.settings import Settings
+
+log = structlog.get_logger(__name__)
+PREFIX: Final = b"/ws/"
+_CHANGE: Final = "POST"
+
+
+class Upgrades:
+    """The door to the sessions. `service`: a `websocket.service.WebSocketService`."""
+
+    def __init__(self, service: Any, settings: "Settings", now_s: "Callable[[], float]") -> None:
+        self._service = service
+        self._rules = BrowserRules.of(settings)
+        self._rate = RequestRate.of(settings, now_s)
+        self._most_head_bytes = settings.http_max_request_header_size
+
+    def refusal(self, request: h11.Request, headers: dict[str, str]) -> "Response | None":
+        """The answer to a request that may not have a session; None for one that may ask for one."""
+        if self._rate is not None and not self._rate.admits():
+            return page(429, "GET")
+        head_bytes = len(request.target) + sum(len(key) + len(value) + 4 for key, value in request.headers)
+        if head_bytes > self._most_head_bytes:
+            return page(431, "GET")
+        reason = self._rules.refusal(_CHANGE, headers, probe=False)
+        if reason is not None:
+            log.info("request.refused", path=request.target.partition(b"?")[0].decode("latin-1"), reason=reason)
+            return page(403, "GET")
+        return None
+
+    def serve(
+        self,
+        transport: "asyncio.Transport",
+        request: h11.Request,
+        headers: dict[str, str],
+        certificate: dict[str, Any] | None,
+        on_gone: "Callable[[], None]",
+    ) -> "asyncio.Protocol":
+        """The protocol for the rest of the connection. Raises RestError for a path that cannot be read."""
+        target, _, query = request.target.partition(b"?")
+        path = plain_path(target.decode("latin-1"))
+        if target.endswith(b"/"):
+            path += "/"
+        head = b"".join(
+            [
+                b"%s %s HTTP/%s\r\n" % (request.method, request.target, request.http_version),
+                *(b"%s: %s\r\n" % each for each in request.headers),
+                b"\r\n",
+            ]
+        )
+        protocol: asyncio.Protocol = self._service.serve(
+            transport, head, path, query.decode("latin-1"), headers, certificate, on_gone
+        )
+        return protocol
+
+
+def headers_of(request: h11.Request) -> dict[str, str]:
+    """Headers by lower-case name; of one that comes twice the last."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
+
+
+__all__ = ["PREFIX", "RestError", "Upgrades", "headers_of"]

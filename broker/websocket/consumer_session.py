@@ -1,0 +1,399 @@
+"""A consumer over a WebSocket: messages are pushed as texts, acknowledgements and other commands come back.
+
+    push (default)    as many messages as receiverQueueSize are with the client; each acknowledgement, negative or not,
+                      makes room for one more
+    pull              as many as the client permitted
+
+Permits of the broker are credits: the window, or what was permitted, is given to the broker as FLOW, and each message
+that the client is done with gives one back. So the broker never sends more than may be passed on, but for the rest of a
+batch, which waits here. Nothing is written while the peer does not read.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from magnetar.broker.websocket import commands, messages
+from magnetar.broker.websocket.dead_letters import DeadLetters
+from magnetar.broker.websocket.errors import (
+    INTERNAL_ERROR,
+    INVALID_DATA,
+    BadMessageError,
+    RequestFailedError,
+)
+from magnetar.broker.websocket.incoming import Incoming, UnreadableEntryError, permits_of, take_apart
+from magnetar.broker.websocket.outstanding import Outstanding, Place, Redeliveries
+from magnetar.broker.websocket.session import Session
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from magnetar.broker.websocket import session
+    from magnetar.broker.websocket.parameters import ConsumerParameters
+    from magnetar.protocol.answers import Answer
+
+log = structlog.get_logger(__name__)
+_TYPE = pb.BaseCommand
+_SHARED: Final = (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
+_MOST_PERMITS: Final = (1 << 31) - 1
+_PREFETCH: Final = 100
+_A_TURN: Final = 64
+"""Messages written before others get their turn."""
+
+
+class Part:
+    """The consumer on one partition. `owed`: permits that its broker side is to be given with the next FLOW."""
+
+    def __init__(self, index: int, topic: str) -> None:
+        self.index = index
+        self.topic = topic
+        self.partition = TopicName.parse(topic).partition
+        self.is_open = False
+        self.ended = False
+        self.owed = 0
+
+
+class ConsumerSession(Session):
+    """See above. `delivered`: messages written since the start."""
+
+    def __init__(self, place: session.Place, parameters: ConsumerParameters) -> None:
+        super().__init__(place)
+        self.parameters = parameters
+        self.delivered = 0
+        self.name = parameters.name or secrets.token_hex(3)[:5]
+        self.subscription = place.path.subscription
+        self.parts: list[Part] = []
+        self.outstanding = Outstanding()
+        self._arrived: deque[Answer] = deque()
+        self._queue: deque[Incoming] = deque()  # of the entry that was taken apart last
+        self._waiting_bytes = 0
+        self._with_client = 0
+        self._permitted = 0
+        self._nacks = Redeliveries(parameters.nack_delay_ms / 1000)
+        self._timeouts = Redeliveries(parameters.ack_timeout_ms / 1000)
+        self._timer: asyncio.TimerHandle | None = None
+        self._turn: asyncio.Handle | None = None
+        self._dead_letters: DeadLetters | None = None
+        self._started = False
+        if parameters.max_redeliver_count and self.is_shared:
+            topic = parameters.dead_letter_topic or f"{self.topic}-{self.path.subscription}-DLQ"
+            self._dead_letters = DeadLetters(self, topic, parameters.max_redeliver_count)
+
+    def now_ms(self) -> int:
+        return self.broker.now_ms()
+
+    @property
+    def is_shared(self) -> bool:
+        return self.parameters.subscription_type in _SHARED
+
+    # --- opening -------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        names = await self.topic_names()
+        self.parts = [Part(index, name) for index, name in enumerate(names)]
+        self.link.subscribers = {
+            _TYPE.MESSAGE: self._on_message,
+            _TYPE.CLOSE_CONSUMER: self._on_closed,
+            _TYPE.REACHED_END_OF_TOPIC: self._on_end_of_topic,
+        }
+        for part in self.parts:
+            await self.ask(lambda request_id, part=part: self.subscribe_command(request_id, part))  # type: ignore[misc]
+            part.is_open = True
+
+    def subscribe_command(self, request_id: int, part: Part) -> bytes:
+        chosen = self.parameters
+        command = pb.CommandSubscribe(
+            topic=part.topic,
+            subscription=self.subscription,
+            subType=chosen.subscription_type,  # type: ignore[arg-type]
+            consumer_id=part.index,
+            request_id=request_id,
+            consumer_name=self.name,
+            priority_level=chosen.priority,
+            durable=chosen.durable,
+            initialPosition=chosen.initial_position,  # type: ignore[arg-type]
+        )
+        if not chosen.durable:
+            first = chosen.initial_position == pb.CommandSubscribe.Earliest
+            command.start_message_id.CopyFrom(EARLIEST if first else LATEST)
+        return commands.subscribe(command)
+
+    def start(self) -> None:
+        self._started = True
+        for part in self.parts:
+            self._owe(part, self._first_credit())
+
+    def _first_credit(self) -> int:
+        """Permits of a partition at its start; with a pull from several, what is fetched ahead."""
+        if not self.parameters.pull:
+            return max(1, self.parameters.window // len(self.parts))
+        return 0 if len(self.parts) == 1 else max(1, _PREFETCH // len(self.parts))
+
+    def _owe(self, part: Part, permits: int) -> None:
+        """Give the broker that many permits more, with others of this turn."""
+        if permits > 0 and not part.owed:
+            self.loop.call_soon(self._flow, part)
+        part.owed = min(part.owed + max(0, permits), _MOST_PERMITS)
+
+    def _flow(self, part: Part) -> None:
+        owed, part.owed = part.owed, 0
+        if owed and part.is_open and not self.closed:
+            self.link.send(requests.flow(part.index, owed))
+
+    # --- messages to the client ----------------------------------------------------------------------------------
+
+    def _on_message(self, answer: Answer) -> None:
+        self._arrived.append(answer)
+        self._weigh(len(answer.entry))
+        self.pump()
+
+    def _weigh(self, delta: int) -> None:
+        self._waiting_bytes += delta
+        self.share.set("websocket", self._waiting_bytes)
+
+    def pump(self) -> None:
+        """Write what may be written: some now, the rest in later turns of the event loop. Entries are taken apart one
+        by one, each when its turn comes.
+        """
+        written = 0
+        while self.room > 0 and self.peer.is_writable and not self.closed:
+            if written == _A_TURN:
+                self._pump_later()
+                return
+            if self._queue:
+                self._write(self._queue.popleft())
+            elif self._arrived:
+                self._take_apart(self._arrived.popleft())
+            else:
+                return
+            written += 1
+
+    def _pump_later(self) -> None:
+        if self._turn is None:
+            self._turn = self.loop.call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._turn = None
+        self.pump()
+
+    def _take_apart(self, answer: Answer) -> None:
+        """Queue the messages of an entry."""
+        part = self.parts[answer.command.message.consumer_id]
+        message_id = answer.command.message.message_id
+        entry = message_id.ledgerId, message_id.entryId
+        self._weigh(-len(answer.entry))
+        try:
+            found = list(take_apart(answer, part.index, self.broker.settings.max_message_size))
+        except UnreadableEntryError as e:
+            log.info("websocket.unreadable", topic=part.topic, ledger=entry[0], entry=entry[1], reason=str(e))
+            self.link.send(commands.ack(part.index, entry, validation=e.validation))
+            self._owe(part, permits_of(answer))
+            return
+        wanted = self.wanted(part, found)
+        self._owe(part, permits_of(answer) - len(wanted))
+        if not wanted:
+            return
+        self.outstanding.arrived(wanted)
+        if self._dead_letters is None or not self._dead_letters.takes(wanted):
+            self._queue.extend(wanted)
+
+    def wanted(self, part: Part, found: list[Incoming]) -> list[Incoming]:
+        """Those of an entry's messages that the client is to have."""
+        if not found or not found[0].metadata.encryption_keys or self.parameters.crypto_failure == "CONSUME":
+            return found
+        if self.parameters.crypto_failure == "DISCARD":
+            self.link.send(commands.ack(part.index, found[0].entry, validation=pb.CommandAck.DecryptionError))
+        return []  # FAIL: it stays unacknowledged, as in Apache Pulsar's clients
+
+    @property
+    def room(self) -> int:
+        """How many messages may be written now."""
+        if self.parameters.pull:
+            return self._permitted
+        return self.parameters.window - self._with_client
+
+    def _write(self, message: Incoming) -> None:
+        part = self.parts[message.part]
+        if self.parameters.pull:
+            self._permitted -= 1
+            if len(self.parts) > 1:
+                self._owe(part, 1)
+        else:
+            self._with_client += 1
+        self.delivered += 1
+        self.peer.write_text(message.text(part.partition))
+        self.given(message)
+
+    def given(self, message: Incoming) -> None:
+        """The client has it."""
+        self.outstanding.given(message)
+        if self.parameters.ack_timeout_ms:
+            self._timeouts.restart((message.part, *message.entry), self.loop.time())
+            self._arm()
+
+    def on_writable(self) -> None:
+        self.pump()
+
+    # --- commands of the client ----------------------------------------------------------------------------------
+
+    def on_text(self, text: str) -> None:
+        try:
+            command = messages.decode_command(text)
+        except messages.MessageTextError as e:
+            raise BadMessageError(INVALID_DATA, f"Failed to de-serialize from JSON: {e.reason}") from e
+        if command is None:
+            raise BadMessageError(INTERNAL_ERROR, "the command is null")
+        if command.kind == "permit":
+            self._on_permit(command.permits)
+        elif command.kind == "unsubscribe":
+            self.tasks.spawn(self._unsubscribe(), "websocket.unsubscribe")
+        elif command.kind == "isEndOfTopic":
+            self.peer.write_text(messages.end_of_topic_text(ended=all(part.ended for part in self.parts)))
+        else:
+            self.on_acknowledgement(command)
+
+    def on_acknowledgement(self, command: messages.ConsumerCommand) -> None:
+        """An acknowledgement, negative or not."""
+        try:
+            found = messages.decode_message_id(command.message_id)
+        except ValueError as e:
+            kind = INVALID_DATA if isinstance(command.message_id, str) and _is_base64(command.message_id) else None
+            raise BadMessageError(kind or INTERNAL_ERROR, str(e)) from e
+        part = self._part_of(found)
+        place = (part.index, found.ledgerId, found.entryId)
+        if command.kind == "negativeAcknowledge":
+            self._nacks.add(place, self.loop.time())
+            self._arm()
+        else:
+            is_batch = found.batch_index >= 0 and found.batch_size > 0
+            if self.outstanding.acknowledge(place, found.batch_index, is_batch=is_batch):
+                self.link.send(commands.ack(part.index, place[1:]))
+                self._timeouts.discard(place)
+                self._nacks.discard(place)
+                if self._dead_letters is not None:
+                    self._dead_letters.forget(place)
+        self.done_with_one(part)
+
+    def done_with_one(self, part: Part) -> None:
+        """The client makes room for one more (push)."""
+        if not self.parameters.pull and self._with_client:
+            self._with_client -= 1
+            self._owe(part, 1)
+            self.pump()
+
+    def _part_of(self, message_id: pb.MessageIdData) -> Part:
+        for part in self.parts:
+            if part.partition == message_id.partition:
+                return part
+        return self.parts[0]
+
+    def _on_permit(self, permits: int | None) -> None:
+        if permits is None:
+            raise BadMessageError(INVALID_DATA, "permit: permitMessages is missing")
+        if not self.parameters.pull or permits <= 0:
+            return
+        self._permitted = min(self._permitted + permits, _MOST_PERMITS)
+        if len(self.parts) == 1:
+            self._owe(self.parts[0], permits)
+        self.pump()
+
+    async def _unsubscribe(self) -> None:
+        for part in self.parts:
+            try:
+                await self.link.ask(lambda request_id, part=part: commands.unsubscribe(request_id, part.index))  # type: ignore[misc]
+            except RequestFailedError as e:
+                log.info("websocket.not_unsubscribed", topic=part.topic, reason=e.message)
+            else:
+                part.is_open = False
+
+    # --- delivering again ----------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Have `_on_due` called when something is due."""
+        times = [at for at in (self._nacks.next_s, self._timeouts.next_s) if at is not None]
+        if times and self._timer is None and not self.closed:
+            self._timer = self.loop.call_at(min(times), self._on_due)
+
+    def _on_due(self) -> None:
+        self._timer = None
+        now_s = self.loop.time()
+        places = list(self._nacks.take(now_s))
+        late = list(self._timeouts.take(now_s))
+        for place in late:
+            for _ in range(self.outstanding.given_of(place)):
+                self.done_with_one(self.parts[place[0]])
+        self.redeliver([*places, *late])
+        self._arm()
+
+    def redeliver(self, places: list[Place]) -> None:
+        """Ask for entries again; those that came too often go to the dead letters."""
+        if self._dead_letters is not None:
+            places = [place for place in places if not self._dead_letters.send(place)]
+        for index in {place[0] for place in places}:
+            part = self.parts[index]
+            if self.is_shared:
+                self.link.send(commands.redeliver(index, dict.fromkeys(p[1:] for p in places if p[0] == index)))
+            else:  # the broker gives all again that is not acknowledged
+                self._forget(part, owed=True)
+                self.link.send(commands.redeliver(index, ()))
+
+    def _forget(self, part: Part, *, owed: bool) -> None:
+        """What is queued and with the client of a partition will come again."""
+        arrived = [each for each in self._arrived if each.command.message.consumer_id == part.index]
+        self._arrived = deque(each for each in self._arrived if each.command.message.consumer_id != part.index)
+        self._weigh(-sum(len(each.entry) for each in arrived))
+        queued = sum(map(permits_of, arrived)) + sum(message.part == part.index for message in self._queue)
+        self._queue = deque(message for message in self._queue if message.part != part.index)
+        given = self.outstanding.forget(part.index)
+        if not self.parameters.pull:
+            given = min(given, self._with_client)
+            self._with_client -= given
+        if owed:
+            self._owe(part, queued + given)
+
+    # --- changes of the topic ------------------------------------------------------------------------------------
+
+    def _on_end_of_topic(self, answer: Answer) -> None:
+        self.parts[answer.command.reachedEndOfTopic.consumer_id].ended = True
+
+    def _on_closed(self, answer: Answer) -> None:
+        """The broker closed a consumer (its topic was unloaded): subscribe again; what was not acknowledged comes
+        again.
+        """
+        part = self.parts[answer.command.close_consumer.consumer_id]
+        if part.is_open and not self.closed:
+            part.is_open = False
+            self.reopen(lambda: self._again(part))
+
+    async def _again(self, part: Part) -> Any:
+        await self.link.ask(lambda request_id: self.subscribe_command(request_id, part))
+        self._forget(part, owed=False)
+        part.is_open, part.owed = True, 0
+        self._owe(part, self._permitted if self.parameters.pull and len(self.parts) == 1 else self._first_credit())
+
+    def close(self) -> None:
+        for handle in (self._timer, self._turn):
+            if handle is not None:
+                handle.cancel()
+        self._arrived.clear()
+        self._queue.clear()
+        super().close()
+
+
+_MAX: Final = (1 << 64) - 1
+EARLIEST: Final = pb.MessageIdData(ledgerId=_MAX, entryId=_MAX)
+LATEST: Final = pb.MessageIdData(ledgerId=(1 << 63) - 1, entryId=(1 << 63) - 1)
+
+
+def _is_base64(text: str) -> bool:
+    return not set(text) - _BASE64
+
+
+_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")

@@ -1,0 +1,182 @@
+"""Messages that came too often are published to another topic and acknowledged (maxRedeliverCount).
+
+As in Apache Pulsar's clients: a message that came maxRedeliverCount times is given to the client once more, and put
+there when it would have to come again. The producer of the other topic has the rights of the session's role.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import structlog
+
+from magnetar.broker.websocket import commands
+from magnetar.broker.websocket.errors import RequestFailedError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+from magnetar.protocol.batches import encode_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.broker.websocket.incoming import Incoming
+    from magnetar.broker.websocket.link import Link
+    from magnetar.broker.websocket.outstanding import Outstanding, Place
+    from magnetar.protocol.answers import Answer
+
+log = structlog.get_logger(__name__)
+_TYPE = pb.BaseCommand
+_PRODUCER_ID: Final = 1 << 20
+MOST_KEPT_BYTES: Final = 16 << 20
+"""Entries kept to be published there; the oldest beyond it are delivered again instead."""
+
+
+class Part(Protocol):
+    """One partition of the session's topic."""
+
+    topic: str
+    partition: int
+
+
+class Owner(Protocol):
+    """What dead letters need of their consumer session."""
+
+    link: Link
+    tasks: TaskSet
+    outstanding: Outstanding
+
+    @property
+    def subscription(self) -> str: ...
+
+    @property
+    def parts(self) -> Sequence[Part]: ...
+
+    def now_ms(self) -> int: ...
+
+    def redeliver(self, places: list[Place]) -> None:
+        """Ask the broker for entries again."""
+
+
+class DeadLetters:
+    """The dead letters of one consumer session."""
+
+    def __init__(self, session: Owner, topic: str, most: int) -> None:
+        self._session = session
+        self._topic = topic
+        self._most = most
+        self._kept: OrderedDict[Place, list[Incoming]] = OrderedDict()
+        self._waiting: dict[int, tuple[Place, int]] = {}  # sequence id -> its entry, how many messages it has
+        self._left: dict[Place, int] = {}
+        self._kept_bytes = 0
+        self._sequence_id = 0
+        self._name: str | None = None
+
+    def takes(self, found: list[Incoming]) -> bool:
+        """Keep an entry that came often enough; whether it came so often that the client is not to have it."""
+        count = found[0].redelivery_count
+        if count < self._most:
+            return False
+        place = (found[0].part, *found[0].entry)
+        self.forget(place)
+        self._kept[place] = found
+        self._kept_bytes += _weight(found)
+        while self._kept_bytes > MOST_KEPT_BYTES and len(self._kept) > 1:
+            self.forget(next(iter(self._kept)))
+        if count > self._most:
+            self._session.redeliver([place])
+            return True
+        return False
+
+    def forget(self, place: Place) -> None:
+        """It was acknowledged."""
+        self._kept_bytes -= _weight(self._kept.pop(place, []))
+
+    def send(self, place: Place) -> bool:
+        """Publish an entry that would come again; False when it has not come often enough."""
+        found = self._kept.get(place)
+        if found is None:
+            return False
+        self.forget(place)
+        self._session.tasks.spawn(self._publish(place, found), "websocket.dead_letter")
+        return True
+
+    async def _publish(self, place: Place, found: list[Incoming]) -> None:
+        session = self._session
+        try:
+            await self._open()
+        except RequestFailedError as e:
+            log.warning("websocket.no_dead_letters", topic=self._topic, reason=e.message)
+            session.link.send(commands.redeliver(place[0], [place[1:]]))
+            return
+        self._left[place] = len(found)
+        for message in found:
+            self._sequence_id += 1
+            self._waiting[self._sequence_id] = place, len(found)
+            entry = self._entry(message)
+            session.link.send(requests.send(_PRODUCER_ID, self._sequence_id, self._sequence_id, 1, entry))
+
+    async def _open(self) -> Any:
+        if self._name is not None:
+            return
+        link = self._session.link
+        answer = await link.ask(lambda request_id: requests.producer(request_id, _PRODUCER_ID, self._topic, None))
+        self._name = answer.producer_name
+        link.subscribers |= {
+            _TYPE.SEND_RECEIPT: self._on_receipt,
+            _TYPE.SEND_ERROR: self._on_error,
+            _TYPE.CLOSE_PRODUCER: self._on_closed,
+        }
+
+    def _entry(self, message: Incoming) -> bytes:
+        session = self._session
+        part = session.parts[message.part]
+        own = f"{message.entry[0]}:{message.entry[1]}:{part.partition}"
+        if message.batch_size:
+            own += f":{message.batch_index}"
+        metadata = pb.MessageMetadata(
+            producer_name=self._name or "", sequence_id=self._sequence_id, publish_time=session.now_ms()
+        )
+        added = {
+            "REAL_TOPIC": part.topic,
+            "ORIGIN_MESSAGE_ID": own,
+            "ORIGIN_MESSAGE_IDY_TIME": own,
+            "REAL_SUBSCRIPTION": session.subscription,
+        }
+        for key, value in {**message.properties, **added}.items():
+            metadata.properties.add(key=key, value=value)
+        if message.key is not None:
+            metadata.partition_key = message.key
+        metadata.uncompressed_size = len(message.payload)
+        return encode_entry(metadata, message.payload)
+
+    def _on_receipt(self, answer: Answer) -> None:
+        """Stored: the original is acknowledged when all of its messages are."""
+        place, _ = self._waiting.pop(answer.command.send_receipt.sequence_id, (None, 0))
+        if place is None:
+            return
+        self._left[place] -= 1
+        if not self._left[place]:
+            del self._left[place]
+            session = self._session
+            session.link.send(commands.ack(place[0], place[1:]))
+            session.outstanding.acknowledge(place, -1, is_batch=False)
+
+    def _on_error(self, answer: Answer) -> None:
+        place, _ = self._waiting.pop(answer.command.send_error.sequence_id, (None, 0))
+        if place is not None and self._left.pop(place, None) is not None:
+            self._session.link.send(commands.redeliver(place[0], [place[1:]]))
+
+    def _on_closed(self, answer: Answer) -> None:  # noqa: ARG002 - a subscriber
+        """The topic was unloaded: what is not stored comes again, the next one opens the producer anew."""
+        places = {place for place, _ in self._waiting.values()}
+        self._name = None
+        self._waiting.clear()
+        self._left.clear()
+        for place in places:
+            self._session.link.send(commands.redeliver(place[0], [place[1:]]))
+
+
+def _weight(found: list[Incoming]) -> int:
+    return sum(message.weight for message in found)

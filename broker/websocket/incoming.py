@@ -1,0 +1,162 @@
+"""Entries that a consumer session got, taken apart into messages. Pure."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from magnetar.broker.websocket.messages import ConsumerText, encode_message_id, format_time
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.batches import walk_batch
+from magnetar.protocol.compression import decompress
+from magnetar.protocol.errors import CompressionError, MalformedEntryError
+from magnetar.protocol.metadata import split_entry
+from magnetar.protocol.texts import repair_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.protocol.answers import Answer
+
+
+_WORD: Final = (1 << 64) - 1
+
+
+class UnreadableEntryError(Exception):
+    """An entry that cannot be taken apart: `validation` is what its acknowledgement says."""
+
+    def __init__(self, validation: int) -> None:
+        super().__init__(pb.CommandAck.ValidationError.Name(validation))
+        self.validation = validation
+
+
+class Incoming(NamedTuple):
+    """One message, not yet written. `entry`: its place, for acknowledgements; `batch_size` is 0 outside a batch."""
+
+    part: int
+    entry: tuple[int, int]
+    batch_index: int
+    batch_size: int
+    redelivery_count: int
+    metadata: pb.MessageMetadata
+    single: pb.SingleMessageMetadata | None
+    payload: bytes | memoryview
+
+    @property
+    def weight(self) -> int:
+        """About the bytes of memory it takes."""
+        return len(self.payload) + 256
+
+    @property
+    def key(self) -> str | None:
+        source = self.metadata if self.single is None else self.single
+        return source.partition_key if source.HasField("partition_key") else None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        source = self.metadata if self.single is None else self.single
+        return {pair.key: pair.value for pair in source.properties}
+
+    def message_id(self, partition: int) -> pb.MessageIdData:
+        found = pb.MessageIdData(ledgerId=self.entry[0], entryId=self.entry[1])
+        if partition >= 0:
+            found.partition = partition
+        if self.batch_size:
+            found.batch_index = self.batch_index
+        found.batch_size = self.batch_size
+        return found
+
+    def text(self, partition: int) -> bytes:
+        """The frame for the client."""
+        event_time = (self.metadata if self.single is None else self.single).event_time
+        return ConsumerText(
+            message_id=encode_message_id(self.message_id(partition)),
+            payload=base64.b64encode(self.payload).decode(),
+            properties=self.properties,
+            publish_time=format_time(self.metadata.publish_time),
+            redelivery_count=self.redelivery_count,
+            event_time=format_time(event_time) if event_time else None,
+            encryption_context=_encryption(self.metadata),
+            key=self.key,
+        ).encode()
+
+
+def _encryption(metadata: pb.MessageMetadata) -> dict[str, Any] | None:
+    """What a client needs to decrypt by itself; None for a plain message."""
+    if not metadata.encryption_keys:
+        return None
+    keys = {
+        key.key: {
+            "keyValue": base64.b64encode(key.value).decode(),
+            "metadata": {pair.key: pair.value for pair in key.metadata} or None,
+        }
+        for key in metadata.encryption_keys
+    }
+    batch = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else None
+    return {
+        "keys": keys,
+        "param": base64.b64encode(metadata.encryption_param).decode(),
+        "algorithm": metadata.encryption_algo,
+        "compressionType": pb.CompressionType.Name(metadata.compression),
+        "uncompressedMessageSize": metadata.uncompressed_size,
+        "batchSize": batch,
+        "encrypted": True,
+    }
+
+
+def permits_of(answer: Answer) -> int:
+    """How many permits the broker took for a MESSAGE: one for each of its messages."""
+    words = answer.command.message.ack_set
+    if words:
+        return sum((word & _WORD).bit_count() for word in words)
+    metadata, _ = split_entry(answer.entry)
+    return min(max(1, metadata.num_messages_in_batch), len(answer.entry)) if metadata is not None else 1
+
+
+def take_apart(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]:
+    """The messages of a MESSAGE, those acknowledged before left out; `most_bytes`: no payload decompresses to more.
+
+    Raises UnreadableEntryError with the first message.
+    """
+    command = answer.command.message
+    entry = command.message_id.ledgerId, command.message_id.entryId
+    metadata, payload = split_entry(answer.entry)
+    if metadata is None:
+        raise UnreadableEntryError(pb.CommandAck.ChecksumMismatch)
+    repair_texts(metadata)
+    count = command.redelivery_count
+    if metadata.encryption_keys:
+        yield Incoming(part, entry, 0, 0, count, metadata, None, bytes(payload))
+        return
+    if metadata.uncompressed_size > most_bytes:
+        raise UnreadableEntryError(pb.CommandAck.UncompressedSizeCorruption)
+    if not metadata.HasField("num_messages_in_batch"):
+        yield Incoming(part, entry, 0, 0, count, metadata, None, _plain(metadata, payload))
+        return
+    open_indexes = _open_indexes(command.ack_set)
+    size = metadata.num_messages_in_batch
+    try:
+        for message in walk_batch(metadata, payload):
+            index = message.batch_index
+            if message.metadata.compacted_out or (open_indexes is not None and index not in open_indexes):
+                continue
+            repair_texts(message.metadata)
+            yield Incoming(part, entry, index, size, count, metadata, message.metadata, message.payload)
+    except CompressionError as e:
+        raise UnreadableEntryError(pb.CommandAck.DecompressionError) from e
+    except MalformedEntryError as e:
+        raise UnreadableEntryError(pb.CommandAck.BatchDeSerializeError) from e
+
+
+def _plain(metadata: pb.MessageMetadata, payload: memoryview) -> bytes:
+    try:
+        return decompress(metadata.compression, payload, metadata.uncompressed_size)
+    except CompressionError as e:
+        raise UnreadableEntryError(pb.CommandAck.DecompressionError) from e
+
+
+def _open_indexes(words: Any) -> set[int] | None:
+    """The indexes whose bit is set: not acknowledged yet; None where all are."""
+    if not words:
+        return None
+    return {64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1}

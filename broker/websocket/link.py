@@ -1,0 +1,191 @@
+"""A session's commands to the broker, and what the broker says: a `Connection` whose transport is the session's socket.
+
+`Connection` keeps the rules: rights of each command, limits, the publish gate, the account of memory, what waits to be
+sent. When it holds back reading, the socket is not read; what waits in the socket counts as its output, so a peer that
+does not read gets no more messages. What it writes is cut into commands and handed over in the next turn of the event
+loop, never from inside one of its own calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from magnetar.broker.auth.sessions import AuthSession
+from magnetar.broker.network.connection import PROTOCOL_VERSION, Connection
+from magnetar.broker.websocket.errors import RequestFailedError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+from magnetar.protocol.answers import Answer, AnswerCutter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.auth.authorizer import Identity
+    from magnetar.broker.auth.provider import Authenticated
+    from magnetar.broker.broker import Broker
+
+_TYPE = pb.BaseCommand
+ANSWER_WITHIN_S = 30.0
+CLIENT_VERSION = "Pulsar-WebSocket"
+_ANSWERS = {
+    _TYPE.SUCCESS: "success",
+    _TYPE.ERROR: "error",
+    _TYPE.PRODUCER_SUCCESS: "producer_success",
+    _TYPE.PARTITIONED_METADATA_RESPONSE: "partitionMetadataResponse",
+}
+
+
+class Socket(Protocol):
+    """What the link needs of the WebSocket below it."""
+
+    @property
+    def transport(self) -> asyncio.Transport: ...
+
+    def hold_reading(self, reason: str) -> None: ...
+
+    def release_reading(self, reason: str) -> None: ...
+
+    def end(self, code: int, reason: str) -> None:
+        """Close behind what was written."""
+
+
+class Link:
+    """One session's connection inside the broker.
+
+    subscribers: command type -> function that is called with each such Answer (SEND_RECEIPT, MESSAGE, ...).
+    """
+
+    def __init__(self, broker: Broker, socket: Socket, *, tls: bool) -> None:
+        self.subscribers: dict[int, Callable[[Answer], None]] = {}
+        self.connection = Connection(broker, tls=tls)
+        self._cutter = AnswerCutter()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._last_request = 0
+        self._transport = _LinkTransport(socket, self._on_bytes)
+        self.connection.connection_made(self._transport)
+
+    @property
+    def closed(self) -> bool:
+        return self.connection.closed
+
+    def admit(self, identity: Identity, proof: Authenticated | None) -> None:
+        """Speak for this role from now on. A proof that expires ends the connection."""
+        connection = self.connection
+        broker = connection.broker
+        connection.auth = AuthSession(connection, broker.authenticator, broker.authorizer, broker.now_ms)
+        connection.auth.take(identity, proof)
+        connection.peer_version = PROTOCOL_VERSION
+        connection.client_version = CLIENT_VERSION
+        connection.admit()
+
+    def send(self, frame: bytes) -> None:
+        """Give the broker a command. Not from inside a call of the connection."""
+        connection = self.connection
+        view = memoryview(frame)
+        while view and not connection.closed:
+            room = connection.get_buffer(-1)
+            size = min(len(room), len(view))
+            room[:size] = view[:size]
+            connection.buffer_updated(size)
+            view = view[size:]
+
+    async def ask(self, build: Callable[[int], bytes]) -> Any:
+        """Send a request made by build(request_id); its answer's command.
+
+        Raises: RequestFailedError for an error; it is ServiceNotReady when the connection ends or no answer comes.
+        """
+        self._last_request += 1
+        request_id = self._last_request
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = future
+        try:
+            self.send(build(request_id))
+            if self.closed:
+                raise RequestFailedError(pb.ServiceNotReady, "the connection is closed")
+            answer = await asyncio.wait_for(future, ANSWER_WITHIN_S)
+        except TimeoutError:
+            raise RequestFailedError(pb.ServiceNotReady, "no answer in time") from None
+        finally:
+            self._waiting.pop(request_id, None)
+        if isinstance(answer, pb.CommandError) or (
+            isinstance(answer, pb.CommandPartitionedTopicMetadataResponse) and answer.HasField("error")
+        ):
+            raise RequestFailedError(answer.error, answer.message)
+        return answer
+
+    def _on_bytes(self, data: bytes) -> None:
+        for answer in self._cutter.feed(data):
+            kind = answer.command.type
+            if kind == _TYPE.PING:
+                self.send(requests.pong())  # the socket's own deadlines tell whether the peer lives
+            elif (subscriber := self.subscribers.get(kind)) is not None:
+                subscriber(answer)
+            elif kind in _ANSWERS:
+                command = getattr(answer.command, _ANSWERS[kind])
+                future = self._waiting.get(command.request_id)
+                if future is not None and not future.done():
+                    future.set_result(command)
+
+    def paused(self) -> None:
+        """The socket holds more than its peer reads."""
+        self.connection.pause_writing()
+
+    def resumed(self) -> None:
+        self.connection.resume_writing()
+
+    def lost(self, error: Exception | None) -> None:
+        """The socket is gone; safe to call twice."""
+        if not self._transport.gone:
+            self._transport.gone = True
+            self.connection.connection_lost(error)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(RequestFailedError(pb.ServiceNotReady, "the connection is closed"))
+
+
+class _LinkTransport(asyncio.Transport):
+    """The transport of the connection: frames it writes go to the link, everything else is the socket's."""
+
+    def __init__(self, socket: Socket, deliver: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self.gone = False
+        self._socket = socket
+        self._deliver = deliver
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    def write(self, data: Any) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._waiting.append(bytes(data))
+        self._waiting_bytes += len(data)
+
+    def _hand_over(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not self.gone:
+            self._deliver(b"".join(waiting))
+
+    def get_write_buffer_size(self) -> int:
+        return self._waiting_bytes + self._socket.transport.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._socket.transport.set_write_buffer_limits(high, low)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._socket.transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        self._socket.hold_reading("broker")
+
+    def resume_reading(self) -> None:
+        self._socket.release_reading("broker")
+
+    def is_closing(self) -> bool:
+        return self.gone or self._socket.transport.is_closing()
+
+    def close(self) -> None:
+        asyncio.get_running_loop().call_soon(self._socket.end, 1011, "the broker closed the session")
+
+    def abort(self) -> None:
+        self._socket.transport.abort()

@@ -1,0 +1,108 @@
+"""Messages of a producer session on their way: made into entries, batched where that was asked for. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.batches import encode_batch, encode_entry
+from magnetar.protocol.compression import compress
+
+if TYPE_CHECKING:
+    from magnetar.broker.websocket.messages import ProducerMessage
+    from magnetar.broker.websocket.parameters import ProducerParameters
+
+BATCH_BYTES: Final = 128 * 1024
+_U64: Final = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """One entry that is sent and not yet stored. `contexts`: of its messages, in order; `frame`: to send it again."""
+
+    partition: int
+    first_sequence_id: int
+    last_sequence_id: int
+    entry: bytes
+    contexts: list[str | None]
+    is_batch: bool
+    sent_s: float = 0.0
+    frame: bytes = b""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages of one partition that wait to become one entry."""
+
+    partition: int
+    messages: list[tuple[int, ProducerMessage]] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, sequence_id: int, message: ProducerMessage) -> None:
+        self.messages.append((sequence_id, message))
+        self.size += weight(message)
+
+
+def weight(message: ProducerMessage) -> int:
+    """Bytes of payload, key and properties."""
+    texts = sum(len(key) + len(value) for key, value in message.properties.items())
+    return len(message.payload) + len(message.key or "") + texts
+
+
+def entry_of(
+    message: ProducerMessage, parameters: ProducerParameters, name: str, sequence_id: int, now_ms: int
+) -> bytes:
+    """An entry of one message, no batch."""
+    metadata = pb.MessageMetadata(producer_name=name, sequence_id=sequence_id & _U64, publish_time=now_ms)
+    for key, value in message.properties.items():
+        metadata.properties.add(key=key, value=value)
+    if message.key is not None:
+        metadata.partition_key = message.key
+    if message.event_time_ms is not None:
+        metadata.event_time = message.event_time_ms & _U64
+    if message.deliver_at_ms is not None:
+        metadata.deliver_at_time = message.deliver_at_ms
+    metadata.replicate_to.extend(message.replicate_to)
+    payload = message.payload
+    metadata.uncompressed_size = len(payload) & 0xFFFFFFFF
+    if parameters.encryption_keys:
+        metadata.encryption_keys.extend(parameters.encryption_keys)
+        metadata.encryption_param = message.encryption_param
+        if message.compression is not None and message.uncompressed_bytes is not None:
+            metadata.compression = message.compression  # type: ignore[assignment]
+            metadata.uncompressed_size = message.uncompressed_bytes & 0xFFFFFFFF
+    elif parameters.compression != pb.NONE:
+        metadata.compression = parameters.compression  # type: ignore[assignment]
+        payload = compress(parameters.compression, payload)
+    return encode_entry(metadata, payload)
+
+
+def batch_entry_of(batch: Batch, parameters: ProducerParameters, name: str, now_ms: int) -> bytes:
+    """The entry of a batch; its metadata are those of the first message where they are the entry's own."""
+    first, last = batch.messages[0][0], batch.messages[-1][0]
+    metadata = pb.MessageMetadata(
+        producer_name=name,
+        sequence_id=first & _U64,
+        publish_time=now_ms,
+        num_messages_in_batch=len(batch.messages),
+    )
+    if last != first:
+        metadata.highest_sequence_id = last & _U64
+    singles: list[tuple[pb.SingleMessageMetadata, bytes | memoryview]] = []
+    for sequence_id, message in batch.messages:
+        single = pb.SingleMessageMetadata(payload_size=len(message.payload), sequence_id=sequence_id & _U64)
+        for key, value in message.properties.items():
+            single.properties.add(key=key, value=value)
+        if message.key is not None:
+            single.partition_key = message.key
+        if message.event_time_ms is not None:
+            single.event_time = message.event_time_ms & _U64
+        singles.append((single, message.payload))
+    plain = encode_batch(singles)
+    metadata.uncompressed_size = len(plain)
+    metadata.compression = parameters.compression  # type: ignore[assignment]
+    first_key = batch.messages[0][1].key
+    if first_key is not None:
+        metadata.partition_key = first_key
+    return encode_entry(metadata, compress(parameters.compression, plain))

@@ -1,0 +1,268 @@
+"""A producer over a WebSocket: a text is a message, its answer a receipt or an error.
+
+Answers of one partition come in the order of its messages. What is sent and not yet stored is kept, to be sent again
+when the topic is unloaded meanwhile; beyond the session's share of memory the socket is not read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.broker.websocket import messages
+from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError
+from magnetar.broker.websocket.messages import MessageTextError, MissingValueError, ProducerMessage
+from magnetar.broker.websocket.outgoing import BATCH_BYTES, Batch, Outgoing, batch_entry_of, entry_of, weight
+from magnetar.broker.websocket.routing import Router
+from magnetar.broker.websocket.session import Session
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+from magnetar.protocol.errors import CompressionError
+from magnetar.protocol.message_id import signed
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from magnetar.broker.websocket.parameters import ProducerParameters
+    from magnetar.broker.websocket.session import Place
+    from magnetar.protocol.answers import Answer
+
+_TYPE = pb.BaseCommand
+_U64: Final = (1 << 64) - 1
+_KEPT_FACTOR: Final = 2
+"""An entry is kept once to be sent again and once on its way to the disk."""
+
+
+class _Part:
+    """The producer on one partition."""
+
+    def __init__(self, index: int, topic: str) -> None:
+        self.index = index
+        self.topic = topic
+        self.partition = TopicName.parse(topic).partition
+        self.name = ""
+        self.next_sequence_id = 0
+        self.is_open = False
+        self.refusal: str | None = None
+        self.pending: deque[Outgoing] = deque()
+        self.batch = Batch(index)
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class ProducerSession(Session):
+    """See above. `published`: messages stored since the start."""
+
+    def __init__(self, place: Place, parameters: ProducerParameters) -> None:
+        super().__init__(place)
+        self.parameters = parameters
+        self.published = 0
+        self._parts: list[_Part] = []
+        self._router: Router
+        self._pending_bytes = 0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        names = await self.topic_names()
+        self._parts = [_Part(index, name) for index, name in enumerate(names)]
+        self._router = Router(len(names), self.parameters.routing, self.parameters.hashing)
+        self.link.subscribers = {
+            _TYPE.SEND_RECEIPT: self._on_receipt,
+            _TYPE.SEND_ERROR: self._on_error,
+            _TYPE.CLOSE_PRODUCER: self._on_closed,
+        }
+        for part in self._parts:
+            answer = await self.ask(lambda request_id, part=part: self._request(request_id, part))  # type: ignore[misc]
+            self._opened(part, answer)
+            if self.parameters.initial_sequence_id is not None:
+                part.next_sequence_id = self.parameters.initial_sequence_id + 1
+
+    def _request(self, request_id: int, part: _Part) -> bytes:
+        name = part.name or self.parameters.name or (self._parts[0].name or None)
+        return requests.producer(request_id, part.index, part.topic, name)
+
+    def _opened(self, part: _Part, answer: Any) -> None:
+        if not part.name:
+            part.next_sequence_id = signed(answer.last_sequence_id) + 1
+        part.name = answer.producer_name
+        part.is_open = True
+
+    # --- publishing ----------------------------------------------------------------------------------------------
+
+    def on_text(self, text: str) -> None:
+        now_ms = self.broker.now_ms()
+        try:
+            message = messages.decode_message(text, now_ms)
+            self._check(message)
+        except MessageTextError as e:
+            self.peer.write_text(messages.error_text(e.error, e.reason, e.context))
+            return
+        except MissingValueError as e:
+            raise BadMessageError(INTERNAL_ERROR, str(e)) from e
+        part = self._parts[self._router.partition(message.key)]
+        if self.parameters.batching and message.deliver_at_ms is None:
+            self._batch(part, message)
+        else:
+            self._flush(part)
+            self._send_alone(part, message, now_ms)
+
+    def _check(self, message: ProducerMessage) -> None:
+        """A client that encrypts by itself says how it compressed, wholly or not at all."""
+        named = message.compression not in (None, pb.NONE)
+        if self.parameters.encryption_keys and named != (message.uncompressed_bytes is not None):
+            raise MessageTextError(
+                messages.BAD_PAYLOAD, "compressionType and uncompressedMessageSize belong together", message.context
+            )
+
+    def _send_alone(self, part: _Part, message: ProducerMessage, now_ms: int) -> None:
+        sequence_id = part.next_sequence_id
+        try:
+            entry = entry_of(message, self.parameters, part.name, sequence_id, now_ms)
+        except (CompressionError, ValueError) as e:
+            self.peer.write_text(messages.error_text(messages.UNKNOWN, str(e), message.context))
+            return
+        part.next_sequence_id += 1
+        self._send(part, Outgoing(part.index, sequence_id, sequence_id, entry, [message.context], is_batch=False))
+
+    def _batch(self, part: _Part, message: ProducerMessage) -> None:
+        batch = part.batch
+        if batch.messages and batch.size + weight(message) > BATCH_BYTES:
+            self._flush(part)
+            batch = part.batch
+        batch.add(part.next_sequence_id, message)
+        part.next_sequence_id += 1
+        if len(batch.messages) >= self.parameters.batch_messages or batch.size >= BATCH_BYTES:
+            self._flush(part)
+        elif part.timer is None:
+            part.timer = self.loop.call_later(self.parameters.batch_delay_ms / 1000, self._flush, part)
+
+    def _flush(self, part: _Part) -> None:
+        """Send the batch of a partition, if there is one."""
+        if part.timer is not None:
+            part.timer.cancel()
+            part.timer = None
+        batch, part.batch = part.batch, Batch(part.index)
+        if not batch.messages or self.closed:
+            return
+        entry = batch_entry_of(batch, self.parameters, part.name, self.broker.now_ms())
+        contexts = [message.context for _, message in batch.messages]
+        first, last = batch.messages[0][0], batch.messages[-1][0]
+        self._send(part, Outgoing(part.index, first, last, entry, contexts, is_batch=True))
+
+    def _send(self, part: _Part, outgoing: Outgoing) -> None:
+        if part.refusal is not None:
+            self._fail(outgoing, part.refusal)
+            return
+        most = self.broker.settings.max_message_size
+        if len(outgoing.entry) > most:
+            self._fail(outgoing, f"The message has {len(outgoing.entry)} bytes with its headers; at most {most} may be")
+            return
+        outgoing.frame = requests.send(
+            part.index,
+            outgoing.first_sequence_id & _U64,
+            outgoing.last_sequence_id & _U64,
+            len(outgoing.contexts),
+            outgoing.entry,
+        )
+        outgoing.entry = b""
+        outgoing.sent_s = self.loop.time()
+        part.pending.append(outgoing)
+        self._weigh(len(outgoing.frame))
+        self._watch()
+        if part.is_open:
+            self.link.send(outgoing.frame)
+
+    def _weigh(self, delta: int) -> None:
+        """Keep the account of what is kept, and read no more while it is over the session's share."""
+        self._pending_bytes += delta
+        self.share.set("websocket", _KEPT_FACTOR * self._pending_bytes)
+        if delta > 0 and self.share.is_over:
+            self.share.wait()
+            self.peer.hold_reading("memory")
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def _on_receipt(self, answer: Answer) -> None:
+        receipt = answer.command.send_receipt
+        part = self._parts[receipt.producer_id]
+        outgoing = self._taken(part, receipt.sequence_id)
+        if outgoing is None:
+            return
+        self.published += len(outgoing.contexts)
+        for index, context in enumerate(outgoing.contexts):
+            found = pb.MessageIdData(ledgerId=receipt.message_id.ledgerId, entryId=receipt.message_id.entryId)
+            if part.partition >= 0:
+                found.partition = part.partition
+            if outgoing.is_batch:
+                found.batch_index = index
+            found.batch_size = 0
+            self.peer.write_text(messages.ack_text(found, context))
+
+    def _on_error(self, answer: Answer) -> None:
+        error = answer.command.send_error
+        part = self._parts[error.producer_id]
+        outgoing = self._taken(part, error.sequence_id)
+        if outgoing is not None:
+            self._fail(outgoing, f"{pb.ServerError.Name(error.error)}: {error.message}")
+
+    def _taken(self, part: _Part, sequence_id: int) -> Outgoing | None:
+        """The entry that an answer is about; entries before it were answered under their last sequence id."""
+        for outgoing in part.pending:
+            if sequence_id in (outgoing.first_sequence_id & _U64, outgoing.last_sequence_id & _U64):
+                part.pending.remove(outgoing)
+                self._weigh(-len(outgoing.frame))
+                return outgoing
+        return None
+
+    def _fail(self, outgoing: Outgoing, reason: str) -> None:
+        for context in outgoing.contexts:
+            self.peer.write_text(messages.error_text(messages.UNKNOWN, reason, context))
+
+    # --- deadlines and unloading ---------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Look at the oldest entry when its time to be stored is over (sendTimeoutMillis)."""
+        if self._deadline is None and self.parameters.send_timeout_ms:
+            self._deadline = self.loop.call_later(self.parameters.send_timeout_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        self._deadline = None
+        horizon = self.loop.time() - self.parameters.send_timeout_ms / 1000
+        for part in self._parts:
+            while part.pending and part.pending[0].sent_s <= horizon:
+                outgoing = part.pending.popleft()
+                self._weigh(-len(outgoing.frame))
+                self._fail(outgoing, "the message was not stored in time")
+            if part.pending:
+                self._watch()
+
+    def _on_closed(self, answer: Answer) -> None:
+        """The broker closed a producer: create it again and send what is not stored."""
+        part = self._parts[answer.command.close_producer.producer_id]
+        if part.is_open and not self.closed:
+            part.is_open = False
+            self.reopen(lambda: self._again(part))
+
+    async def _again(self, part: _Part) -> None:
+        answer = await self.link.ask(lambda request_id: self._request(request_id, part))
+        self._opened(part, answer)
+        for outgoing in list(part.pending):
+            self.link.send(outgoing.frame)
+
+    def given_up(self, reason: str) -> None:
+        """The session stays, and says so to each message (the topic is terminated, a right was taken away)."""
+        for part in self._parts:
+            if not part.is_open:
+                part.refusal = reason
+                while part.pending:
+                    outgoing = part.pending.popleft()
+                    self._weigh(-len(outgoing.frame))
+                    self._fail(outgoing, reason)
+
+    def close(self) -> None:
+        for part in self._parts:
+            if part.timer is not None:
+                part.timer.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().close()

@@ -1,0 +1,148 @@
+"""Opens sessions: what the path names, who asks and whether they may, the parameters, and the session itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+import structlog
+
+from magnetar.broker.auth.authenticator import AuthenticationFailedError
+from magnetar.broker.auth.authorizer import Identity, Target
+from magnetar.broker.websocket.consumer_session import ConsumerSession
+from magnetar.broker.websocket.errors import SessionRefusedError
+from magnetar.broker.websocket.link import Link
+from magnetar.broker.websocket.parameters import ConsumerParameters, ProducerParameters, ReaderParameters
+from magnetar.broker.websocket.paths import NEEDS, SessionPath, parse_path
+from magnetar.broker.websocket.producer_session import ProducerSession
+from magnetar.broker.websocket.reader_session import ReaderSession
+from magnetar.broker.websocket.session import Place
+from magnetar.broker.websocket.web_socket import WebSocket
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping
+
+    from magnetar.broker.auth.provider import Authenticated
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.websocket.session import Session
+
+log = structlog.get_logger(__name__)
+_KINDS: Final[dict[str, tuple[Any, Any]]] = {
+    "producer": (ProducerSession, ProducerParameters),
+    "consumer": (ConsumerSession, ConsumerParameters),
+    "reader": (ReaderSession, ReaderParameters),
+}
+_BEARER: Final = "Bearer "
+
+
+class WebSocketService:
+    """The sessions of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._open: dict[WebSocket, None] = {}
+
+    def __len__(self) -> int:
+        """Open sessions, those that are opening or closing included."""
+        return len(self._open)
+
+    def serve(
+        self,
+        transport: asyncio.Transport,
+        head: bytes,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        certificate: dict[str, Any] | None,
+        on_gone: Callable[[], None],
+    ) -> WebSocket:
+        """The protocol that takes over a connection whose request asked for a WebSocket.
+
+        head: the request's line and headers; path and headers (lower-case names) are those in it, the path still
+        percent-encoded. on_gone: called when the connection is lost.
+        """
+        settings = self._broker.settings
+
+        def gone() -> None:
+            self._open.pop(socket, None)
+            on_gone()
+
+        socket = WebSocket(
+            transport,
+            settings.web_socket_max_text_frame_size,
+            settings.web_socket_session_idle_timeout_millis / 1000,
+            settings.web_socket_ping_duration_seconds,
+            gone,
+        )
+        self._open[socket] = None
+
+        async def open_session(socket: WebSocket) -> Session:
+            return await self._session(socket, path, query, headers, certificate)
+
+        self._broker.tasks.spawn(socket.open(head, open_session), "websocket.open")
+        return socket
+
+    async def _session(
+        self,
+        socket: WebSocket,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        certificate: dict[str, Any] | None,
+    ) -> Session:
+        found = parse_path(path)
+        parameters: dict[str, str] = {}
+        for key, value in parse_qsl(query, keep_blank_values=True):
+            parameters.setdefault(key, value)
+        session_class, parameters_class = _KINDS[found.kind]
+        chosen = parameters_class.of(parameters)
+        identity, proof = await self._identify(headers, parameters.get("token"), certificate)
+        self._authorize(identity, found)
+        tls = socket.transport.get_extra_info("ssl_object") is not None
+        socket.link = link = Link(self._broker, socket, tls=tls)
+        if link.closed:
+            raise SessionRefusedError(503, "no room for another connection")
+        link.admit(identity, proof)
+        peer = socket.transport.get_extra_info("peername")
+        host = peer[0] if isinstance(peer, tuple) else ""
+        share = self._broker.memory.share(host, lambda: socket.release_reading("memory"))
+        socket.keep(share.close)
+        session: Session = session_class(Place(self._broker, link, socket, found, share), chosen)
+        try:
+            await session.open()
+        except BaseException:
+            session.close()
+            raise
+        log.debug("websocket.opened", kind=found.kind, topic=str(found.topic), conn=link.connection.connection_id)
+        return session
+
+    async def _identify(
+        self, headers: Mapping[str, str], token: str | None, certificate: dict[str, Any] | None
+    ) -> tuple[Identity, Authenticated | None]:
+        """Who asks; browsers, which cannot set headers, give a token in the query. Raises SessionRefusedError."""
+        broker = self._broker
+        if not broker.authenticator.enabled:
+            return Identity(None), None
+        authorization = headers.get("authorization")
+        if authorization is None and token is not None:
+            authorization = token if token.startswith(_BEARER) else _BEARER + token
+        try:
+            proof = await broker.authenticator.authenticate_http(authorization, certificate)
+        except AuthenticationFailedError as e:
+            log.info("websocket.refused", reason=str(e))
+            raise SessionRefusedError(401, "Failed to authenticate") from e
+        identity = Identity(proof.role, headers.get("x-original-principal") or None)
+        if not broker.authorizer.valid_identity(identity, itself=True):
+            raise SessionRefusedError(401, "Invalid roles")
+        return identity, proof
+
+    def _authorize(self, identity: Identity, path: SessionPath) -> None:
+        target = Target.of_topic(path.topic, path.subscription)
+        if not self._broker.authorizer.allows(identity, NEEDS[path.kind], target):
+            raise SessionRefusedError(403, "Not authorized")
+
+    def close(self) -> None:
+        """End all sessions, as the broker stops."""
+        for socket in list(self._open):
+            socket.end(1001, "the broker stops")

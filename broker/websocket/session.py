@@ -1,0 +1,138 @@
+"""What producer, consumer and reader sessions have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import structlog
+
+from magnetar.broker.tasks import TaskSet
+from magnetar.broker.websocket.errors import INTERNAL_ERROR, RequestFailedError, SessionRefusedError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.memory_account import MemoryShare
+    from magnetar.broker.websocket.link import Link
+    from magnetar.broker.websocket.paths import SessionPath
+
+log = structlog.get_logger(__name__)
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+_TRIES: Final = 20
+"""About a minute and a half until a session gives its topic up."""
+_LASTING: Final = frozenset(
+    {pb.AuthorizationError, pb.TopicTerminatedError, pb.NotAllowedError, pb.ProducerFenced, pb.IncompatibleSchema}
+)
+
+
+class Peer(Protocol):
+    """The client's end of a session."""
+
+    def write_text(self, data: bytes) -> None: ...
+
+    def end(self, code: int, reason: str) -> None: ...
+
+    def hold_reading(self, reason: str) -> None: ...
+
+    def release_reading(self, reason: str) -> None: ...
+
+    @property
+    def is_writable(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session stands. `share`: the account of what the session itself keeps."""
+
+    broker: Broker
+    link: Link
+    peer: Peer
+    path: SessionPath
+    share: MemoryShare
+
+
+class Session:
+    """One session between its client and its link."""
+
+    def __init__(self, place: Place) -> None:
+        self.broker = place.broker
+        self.link = place.link
+        self.peer = place.peer
+        self.path = place.path
+        self.topic = place.path.topic
+        self.share = place.share
+        self.loop = asyncio.get_running_loop()
+        self.tasks = TaskSet()
+        self.closed = False
+
+    async def open(self) -> None:
+        """Create what the session is about. Raises SessionRefusedError."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """The handshake is done: texts may be written."""
+
+    def on_text(self, text: str) -> None:
+        """A text frame. Raises BadMessageError when the session has to end."""
+        raise NotImplementedError
+
+    def on_writable(self) -> None:
+        """The peer has read what waited."""
+
+    def close(self) -> None:
+        """The peer is gone; safe to call twice."""
+        self.closed = True
+        if len(self.tasks):
+            self.broker.tasks.spawn(self.tasks.close(), "websocket.close")
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    async def ask(self, build: Callable[[int], bytes]) -> Any:
+        """As `Link.ask`; raises SessionRefusedError, for use while the session opens."""
+        try:
+            return await self.link.ask(build)
+        except RequestFailedError as e:
+            raise SessionRefusedError.of_server_error(e.code, e.message) from e
+
+    async def topic_names(self) -> list[str]:
+        """The topic, or its partitions. Raises SessionRefusedError."""
+        if self.topic.partition >= 0:
+            return [str(self.topic)]
+        found = await self.ask(
+            lambda request_id: requests.partitioned_metadata(request_id, str(self.topic), create=True)
+        )
+        if not found.partitions:
+            return [str(self.topic)]
+        return [str(self.topic.partition_name(i)) for i in range(found.partitions)]
+
+    def reopen(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """The broker closed a part of the session (its topic was unloaded): do `work` until it succeeds."""
+        self.tasks.spawn(self._reopen(work), "websocket.reopen")
+
+    async def _reopen(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        pause = _FIRST_PAUSE_S
+        for _ in range(_TRIES):
+            await asyncio.sleep(pause)
+            if self.closed or self.link.closed:
+                return
+            try:
+                await work()
+            except RequestFailedError as e:
+                if e.code in _LASTING:
+                    self.given_up(e.message)
+                    return
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            else:
+                return
+        self.given_up("the topic is not served")
+
+    def given_up(self, reason: str) -> None:
+        """A part of the session cannot be opened again."""
+        log.info("websocket.given_up", topic=str(self.topic), reason=reason)
+        self.peer.end(INTERNAL_ERROR, reason)

@@ -1,0 +1,263 @@
+"""The socket of one session: the opening handshake, frames, deadlines, the closing handshake.
+
+    deadline                                          after
+    the session opens                                 OPEN_WITHIN_S
+    nothing came and nothing was sent                 webSocketSessionIdleTimeoutMillis
+    output of which the peer reads nothing            two keep-alive intervals (`network.keep_alive`)
+    a message that does not arrive whole              the idle timeout, or the session's share of memory
+    closing                                           CLOSE_WITHIN_S
+
+`websockets` (sans-I/O) reads and writes frames; a message may have webSocketMaxTextFrameSize bytes, whatever its number
+of frames. Compression of frames is not offered: it costs 300 KiB a session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import structlog
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+
+from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError, SessionRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from magnetar.broker.websocket.link import Link
+    from magnetar.broker.websocket.session import Session
+
+log = structlog.get_logger(__name__)
+OPEN_WITHIN_S: Final = 60.0
+CLOSE_WITHIN_S: Final = 10.0
+_GOING_AWAY: Final = 1001
+_MOST_REASON_BYTES: Final = 120
+_quiet = logging.getLogger("magnetar.websocket.frames")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+class WebSocket(asyncio.Protocol):
+    """See above.
+
+    idle_s, ping_s: 0 or less never. on_gone: called once, when the connection is lost.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        most_bytes: int,
+        idle_s: float,
+        ping_s: float,
+        on_gone: Callable[[], None],
+    ) -> None:
+        self._transport = transport
+        self._frames = ServerProtocol(max_size=most_bytes, logger=_quiet)
+        self._idle_s = idle_s
+        self._ping_s = ping_s
+        self._when_gone = [on_gone]
+        self._loop = asyncio.get_running_loop()
+        self._session: Session | None = None
+        self._parts: list[bytes] = []  # of a text in several frames
+        self._in_text = False
+        self._holds: set[str] = set()
+        self._waiting: list[bytes] = []  # received while reading was held back
+        self._timers: list[asyncio.TimerHandle] = []
+        self._active = True
+        self._gone = False
+        self.link: Link | None = None
+        self.is_writable = True
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        return self._transport
+
+    # --- the handshake -------------------------------------------------------------------------------------------
+
+    async def open(self, head: bytes, open_session: Callable[[WebSocket], Awaitable[Session]]) -> None:
+        """Answer the request whose head this is: 101 and the session begins, or the status of the refusal."""
+        self._frames.receive_data(head)
+        found = next(iter(self._frames.events_received()), None)
+        if not isinstance(found, Request):
+            self._refuse(self._frames.reject(400, "no WebSocket handshake\n"))
+            return
+        response = self._frames.accept(found)
+        if response.status_code != 101:
+            self._refuse(response)
+            return
+        try:
+            session = await asyncio.wait_for(open_session(self), OPEN_WITHIN_S)
+        except SessionRefusedError as e:
+            self._refuse(self._frames.reject(e.status, e.reason + "\n"))
+            return
+        except TimeoutError:
+            self._refuse(self._frames.reject(504, "the session did not open in time\n"))
+            return
+        if self._gone or self.link is None or self.link.closed:
+            session.close()
+            self._transport.abort()
+            return
+        self._session = session
+        self._frames.send_response(response)
+        self._flush()
+        self._later(self._idle_s, self._look)
+        self._later(self._ping_s, self._ping)
+        session.start()
+
+    def _refuse(self, response: Response) -> None:
+        if self._gone:
+            return
+        self._frames.send_response(response)
+        self._flush()
+        self._close_transport()
+
+    # --- the socket ----------------------------------------------------------------------------------------------
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone = True
+        for timer in self._timers:
+            timer.cancel()
+        self._waiting.clear()
+        self._parts.clear()
+        if self._session is not None:
+            self._session.close()
+        if self.link is not None:
+            self.link.lost(exc)
+        for callback in self._when_gone:
+            callback()
+
+    def data_received(self, data: bytes) -> None:
+        self._active = True
+        if self._holds:
+            self._waiting.append(data)
+            return
+        self._frames.receive_data(data)
+        self._on_events()
+
+    def eof_received(self) -> bool:
+        self._frames.receive_eof()
+        self._flush()
+        return False
+
+    def pause_writing(self) -> None:
+        self.is_writable = False
+        if self.link is not None:
+            self.link.paused()
+
+    def resume_writing(self) -> None:
+        self.is_writable = True
+        if self.link is not None:
+            self.link.resumed()
+        if self._session is not None:
+            self._session.on_writable()
+
+    def _on_events(self) -> None:
+        for event in self._frames.events_received():
+            if self._gone or self._frames.state is not OPEN:
+                break
+            try:
+                self._on_frame(cast("Frame", event))
+            except BadMessageError as e:
+                self.end(e.code, e.reason)
+            except Exception:
+                log.exception("websocket.failed")
+                self.end(INTERNAL_ERROR, "internal error")
+        self._flush()
+        if self._frames.close_expected():
+            self._close_transport()
+
+    def _on_frame(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.TEXT:
+            self._in_text = True
+        elif frame.opcode is not Opcode.CONT:
+            if frame.opcode not in (Opcode.PING, Opcode.PONG):
+                self._in_text = False  # Apache Pulsar's sessions do nothing with binary messages
+            return
+        if not self._in_text or self._session is None:
+            return
+        self._parts.append(bytes(frame.data))
+        if not frame.fin:
+            return
+        parts, self._parts = self._parts, []
+        try:
+            text = b"".join(parts).decode()
+        except UnicodeDecodeError as e:
+            raise BadMessageError(1007, "a text that is not UTF-8") from e
+        self._session.on_text(text)
+
+    def keep(self, on_gone: Callable[[], None]) -> None:
+        """Call this, too, when the connection is lost."""
+        self._when_gone.append(on_gone)
+
+    # --- for the session and its link ----------------------------------------------------------------------------
+
+    def write_text(self, data: bytes) -> None:
+        if not self._gone and self._frames.state is OPEN:
+            self._frames.send_text(data)
+            self._flush()
+            self._active = True
+
+    def end(self, code: int, reason: str) -> None:
+        """Begin the closing handshake; safe to call twice."""
+        if self._gone or self._transport.is_closing():
+            return
+        if self._session is None:  # still opening: `open` answers
+            return
+        if self._frames.state is OPEN:
+            self._frames.send_close(code, reason.encode()[:_MOST_REASON_BYTES].decode(errors="ignore"))
+            self._flush()
+            self._later(CLOSE_WITHIN_S, self._transport.abort)
+
+    def hold_reading(self, reason: str) -> None:
+        if not self._holds and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._holds.add(reason)
+
+    def release_reading(self, reason: str) -> None:
+        self._holds.discard(reason)
+        if self._holds or self._gone:
+            return
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+        if self._waiting:
+            self._loop.call_soon(self._on_waiting)
+
+    def _on_waiting(self) -> None:
+        if self._waiting and not self._holds and not self._gone:
+            data = b"".join(self._waiting)
+            self._waiting.clear()
+            self.data_received(data)
+
+    def _flush(self) -> None:
+        data = b"".join(self._frames.data_to_send())
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _close_transport(self) -> None:
+        if not self._transport.is_closing():
+            self._later(CLOSE_WITHIN_S, self._transport.abort)
+            self._transport.close()
+
+    # --- deadlines -----------------------------------------------------------------------------------------------
+
+    def _later(self, seconds: float, callback: Callable[[], Any]) -> None:
+        if seconds > 0 and not self._gone:
+            self._timers = [timer for timer in self._timers if timer.when() > self._loop.time()]
+            self._timers.append(self._loop.call_later(seconds, callback))
+
+    def _look(self) -> None:
+        active, self._active = self._active, False
+        if active or self._holds:
+            self._later(self._idle_s, self._look)
+        else:
+            self.end(_GOING_AWAY, "Connection Idle Timeout")
+
+    def _ping(self) -> None:
+        if self._frames.state is OPEN:
+            self._frames.send_ping(b"PING")
+            self._flush()
+            self._later(self._ping_s, self._ping)
