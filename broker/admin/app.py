@@ -2,6 +2,7 @@
 answers.
 """
 
+import asyncio
 import time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import Match, Mount, Route
 
 from magnetar.broker.admin import (
     affinity,
@@ -128,7 +129,31 @@ def build_app(api: "BrokerApi") -> "ASGIApp":
     ]
     app = Starlette(routes=routes, exception_handlers={404: _nothing_there, 405: _other_methods})
     app.router.redirect_slashes = False
+    if api.settings.console_enabled:
+        console = _Console(_RawPaths(app, api, None), authentication_enabled=api.authenticator.enabled)
+        app.router.routes += [Route("/ui", console), Mount("/ui", app=console)]
     return _RawPaths(_Guarded(app, api.settings), api, RequestRate.of(api.settings, time.monotonic))
+
+
+class _Console:
+    """The console, which is loaded with its first visitor. Its calls come back as requests of their own and pass
+    authorization like any other, so it has no rows in the authorization table.
+    """
+
+    def __init__(self, rest: "ASGIApp", *, authentication_enabled: bool) -> None:
+        self._rest = rest
+        self._authentication_enabled = authentication_enabled
+        self._console: ASGIApp | None = None
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if self._console is None:
+            self._console = await asyncio.to_thread(self._load)
+        await self._console(scope, receive, send)
+
+    def _load(self) -> "ASGIApp":
+        from magnetar.console.application import Console  # noqa: PLC0415 - most brokers never show a page
+
+        return Console(self._rest, authentication_enabled=self._authentication_enabled)
 
 
 async def _nothing_there(request: Request, _error: Exception) -> Response:

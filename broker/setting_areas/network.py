@@ -179,6 +179,13 @@ class NetworkSettings(Table):
         "domains (.local, .internal) and the advertised names need no entry; * turns the check off.",
         source=_OWN,
     )
+    console_enabled: bool = setting(
+        "consoleEnabled",
+        True,
+        "Whether the web port serves the console under /ui. Without authenticationEnabled=true it opens on loopback "
+        "addresses alone.",
+        source=_OWN,
+    )
     http_max_request_size: int = setting(
         "httpMaxRequestSize",
         16 * 1024 * 1024,

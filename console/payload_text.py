@@ -1,0 +1,76 @@
+"""A peeked message as text for people: decoded by its topic's schema where that is possible. Pure."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from typing import Any, Final
+
+__all__ = ["MOST_SHOWN", "payload_text"]
+
+MOST_SHOWN: Final = 4096
+"""Bytes or characters of a payload that a page shows."""
+MOST_DECODED: Final = 256 << 10
+"""Bytes of a payload that is decoded by its schema; decoding runs on the event loop."""
+_NUMBERS: Final = {
+    "BOOLEAN": ">?",
+    "INT8": ">b",
+    "INT16": ">h",
+    "INT32": ">i",
+    "INT64": ">q",
+    "FLOAT": ">f",
+    "DOUBLE": ">d",
+}
+"""Schema types whose values are big-endian numbers (Pulsar's client library)."""
+
+
+def payload_text(payload: bytes, schema_type: str = "NONE", definition: str = "") -> tuple[str, str]:
+    """(what the text is, the text).
+
+    The first part is the schema type for a value decoded by it, ``text`` for printable UTF-8, else ``hex``; a payload
+    that does not fit its schema is shown as text or hex. definition: the schema's JSON, for AVRO.
+    """
+    decoded = _by_schema(payload, schema_type, definition) if len(payload) <= MOST_DECODED else None
+    if decoded is not None:
+        return schema_type, _cut(decoded)
+    try:
+        text = payload[: 4 * MOST_SHOWN].decode("utf-8", "strict" if len(payload) <= 4 * MOST_SHOWN else "ignore")
+    except UnicodeDecodeError:
+        return "hex", _hex(payload)
+    if all(c.isprintable() or c in "\n\r\t" for c in text):
+        return "text", _cut(text)
+    return "hex", _hex(payload)
+
+
+def _by_schema(payload: bytes, schema_type: str, definition: str) -> str | None:
+    try:
+        if schema_type in _NUMBERS:
+            return str(struct.unpack(_NUMBERS[schema_type], payload)[0])
+        if schema_type == "JSON":
+            return json.dumps(json.loads(payload), indent=2, ensure_ascii=False)
+        if schema_type == "AVRO":
+            return json.dumps(_avro(payload, definition), indent=2, ensure_ascii=False, default=str)
+        if schema_type == "STRING":
+            return payload.decode("utf-8")
+    except Exception:  # noqa: BLE001 - a producer without schema may have sent anything
+        return None
+    return None
+
+
+def _avro(payload: bytes, definition: str) -> Any:
+    from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415 - the extra [avro]; without it Avro is hex
+
+    stream = io.BytesIO(payload)
+    value = schemaless_reader(stream, parse_schema(json.loads(definition)), None)
+    if stream.read(1):
+        raise ValueError("the value ends before the payload")
+    return value
+
+
+def _hex(payload: bytes) -> str:
+    return _cut(payload[: MOST_SHOWN // 2].hex(" ", 4)) + (" ..." if len(payload) > MOST_SHOWN // 2 else "")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + " ..."
