@@ -44,7 +44,7 @@ BROKER_FLOORS = (
         "settings_docs",
         "dynamic_settings",
     ),
-    *("policies", "schemas", "meters", "compaction"),
+    *("policies", "schemas", "meters", "compaction", "ownership"),
     *("consumers", "dispatchers", "subscriptions", "topics", "converting"),
     *("auth", "handlers", "network", "websocket", "metrics", "admin", "admin_backend"),
     *("importing", "rebuilding", "maintenance", "broker", "cli"),

@@ -1,4 +1,4 @@
-"""``MetadataStore`` on one ZooKeeper session.
+"""``MetadataStore`` and ``Coordination`` on one ZooKeeper session.
 
 A path of the store is a path of ZooKeeper (below the chroot of the session), a version is the node's data version. What
 differs from the embedded store, because ZooKeeper has no nodes without parents:
@@ -26,6 +26,8 @@ from magnetar.bookkeeper.errors import (
     NoSuchNodeError,
 )
 from magnetar.bookkeeper.zookeeper.values import ANY_VERSION as ANY
+from magnetar.bookkeeper.zookeeper.values import SessionState
+from magnetar.storage.coordination import Session
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageClosedError, StorageError
 from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
 from magnetar.storage.metadata_paths import check_path
@@ -40,6 +42,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ZooKeeperMetadataStore"]
 
+_SESSIONS = {
+    SessionState.CONNECTED: Session.CONNECTED,
+    SessionState.SUSPENDED: Session.SUSPENDED,
+    SessionState.LOST: Session.LOST,
+}
 _ATTEMPTS = 3
 """Of a write whose connection was lost; each waits for the service as long as the session does."""
 
@@ -115,6 +122,17 @@ class ZooKeeperMetadataStore:
                 return sorted(await self.session.children(path))
         except NoNodeError:
             return []
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self.session.options.session_timeout_ms / 1000
+
+    def on_session(self, callback: Callable[[Session], None]) -> Callable[[], None]:
+        def changed(state: SessionState) -> None:
+            if not self._closed and state is not SessionState.CLOSED:
+                callback(_SESSIONS[state])
+
+        return self.session.on_state(changed)
 
     async def is_mine(self, path: str) -> bool:
         """Whether the node is an ephemeral one of this session."""

@@ -1,0 +1,48 @@
+"""Which broker gets a bundle that none has: Pulsar's LeastLongTermMessageRate. Pure.
+
+Brokers of which a resource is used to 85 % are chosen only when all are; of the others the one with the lowest message
+rate, any of those that are equal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from magnetar.broker.ownership.cluster_nodes import LoadReport
+
+__all__ = ["OVERLOADED_SHARE", "choose_broker", "is_candidate"]
+
+OVERLOADED_SHARE: Final = 0.85
+
+
+def is_candidate(broker_id: str, report: LoadReport, *, persistent: bool) -> bool:
+    """Whether lookups may be sent to the broker: what it is named, where it is reached, what it serves."""
+    host, colon, port = broker_id.rpartition(":")
+    addresses = report.addresses
+    serves = report.persistent_topics_enabled if persistent else report.non_persistent_topics_enabled
+    return bool(
+        serves
+        and host
+        and colon
+        and port.isdecimal()
+        and (addresses.service_url or addresses.service_url_tls)
+        and (addresses.web_url or addresses.web_url_tls)
+    )
+
+
+def choose_broker(reports: Mapping[str, LoadReport], given: Mapping[str, int], random: Random) -> str | None:
+    """The id of a broker, None when there is none.
+
+    given: bundles given to each broker since its report was written; they count, so that a burst of lookups does not
+    go to one broker.
+    """
+    rested = {name: each for name, each in reports.items() if each.highest_share < OVERLOADED_SHARE} or reports
+    if not rested:
+        return None
+    burden = {name: (each.msg_rate_in + each.msg_rate_out, given.get(name, 0)) for name, each in rested.items()}
+    least = min(burden.values())
+    return random.choice(sorted(name for name, each in burden.items() if each == least))

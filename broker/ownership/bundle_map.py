@@ -1,0 +1,84 @@
+"""How each namespace is cut into bundles: ``/admin/local-policies/<tenant>/<namespace>`` of the cluster.
+
+That node beats the bundles in the namespace's policies. When it is not there, the first lookup makes it from them.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+
+from magnetar.broker.errors import MetadataError
+from magnetar.broker.policies.records import bundle_ranges
+from magnetar.broker.policies.values import BundlesData
+from magnetar.storage.errors import BadVersionError
+from magnetar.storage.interfaces import MUST_NOT_EXIST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.coordination import Coordination
+
+__all__ = ["LOCAL_POLICIES", "BundleMap"]
+
+log = structlog.get_logger(__name__)
+
+LOCAL_POLICIES: Final = "/admin/local-policies"
+
+
+class _LocalPolicies(msgspec.Struct):
+    bundles: BundlesData
+    migrated: bool = False
+
+
+class BundleMap:
+    """Read when first asked for, followed from then on."""
+
+    def __init__(
+        self,
+        metadata: "Coordination",
+        defaults: "Callable[[str], BundlesData | None]",
+        on_change: "Callable[[str], None]",
+    ) -> None:
+        self._metadata = metadata
+        self._defaults = defaults
+        self._on_change = on_change
+        self._known: dict[str, BundlesData] = {}
+        self._stop = metadata.watch(LOCAL_POLICIES, self._changed)
+
+    def known(self, namespace: str) -> BundlesData | None:
+        """The bundles as read; None: not read yet, or changed since."""
+        return self._known.get(namespace)
+
+    async def bundles(self, namespace: str) -> BundlesData:
+        """Raises MetadataError when there is no such namespace, or its node cannot be read."""
+        known = self._known.get(namespace)
+        if known is not None:
+            return known
+        path = f"{LOCAL_POLICIES}/{namespace}"
+        found = await self._metadata.get(path)
+        while found is None:
+            default = self._defaults(namespace)
+            if default is None or not default.boundaries:
+                raise MetadataError(f"Namespace {namespace} does not exist")
+            try:
+                await self._metadata.put(path, msgspec.json.encode(_LocalPolicies(default)), MUST_NOT_EXIST)
+            except BadVersionError:
+                log.info("bundles.made_by_another_broker", namespace=namespace)
+            found = await self._metadata.get(path)
+        try:
+            bundles = msgspec.json.decode(found[0], type=_LocalPolicies).bundles
+        except msgspec.DecodeError as error:
+            raise MetadataError(f"The bundles of namespace {namespace} cannot be read") from error
+        if not bundle_ranges(bundles):
+            raise MetadataError(f"Namespace {namespace} has no bundles")
+        self._known[namespace] = bundles
+        return bundles
+
+    def close(self) -> None:
+        self._stop()
+
+    def _changed(self, path: str) -> None:
+        namespace = path.removeprefix(LOCAL_POLICIES).removeprefix("/")
+        if self._known.pop(namespace, None) is not None:
+            self._on_change(namespace)

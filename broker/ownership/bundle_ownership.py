@@ -1,0 +1,328 @@
+"""Ownership by namespace bundle, with the nodes of Apache Pulsar: brokers of both kinds share one cluster.
+
+An ephemeral node ``/namespace/<tenant>/<namespace>/<range>`` names the broker that serves a bundle. It gives liveness
+and routing, never safety: two brokers that both believe to serve a topic are told apart by the fence of its ledger and
+the version of its ledger list, and the one that came earlier loses at its next write.
+
+A lookup of a bundle without an owner (5.2 of Pulsar's behaviour):
+
+    authoritative                the broker that is asked takes the bundle
+    the leader is asked          it chooses: takes the bundle itself, or sends the client there, authoritative
+    another broker is asked      it sends the client to the leader; when that is not registered it decides as a leader
+
+The session. While it is suspended topics are served on; when it ended, or was suspended for as long as the service
+keeps it, every bundle is given up and its clients are disconnected. A node that vanished is made again at once, one
+that another broker made means that the bundle is its.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+import structlog
+
+from magnetar.broker.errors import MetadataError, ServiceNotReadyError
+from magnetar.broker.ownership.broker_choice import choose_broker
+from magnetar.broker.ownership.bundle_map import BundleMap
+from magnetar.broker.ownership.cluster_nodes import NAMESPACES, BundleOwner, decode_owner, encode_node
+from magnetar.broker.ownership.ownership import AskBroker, Here, ServedAt
+from magnetar.broker.policies.records import bundle_of, bundle_ranges
+from magnetar.storage.coordination import Session
+from magnetar.storage.errors import BadVersionError, NoNodeError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from magnetar.broker.ownership.ownership import BrokerAddresses, LookupAnswer
+    from magnetar.broker.ownership.ports import BundleTopics
+    from magnetar.broker.ownership.register import BrokerRegister
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.coordination import Coordination
+
+__all__ = ["BundleOwnership"]
+
+log = structlog.get_logger(__name__)
+
+_AGAIN: Final = "Please redo the lookup"
+_RETRY_S: Final = 0.2
+
+
+class _State(enum.Enum):
+    SERVING = "serving"
+    RELEASING = "releasing"
+
+
+@dataclass(slots=True)
+class _Bundle:
+    """One this broker has."""
+
+    namespace: str
+    low: int
+    high: int
+    state: _State
+    stop_watching: Callable[[], None]
+
+
+class BundleOwnership:
+    """See ``Ownership``; ``start`` before the first question."""
+
+    def __init__(
+        self,
+        metadata: Coordination,
+        own: BrokerAddresses,
+        register: BrokerRegister,
+        topics: BundleTopics,
+        tasks: TaskSet,
+        random: Random,
+    ) -> None:
+        self.register = register
+        self._metadata = metadata
+        self._node = encode_node(BundleOwner.of(own))
+        self._topics = topics
+        self._tasks = tasks
+        self._random = random
+        self._bundles = BundleMap(metadata, topics.default_bundles, self._namespace_cut_anew)
+        self._owned: dict[str, _Bundle] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._given: dict[str, str] = {}
+        """Bundles given to other brokers as the leader: they are sent there as long as that broker is registered."""
+        self._given_up: set[str] = set()
+        """Nodes that may still be this session's, of bundles that are not served any more."""
+        self._session = Session.CONNECTED
+        self._suspensions = 0
+        self._closed = False
+
+    async def start(self) -> None:
+        """Watch the cluster and enter its register. Raises StorageError, ValueError."""
+        self._metadata.on_session(self._session_changed)
+        await self._metadata.watching()
+        await self.register.enter()
+
+    @property
+    def owned(self) -> list[str]:
+        """Full names of the bundles this broker serves: ``tenant/namespace/0x..._0x...``."""
+        return sorted(path.removeprefix(f"{NAMESPACES}/") for path in self._owned)
+
+    def serves(self, name: TopicName) -> bool:
+        bundles = self._bundles.known(name.namespace)
+        if bundles is None:
+            return False
+        bundle = self._owned.get(_path(name.namespace, bundle_of(str(name), bundles)))
+        return bundle is not None and bundle.state is _State.SERVING
+
+    async def lookup(self, name: TopicName, *, authoritative: bool) -> LookupAnswer:
+        try:
+            bundles = await self._bundles.bundles(name.namespace)
+            path = _path(name.namespace, bundle_of(str(name), bundles))
+            return await self._lookup(path, authoritative=authoritative, persistent=name.persistent)
+        except StorageError as error:
+            raise ServiceNotReadyError(f"The metadata service does not answer. {_AGAIN}: {error}") from error
+
+    async def release(self, bundle: str) -> bool:
+        """Give up a bundle (``tenant/namespace/0x..._0x...``) in order; False when it is not this broker's.
+
+        Its topics are closed before others may take it.
+        """
+        path = f"{NAMESPACES}/{bundle}"
+        async with self._lock(path):
+            owned = self._owned.get(path)
+            if owned is None:
+                return False
+            owned.state = _State.RELEASING
+            await self._topics.unload(owned.namespace, owned.low, owned.high)
+            self._forget(path)
+            await self._delete_node(path)
+        log.info("bundle.released", bundle=bundle)
+        return True
+
+    async def close(self) -> None:
+        """Leave the register, then hand over every bundle."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.register.leave()
+        await asyncio.gather(*(self.release(bundle) for bundle in self.owned))
+        self._bundles.close()
+
+    # --- lookups -------------------------------------------------------------------------------------------------
+
+    async def _lookup(self, path: str, *, authoritative: bool, persistent: bool) -> LookupAnswer:
+        owned = self._owned.get(path)
+        if owned is not None:
+            if owned.state is _State.SERVING:
+                return Here()
+            raise ServiceNotReadyError(f"Namespace bundle {path} is being unloaded. {_AGAIN}")
+        found = await self._metadata.get(path)
+        if found is not None and found[0] != self._node:
+            return ServedAt(_owner(path, found[0]))
+        if authoritative or found is not None:  # a node of ours from before a restart is taken over
+            return await self._take(path)
+        return await self._decide(path, persistent=persistent)
+
+    async def _decide(self, path: str, *, persistent: bool) -> LookupAnswer:
+        candidates = await self.register.candidates(persistent=persistent)
+        own = self.register.broker_id
+        leader = await self.register.leader()
+        if leader is not None and leader != own and leader in candidates:
+            return AskBroker(candidates[leader].addresses, authoritative=False)
+        chosen = self._given.get(path)
+        if chosen not in candidates:
+            counts: dict[str, int] = {}
+            for broker in self._given.values():
+                counts[broker] = counts.get(broker, 0) + 1
+            chosen = choose_broker(candidates, counts, self._random)
+        if chosen is None or chosen == own:
+            self._given[path] = own
+            return await self._take(path)
+        self._given[path] = chosen
+        return AskBroker(candidates[chosen].addresses, authoritative=True)
+
+    async def _take(self, path: str) -> LookupAnswer:
+        """Become the owner, or say who is."""
+        if self._closed or self._session is not Session.CONNECTED:
+            raise ServiceNotReadyError(f"This broker takes no bundles now. {_AGAIN}")
+        async with self._lock(path):
+            if path in self._owned:
+                return Here()
+            while not await self._create_node(path):
+                found = await self._metadata.get(path)
+                if found is not None and found[0] != self._node:
+                    return ServedAt(_owner(path, found[0]))
+                if found is not None and not await self._metadata.is_mine(path):
+                    with contextlib.suppress(NoNodeError, BadVersionError):
+                        await self._metadata.delete(path, found[1])  # of an earlier session of this very broker
+                elif found is not None:
+                    break
+            return self._taken(path)
+
+    def _taken(self, path: str) -> LookupAnswer:
+        if self._closed or self._session is Session.LOST:
+            self._given_up.add(path)
+            self._tasks.spawn(self._delete_node(path), "ownership.release")
+            raise ServiceNotReadyError(f"This broker takes no bundles now. {_AGAIN}")
+        namespace, _, bundle = path.removeprefix(f"{NAMESPACES}/").rpartition("/")
+        low, _, high = bundle.partition("_")
+        end = int(high, 16)
+        stop = self._metadata.watch(path, self._node_changed)
+        last = end if end == 0xFFFFFFFF else end - 1
+        self._owned[path] = _Bundle(namespace, int(low, 16), last, _State.SERVING, stop)
+        self._given_up.discard(path)
+        log.info("bundle.taken", bundle=f"{namespace}/{bundle}")
+        return Here()
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+
+    async def _create_node(self, path: str) -> bool:
+        try:
+            await self._metadata.create_ephemeral(path, self._node)
+        except BadVersionError:
+            return False
+        return True
+
+    async def _delete_node(self, path: str) -> None:
+        """Only one of this session: another broker may have its own there by now."""
+        try:
+            found = await self._metadata.get(path)
+            if found is not None and await self._metadata.is_mine(path):
+                with contextlib.suppress(NoNodeError, BadVersionError):
+                    await self._metadata.delete(path, found[1])
+            self._given_up.discard(path)
+        except StorageError as error:
+            self._given_up.add(path)
+            log.warning("bundle.node_not_deleted", path=path, reason=str(error))
+
+    def _node_changed(self, path: str) -> None:
+        if path in self._owned:
+            self._tasks.spawn(self._check_node(path), "ownership.check")
+
+    async def _check_node(self, path: str) -> None:
+        """The node of a bundle changed: it is made again when it is gone, the bundle given up when it is another's."""
+        while (bundle := self._owned.get(path)) is not None and bundle.state is _State.SERVING:
+            try:
+                if await self._metadata.is_mine(path) or await self._create_node(path):
+                    return
+                if await self._metadata.get(path) is not None and not await self._metadata.is_mine(path):
+                    log.warning("bundle.stolen", path=path)
+                    await self._give_up([path])
+                    return
+            except StorageError:
+                await asyncio.sleep(_RETRY_S)
+
+    def _namespace_cut_anew(self, namespace: str) -> None:
+        self._tasks.spawn(self._release_old_ranges(namespace), "ownership.ranges")
+
+    async def _release_old_ranges(self, namespace: str) -> None:
+        """Bundles that are none any more go to their successors."""
+        try:
+            ranges = {_path(namespace, each) for each in bundle_ranges(await self._bundles.bundles(namespace))}
+        except (MetadataError, StorageError) as error:
+            log.warning("bundles.unreadable", namespace=namespace, reason=str(error))
+            return
+        for path, bundle in list(self._owned.items()):
+            if bundle.namespace == namespace and path not in ranges:
+                await self.release(path.removeprefix(f"{NAMESPACES}/"))
+
+    # --- session -------------------------------------------------------------------------------------------------
+
+    def _session_changed(self, state: Session) -> None:
+        before, self._session = self._session, state
+        self._suspensions += 1
+        if state is Session.SUSPENDED:
+            self._tasks.spawn(self._wait_for_connection(self._suspensions), "ownership.suspended")
+        elif state is Session.LOST:
+            self._tasks.spawn(self._give_up(list(self._owned)), "ownership.lost")
+        elif before is not Session.CONNECTED:
+            self._tasks.spawn(self._connected_again(), "ownership.connected")
+
+    async def _wait_for_connection(self, number: int) -> None:
+        await asyncio.sleep(self._metadata.session_timeout_s)
+        if self._suspensions == number and not self._closed:
+            log.warning("ownership.suspended_too_long", bundles=len(self._owned))
+            await self._give_up(list(self._owned))
+
+    async def _connected_again(self) -> None:
+        for path in list(self._given_up):
+            if path not in self._owned:
+                await self._delete_node(path)
+        for path in list(self._owned):
+            await self._check_node(path)
+        try:
+            await self.register.enter_again()
+        except StorageError as error:
+            log.warning("ownership.register_failed", reason=str(error))
+
+    async def _give_up(self, paths: list[str]) -> None:
+        """Serve these bundles no more; whoever has them now has recovered their ledgers, or will."""
+        given_up = [bundle for path in paths if (bundle := self._owned.get(path)) is not None]
+        for path in paths:
+            if path in self._owned:
+                self._owned[path].state = _State.RELEASING
+                self._forget(path)
+                self._given_up.add(path)
+        await asyncio.gather(*(self._topics.unload(each.namespace, each.low, each.high) for each in given_up))
+
+    def _forget(self, path: str) -> None:
+        self._owned.pop(path).stop_watching()
+
+    def _lock(self, path: str) -> asyncio.Lock:
+        return self._locks.setdefault(path, asyncio.Lock())
+
+
+def _path(namespace: str, bundle: str) -> str:
+    return f"{NAMESPACES}/{namespace}/{bundle}"
+
+
+def _owner(path: str, value: bytes) -> BrokerAddresses:
+    owner = decode_owner(value)
+    if owner is None or not (owner.addresses.service_url or owner.addresses.service_url_tls):
+        raise MetadataError(f"The owner of {path} cannot be read")
+    if owner.disabled:
+        raise ServiceNotReadyError(f"Namespace bundle {path} is being unloaded. {_AGAIN}")
+    return owner.addresses

@@ -1,0 +1,149 @@
+"""The brokers of the cluster: this one's own node, the others', and the leader among them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from magnetar.broker.ownership.broker_choice import is_candidate
+from magnetar.broker.ownership.cluster_nodes import (
+    BROKERS,
+    LEADER,
+    Leader,
+    decode_leader,
+    decode_report,
+    encode_node,
+    encode_report,
+)
+from magnetar.storage.errors import BadVersionError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.ownership.cluster_nodes import LoadReport
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.storage.coordination import Coordination
+
+__all__ = ["BrokerRegister"]
+
+log = structlog.get_logger(__name__)
+
+REPORT_EVERY_S: Final = 15.0
+_RETRY_S: Final = 0.2
+
+
+class BrokerRegister:
+    """Enter last when a broker starts, leave first when it stops."""
+
+    def __init__(
+        self, metadata: Coordination, broker_id: str, report: Callable[[], LoadReport], tasks: TaskSet
+    ) -> None:
+        self.broker_id = broker_id
+        self.is_leader = False
+        self._metadata = metadata
+        self._report = report
+        self._tasks = tasks
+        self._path = f"{BROKERS}/{broker_id}"
+        self._entered = False
+        self._stops: list[Callable[[], None]] = []
+        self._writing = asyncio.Lock()
+
+    async def enter(self) -> None:
+        """Other brokers send lookups from now on. Raises ValueError, StorageError."""
+        self._stops = [
+            self._metadata.watch(self._path, self._own_node_changed),
+            self._metadata.watch(LEADER, self._leader_changed),
+        ]
+        await self._metadata.watching()
+        self._entered = True
+        await self._write()
+        await self._elect()
+        self._tasks.spawn(self._repeat(), "ownership.report")
+
+    async def leave(self) -> None:
+        """No lookups are sent any more. Raises StorageError."""
+        was_in, self._entered = self._entered, False
+        for stop in self._stops:
+            stop()
+        if not was_in:
+            return
+        with contextlib.suppress(StorageError):
+            await self._metadata.delete(self._path)
+        if self.is_leader:
+            self.is_leader = False
+            with contextlib.suppress(StorageError):
+                if await self._metadata.is_mine(LEADER):
+                    await self._metadata.delete(LEADER)
+
+    async def enter_again(self) -> None:
+        """After a session ended: this broker's nodes went with it."""
+        self.is_leader = False
+        if self._entered:
+            await self._write()
+            await self._elect()
+
+    async def candidates(self, *, persistent: bool) -> dict[str, LoadReport]:
+        """Brokers that lookups may be sent to, by id; a node that cannot be read is left out."""
+        names = await self._metadata.children(BROKERS)
+        found = await asyncio.gather(*(self._metadata.get(f"{BROKERS}/{name}") for name in names))
+        reports = {}
+        for name, node in zip(names, found, strict=True):
+            report = None if node is None else decode_report(node[0])
+            if report is not None and is_candidate(name, report, persistent=persistent):
+                reports[name] = report
+        return reports
+
+    async def leader(self) -> str | None:
+        """Id of the broker that decides; None while there is none."""
+        found = await self._metadata.get(LEADER)
+        leader = None if found is None else decode_leader(found[0])
+        if leader is None:
+            return None
+        return leader.broker_id or leader.service_url.partition("://")[2]
+
+    async def _write(self) -> None:
+        async with self._writing:
+            if self._entered:
+                await self._metadata.put_ephemeral(self._path, encode_report(self._report()))
+
+    async def _repeat(self) -> None:
+        while self._entered:
+            await asyncio.sleep(REPORT_EVERY_S)
+            try:
+                await self._write()
+            except StorageError as error:
+                log.warning("ownership.report_failed", reason=str(error))
+
+    async def _elect(self) -> None:
+        """Be the leader when there is none."""
+        own = self._report().addresses
+        value = encode_node(Leader(self.broker_id, own.web_url or own.web_url_tls or ""))
+        try:
+            await self._metadata.create_ephemeral(LEADER, value)
+            self.is_leader = True
+            log.info("ownership.leader", broker=self.broker_id)
+        except BadVersionError:
+            self.is_leader = await self._metadata.is_mine(LEADER)
+
+    def _own_node_changed(self, _path: str) -> None:
+        self._tasks.spawn(self._until_done(self._put_back), "ownership.register")
+
+    def _leader_changed(self, _path: str) -> None:
+        self._tasks.spawn(self._until_done(self._elect), "ownership.elect")
+
+    async def _put_back(self) -> None:
+        """Whoever deleted the node: this broker is here."""
+        if await self._metadata.get(self._path) is None:
+            await self._write()
+
+    async def _until_done(self, work) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - a coroutine function
+        while self._entered:
+            try:
+                await work()
+            except StorageError:
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return

@@ -1,0 +1,52 @@
+"""What brokers need of a metadata store they share beyond ``MetadataStore``: nodes that live as long as a session."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Protocol
+
+from magnetar.storage.interfaces import MetadataStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Coordination", "Session"]
+
+
+class Session(enum.Enum):
+    """What this process can know of its session."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    """No connection; the session may live on, and its nodes with it."""
+    LOST = "lost"
+    """It ended: its ephemeral nodes are gone. A new one follows by itself (CONNECTED)."""
+
+
+class Coordination(MetadataStore, Protocol):
+    """A metadata store that others write to as well. ``watch`` hears of their changes."""
+
+    @property
+    def session_timeout_s(self) -> float:
+        """How long the service keeps a session without a connection."""
+        ...
+
+    async def create_ephemeral(self, path: str, value: bytes) -> int:
+        """A new node that vanishes with the session. Raises BadVersionError when there is one, whoever made it."""
+        ...
+
+    async def create_numbered(self, prefix: str, value: bytes = b"") -> int:
+        """An ephemeral node ``prefix`` + ten digits; returns the number, never given before for this parent."""
+        ...
+
+    async def is_mine(self, path: str) -> bool:
+        """Whether the node is an ephemeral one of this session."""
+        ...
+
+    async def watching(self) -> None:
+        """Until every watch asked for is in place: what is read after it, and changes later, is reported."""
+        ...
+
+    def on_session(self, callback: Callable[[Session], None]) -> Callable[[], None]:
+        """Call ``callback(state)`` on the loop after each change; returns the cancel function."""
+        ...

@@ -1,0 +1,51 @@
+"""Which broker gets a bundle."""
+
+import random
+
+import pytest
+
+from magnetar.broker.ownership.broker_choice import choose_broker, is_candidate
+from magnetar.broker.ownership.cluster_nodes import LoadReport, Usage
+
+
+def report(rate=0.0, cpu=10.0, **changes):
+    return LoadReport(
+        web_service_url="http://h:1",
+        pulsar_service_url="pulsar://h:2",
+        msg_rate_in=rate,
+        cpu=Usage(cpu, 100.0),
+        **changes,
+    )
+
+
+def chosen(reports, given=None):
+    return {choose_broker(reports, given or {}, random.Random(seed)) for seed in range(50)}
+
+
+def test_the_lowest_rate_counts_and_equals_take_turns():
+    assert chosen({"a:1": report(5), "b:1": report(1), "c:1": report(9)}) == {"b:1"}
+    assert chosen({"a:1": report(1), "b:1": report(1), "c:1": report(9)}) == {"a:1", "b:1"}
+    assert chosen({"a:1": report(), "b:1": report()}, {"a:1": 2, "b:1": 1}) == {"b:1"}
+    assert chosen({}) == {None}
+
+
+def test_an_overloaded_broker_is_chosen_when_all_are():
+    assert chosen({"a:1": report(0, cpu=85.0), "b:1": report(900, cpu=84.9)}) == {"b:1"}
+    assert chosen({"a:1": report(0, cpu=99.0), "b:1": report(900, cpu=90.0)}) == {"a:1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "each", "fits"),
+    [
+        ("h:8080", report(), True),
+        ("[::1]:8080", report(), True),
+        ("h", report(), False),
+        (":8080", report(), False),
+        ("h:x", report(), False),
+        ("h:1", report(persistent_topics_enabled=False), False),
+        ("h:1", LoadReport(web_service_url="http://h:1"), False),
+        ("h:1", LoadReport(pulsar_service_url="pulsar://h:1"), False),
+    ],
+)
+def test_who_may_be_chosen(name, each, fits):
+    assert is_candidate(name, each, persistent=True) == fits

@@ -1,0 +1,75 @@
+"""Nodes of brokers and owners, against what Apache Pulsar 4.2.4 wrote."""
+
+import json
+
+import msgspec
+import pytest
+
+from magnetar.broker.ownership.cluster_nodes import (
+    BundleOwner,
+    Leader,
+    LoadReport,
+    Usage,
+    decode_leader,
+    decode_owner,
+    decode_report,
+    encode_node,
+    encode_report,
+)
+from magnetar.broker.ownership.ownership import BrokerAddresses
+from tests.storage.pulsar_layout.golden_nodes import node, nodes
+
+(REPORT_PATH,) = nodes("/loadbalance/brokers")
+OWN = BrokerAddresses("pulsar://127.0.0.1:6650", None, "http://127.0.0.1:8080", None)
+
+
+def test_pulsars_report_is_read():
+    report = decode_report(node("serving", REPORT_PATH))
+    assert report.addresses == BrokerAddresses("pulsar://127.0.0.1:19651", None, "http://127.0.0.1:19081", None)
+    assert report.cpu.limit == 200.0
+    assert report.broker_version_string == "4.2.4"
+    assert 0 < report.highest_share < 1
+
+
+def test_ours_has_every_member_of_pulsars_and_no_null():
+    ours = encode_report(
+        LoadReport(web_service_url=OWN.web_url, pulsar_service_url=OWN.service_url, broker_version_string="Magnetar")
+    )
+    theirs = json.loads(node("serving", REPORT_PATH))
+    assert json.loads(ours).keys() == theirs.keys()
+    assert {key: type(value) for key, value in json.loads(ours).items()} == {k: type(v) for k, v in theirs.items()}
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        LoadReport(),
+        LoadReport(web_service_url=OWN.web_url),
+        LoadReport(pulsar_service_url=OWN.service_url),
+        LoadReport(web_service_url=OWN.web_url, pulsar_service_url=OWN.service_url, broker_version_string=None),
+        LoadReport(web_service_url=OWN.web_url, pulsar_service_url=OWN.service_url, cpu=Usage(float("nan"), 1)),
+    ],
+)
+def test_a_report_that_would_stop_the_cluster_is_not_written(report):
+    with pytest.raises(ValueError, match=r"cluster|cannot read"):
+        encode_report(report)
+
+
+def test_the_leader_and_owners():
+    leader = node("serving", "/loadbalance/leader")
+    assert encode_node(decode_leader(leader)) == leader
+    assert decode_leader(leader) == Leader("127.0.0.1:19081", "http://127.0.0.1:19081")
+    owners = nodes("/namespace/t1/n4/")
+    assert len(owners) == 4
+    for (value,) in owners.values():
+        assert encode_node(decode_owner(value)) == value
+    assert decode_owner(encode_node(BundleOwner.of(OWN))).addresses == OWN
+
+
+def test_bytes_of_others_that_cannot_be_read_are_no_node():
+    for garbage in (b"", b"null", b"[]", b"{", b'{"cpu":null}'):
+        assert decode_report(garbage) is None
+        assert decode_owner(garbage) is None or msgspec.json.decode(garbage) == {"cpu": None}
+        assert decode_leader(garbage) is None or msgspec.json.decode(garbage) == {"cpu": None}
+    least = b'{"webServiceUrl":"http://h:1","pulsarServiceUrl":"pulsar://h:2","unknown":[1],"pulsarServiceUrlTls":null}'
+    assert decode_report(least).addresses == BrokerAddresses("pulsar://h:2", None, "http://h:1", None)
