@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Background"]
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -23,7 +24,7 @@ class Background:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in the order of their start
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # cancelled in the order of their start
         self._closed = False
 
     def start(self, work: Coroutine[object, object, None], what: str) -> asyncio.Task[None] | None:
@@ -36,6 +37,15 @@ class Background:
         task.add_done_callback(self._done)
         return task
 
+    def awaited(self, work: Coroutine[object, object, T], what: str) -> asyncio.Task[T]:
+        """A task whose result, or failure, is its caller's; ended with the others at ``close``."""
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
+        self._tasks[task] = None
+        task.add_done_callback(self._forget)
+        if self._closed:
+            task.cancel()
+        return task
+
     async def close(self) -> None:
         """Cancel what runs and wait for its end. Idempotent."""
         self._closed = True
@@ -44,6 +54,11 @@ class Background:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # taken: the caller may have gone
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)

@@ -3,6 +3,25 @@
 ::
 
     BookKeeperError
+     +- ClientClosedError                    used after close
+     +- WireError                            a bookie's answer, or a stored entry, that cannot be what it claims
+     +- BookieError(bookie_id)               one bookie; other replicas may do
+     |   +- BookieUnreachableError           no connection, connection lost, no answer in time
+     |   +- BookieRefusedError               the bookie answered with an error code
+     +- LedgerError(ledger_id)
+     |   +- NoSuchLedgerError                never created, or deleted
+     |   +- EntryError(entry_id)
+     |   |   +- NoSuchEntryError             beyond the end, or not on any replica
+     |   |   +- DamagedEntryError            replicas answered, none with an intact entry
+     |   |   +- ReadFailedError              too few replicas answered; may be tried again
+     |   +- LedgerFencedError                another client recovered the ledger (or deleted it): no more adds
+     |   +- LedgerClosedError                add after close
+     |   +- EntryTooLargeError               larger than a bookie takes; nothing was sent
+     |   +- WrongPasswordError               the bookies know the ledger by another password or digest
+     |   +- NotEnoughBookiesError            not enough writable bookies for a new ensemble, or to reach the ack quorum
+     |   +- AddTimeoutError                  the ack quorum did not answer in time; the outcome is unknown
+     |   +- RecoveryFailedError              too few bookies answered to find the end of the ledger; try again
+     |   +- LedgerMetadataError              stored metadata that cannot be read, or of a kind that is not known
      +- MetadataError(path)                  the metadata service
          +- NoSuchNodeError                  the node (or the parent of a node to create) does not exist
          +- NodeExistsError                  a node of this path exists already
@@ -17,21 +36,153 @@
 from __future__ import annotations
 
 __all__ = [
+    "AddTimeoutError",
     "BookKeeperError",
+    "BookieError",
+    "BookieRefusedError",
+    "BookieUnreachableError",
+    "ClientClosedError",
+    "DamagedEntryError",
+    "EntryError",
+    "EntryTooLargeError",
+    "LedgerClosedError",
+    "LedgerError",
+    "LedgerFencedError",
+    "LedgerMetadataError",
     "MetadataAccessError",
     "MetadataError",
     "MetadataRequestError",
     "MetadataUnavailableError",
+    "NoSuchEntryError",
+    "NoSuchLedgerError",
     "NoSuchNodeError",
     "NodeExistsError",
     "NodeNotEmptyError",
     "NodeVersionError",
+    "NotEnoughBookiesError",
+    "ReadFailedError",
+    "RecoveryFailedError",
     "SessionExpiredError",
+    "WireError",
+    "WrongPasswordError",
 ]
 
 
 class BookKeeperError(Exception):
     """Root of the room's errors."""
+
+
+class ClientClosedError(BookKeeperError):
+    """The client is closed."""
+
+
+class WireError(BookKeeperError):
+    """Bytes of a bookie that no correct bookie sends, or an entry whose digest does not fit."""
+
+
+class BookieError(BookKeeperError):
+    """Something about one bookie."""
+
+    def __init__(self, bookie_id: str, detail: str) -> None:
+        super().__init__(bookie_id, detail)
+        self.bookie_id, self.detail = bookie_id, detail
+
+    def __str__(self) -> str:
+        return f"bookie {self.bookie_id}: {self.detail}"
+
+
+class BookieUnreachableError(BookieError):
+    """No answer: whether the bookie did what was asked is unknown."""
+
+
+class BookieRefusedError(BookieError):
+    """The bookie's own answer; ``code`` as in ``wire.codes``."""
+
+    def __init__(self, bookie_id: str, code: int, detail: str) -> None:
+        super().__init__(bookie_id, detail)
+        self.code = code
+
+
+class LedgerError(BookKeeperError):
+    """Something about one ledger."""
+
+    what = "failed"
+
+    def __init__(self, ledger_id: int, detail: str = "") -> None:
+        super().__init__(ledger_id, detail)
+        self.ledger_id, self.detail = ledger_id, detail
+
+    def __str__(self) -> str:
+        return f"ledger {self.ledger_id}: {self.what}{': ' if self.detail else ''}{self.detail}"
+
+
+class NoSuchLedgerError(LedgerError):
+    what = "no such ledger"
+
+
+class LedgerFencedError(LedgerError):
+    what = "fenced: another client recovered or deleted it"
+
+
+class LedgerClosedError(LedgerError):
+    what = "closed, no more adds"
+
+
+class EntryTooLargeError(LedgerError):
+    """Refused before anything was sent."""
+
+    def __init__(self, ledger_id: int, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(ledger_id, f"{size_bytes} bytes, a bookie takes {limit_bytes}")
+        self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
+
+    what = "entry too large"
+
+
+class WrongPasswordError(LedgerError):
+    what = "wrong password or digest type"
+
+
+class NotEnoughBookiesError(LedgerError):
+    what = "not enough bookies"
+
+
+class AddTimeoutError(LedgerError):
+    """The entries may or may not be found by a later recovery."""
+
+    what = "the ack quorum did not answer in time"
+
+
+class RecoveryFailedError(LedgerError):
+    """Nothing is lost: the ledger stays in recovery and may be opened again."""
+
+    what = "recovery failed"
+
+
+class LedgerMetadataError(LedgerError):
+    what = "unusable metadata"
+
+
+class EntryError(LedgerError):
+    """Something about one entry."""
+
+    def __init__(self, ledger_id: int, entry_id: int, detail: str = "") -> None:
+        super().__init__(ledger_id, detail)
+        self.entry_id = entry_id
+
+    def __str__(self) -> str:
+        return f"entry {self.ledger_id}:{self.entry_id}: {self.what}{': ' if self.detail else ''}{self.detail}"
+
+
+class NoSuchEntryError(EntryError):
+    what = "no such entry"
+
+
+class DamagedEntryError(EntryError):
+    what = "damaged on every replica that answered"
+
+
+class ReadFailedError(EntryError):
+    what = "too few replicas answered"
 
 
 class MetadataError(BookKeeperError):

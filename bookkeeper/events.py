@@ -5,7 +5,27 @@ from __future__ import annotations
 __all__ = [
     "BACKGROUND_CRASHED",
     "BACKGROUND_FAILED",
+    "BOOKIES_CHANGED",
+    "BOOKIES_NOT_READ",
+    "BOOKIE_CONNECTED",
+    "BOOKIE_LOST",
+    "BOOKIE_QUARANTINED",
+    "ENSEMBLE_CHANGED",
+    "ENTRY_DAMAGED",
+    "LEDGER_DEGRADED",
+    "LEDGER_FAILED",
+    "LEDGER_RECOVERED",
 ]
 
 BACKGROUND_CRASHED = "bookkeeper.background_crashed"
 BACKGROUND_FAILED = "bookkeeper.background_failed"
+BOOKIES_CHANGED = "bookkeeper.bookies_changed"
+BOOKIES_NOT_READ = "bookkeeper.bookies_not_read"
+BOOKIE_CONNECTED = "bookie.connected"
+BOOKIE_LOST = "bookie.lost"
+BOOKIE_QUARANTINED = "bookie.quarantined"
+ENSEMBLE_CHANGED = "ledger.ensemble_changed"
+ENTRY_DAMAGED = "ledger.entry_damaged"
+LEDGER_DEGRADED = "ledger.degraded"
+LEDGER_FAILED = "ledger.failed"
+LEDGER_RECOVERED = "ledger.recovered"

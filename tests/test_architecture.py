@@ -58,7 +58,12 @@ STORAGE_READERS = ("reading", "pulsar_layout")
 """Packages of the storage room that know engine and managed layer, neither of which knows them."""
 CIRCLES_LEFT = (42,)
 """Files in each circle of imports that counts types: the next change may only make these fewer or smaller."""
-GENERATED = {"pulsar_api_pb2.py", "managed_ledger_records_pb2.py", "pulsar_records_pb2.py"}
+GENERATED = {
+    "pulsar_api_pb2.py",
+    "managed_ledger_records_pb2.py",
+    "pulsar_records_pb2.py",
+    "bookkeeper_formats_pb2.py",
+}
 
 
 def sources():

@@ -1,0 +1,1 @@
+"""Bookies: connections to them, and which of them a ledger gets."""

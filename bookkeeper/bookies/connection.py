@@ -1,0 +1,255 @@
+"""One connection to one bookie: pipelined requests of all ledgers, answers to those who asked. Loop only.
+
+Protocol V2 has no transaction ids. Answers to adds go to the ledger's one sink. Of reads with the same ledger and entry
+only one is under way at a time: a bookie answers reads of different priority in any order, and a fencing read must not
+take the answer of a plain one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+
+from magnetar.bookkeeper.errors import BookieUnreachableError, WireError
+from magnetar.bookkeeper.wire.frames import (
+    DO_FENCING,
+    Added,
+    AddFailed,
+    AnswerDecoder,
+    BatchAnswer,
+    ReadAnswer,
+    batch_read_request,
+    read_request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.bookkeeper.options import ClientOptions
+    from magnetar.bookkeeper.wire.frames import Answer
+
+__all__ = ["AddSink", "BookieConnection"]
+
+T = TypeVar("T")
+
+
+class AddSink(Protocol):
+    """The one ledger that adds entries under its id over this connection. Calls come from the connection's own."""
+
+    def on_added(self, connection: BookieConnection, first: int, last: int) -> None:
+        """The bookie has entries ``first .. last`` on its disk."""
+        ...
+
+    def on_add_failed(self, connection: BookieConnection, entry_id: int, code: int) -> None: ...
+
+    def on_connection_lost(self, connection: BookieConnection, error: BookieUnreachableError) -> None: ...
+
+    def on_writable(self, connection: BookieConnection) -> None:
+        """The write buffer has room again."""
+        ...
+
+
+class _Read:
+    """A read that waits for its turn or for its answer."""
+
+    __slots__ = ("answer", "flags", "key", "sent_s", "timer")
+
+    def __init__(self, flags: int, key: bytes, answer: asyncio.Future[ReadAnswer]) -> None:
+        self.flags, self.key, self.answer = flags, key, answer
+        self.sent_s = -1.0
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class BookieConnection(asyncio.Protocol):
+    """Made by ``BookiePool``. Once lost it stays lost; the pool makes another."""
+
+    def __init__(self, bookie_id: str, options: ClientOptions, on_lost: Callable[[BookieConnection], None]) -> None:
+        self.bookie_id = bookie_id
+        self.is_open = False
+        self._writable = False
+        self._options = options
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._decoder = AnswerDecoder(options.max_frame_bytes)
+        self._transport: asyncio.Transport
+        self._sinks: dict[int, AddSink] = {}
+        self._reads: dict[tuple[int, int], deque[_Read]] = {}
+        self._batches: dict[int, asyncio.Future[BatchAnswer]] = {}
+        self._batch_ids = itertools.count(1)
+        self._outstanding = 0
+        self._received_s = self._loop.time()
+        self._reason = "the connection was closed"
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self._options.write_buffer_bytes)
+        self.is_open = self._writable = True
+        self._received_s = self._loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        self._received_s = self._loop.time()
+        try:
+            answers = self._decoder.feed(data)
+        except WireError as error:
+            self.abort(str(error))
+            return
+        for answer in answers:
+            self._take(answer)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = self.is_open
+        for sink in list(self._sinks.values()):
+            if not self.has_room():
+                break
+            sink.on_writable(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = self._writable = False
+        error = BookieUnreachableError(self.bookie_id, f"{self._reason}: {exc}" if exc else self._reason)
+        sinks, self._sinks = self._sinks, {}
+        reads, self._reads = self._reads, {}
+        batches, self._batches = self._batches, {}
+        self._outstanding = 0
+        self._on_lost(self)
+        for sink in sinks.values():
+            sink.on_connection_lost(self, error)
+        for waiting in reads.values():
+            for read in waiting:
+                _fail(read.answer, error)
+        for batch in batches.values():
+            _fail(batch, error)
+
+    # adding
+
+    def has_room(self) -> bool:
+        """Whether adds are taken now; else the sink's ``on_writable`` is called when they are."""
+        return self._writable
+
+    def register(self, ledger_id: int, sink: AddSink) -> None:
+        """Answers to adds of this ledger go to `sink` from now on, and to no other."""
+        self._sinks[ledger_id] = sink
+
+    def unregister(self, ledger_id: int, sink: AddSink) -> None:
+        if self._sinks.get(ledger_id) is sink:
+            del self._sinks[ledger_id]
+
+    def add(self, frames: bytes | memoryview) -> None:
+        """Send add frames. `frames` must not change until they are sent."""
+        if self.is_open:
+            self._transport.write(frames)
+
+    # reading
+
+    async def read(self, ledger_id: int, entry_id: int, flags: int = 0, key: bytes = b"") -> ReadAnswer:
+        """The bookie's answer, unverified. Raises BookieUnreachableError."""
+        answer: asyncio.Future[ReadAnswer] = self._loop.create_future()
+        self._check_room()
+        read = _Read(flags, key if flags & DO_FENCING else b"", answer)
+        where = (ledger_id, entry_id)
+        waiting = self._reads.get(where)
+        self._outstanding += 1
+        if waiting is None:
+            self._reads[where] = deque([read])
+            self._send_read(where, read)
+        else:
+            waiting.append(read)
+        read.timer = self._loop.call_later(self._options.read_timeout_s, self._expire, answer, self._loop.time())
+        try:
+            return await answer
+        finally:
+            read.timer.cancel()
+
+    async def read_batch(self, ledger_id: int, first: int, most_entries: int, most_bytes: int) -> BatchAnswer:
+        """Consecutive entries, unverified. Raises BookieUnreachableError."""
+        self._check_room()
+        request_id = next(self._batch_ids)
+        answer: asyncio.Future[BatchAnswer] = self._loop.create_future()
+        self._batches[request_id] = answer
+        self._outstanding += 1
+        self._transport.write(batch_read_request(ledger_id, first, request_id, most_entries, most_bytes))
+        timer = self._loop.call_later(self._options.read_timeout_s, self._expire, answer, self._loop.time())
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    # ending
+
+    def silent_since(self, time_s: float) -> bool:
+        """No byte came from the bookie since `time_s`."""
+        return self._received_s <= time_s
+
+    def abort(self, reason: str) -> None:
+        """Drop the connection and fail all that waits for it, in a later turn of the loop."""
+        if self.is_open:
+            self._reason = reason
+            self.is_open = self._writable = False
+            self._on_lost(self)
+            self._transport.abort()
+
+    def _check_room(self) -> None:
+        if not self.is_open:
+            raise BookieUnreachableError(self.bookie_id, self._reason)
+        if self._outstanding >= self._options.max_reads_per_bookie:
+            raise BookieUnreachableError(self.bookie_id, f"{self._outstanding} reads wait for an answer already")
+
+    def _send_read(self, where: tuple[int, int], read: _Read) -> None:
+        read.sent_s = self._loop.time()
+        self._transport.write(read_request(*where, read.flags, read.key))
+
+    def _expire(self, answer: asyncio.Future[T], since_s: float) -> None:
+        if answer.done():
+            return
+        _fail(answer, BookieUnreachableError(self.bookie_id, f"no answer within {self._options.read_timeout_s:g} s"))
+        if self.silent_since(since_s):
+            self.abort(f"silent for {self._options.read_timeout_s:g} s")
+
+    def _take(self, answer: Answer) -> None:
+        if isinstance(answer, Added):
+            sink = self._sinks.get(answer.ledger_id)
+            if sink is not None:
+                sink.on_added(self, answer.first, answer.last)
+        elif isinstance(answer, ReadAnswer):
+            self._take_read(answer)
+        elif isinstance(answer, BatchAnswer):
+            batch = self._batches.pop(answer.request_id, None)
+            if batch is not None:
+                self._outstanding -= 1
+                _resolve(batch, answer)
+        elif isinstance(answer, AddFailed):
+            sink = self._sinks.get(answer.ledger_id)
+            if sink is not None:
+                sink.on_add_failed(self, answer.entry_id, answer.code)
+
+    def _take_read(self, answer: ReadAnswer) -> None:
+        where = (answer.ledger_id, answer.entry_id)
+        waiting = self._reads.get(where)
+        if waiting is None:
+            return
+        read = waiting.popleft()
+        self._outstanding -= 1
+        _resolve(read.answer, answer)
+        while waiting and waiting[0].answer.done():  # given up before their turn
+            waiting.popleft()
+            self._outstanding -= 1
+        if waiting:
+            self._send_read(where, waiting[0])
+        else:
+            del self._reads[where]
+
+
+def _resolve(future: asyncio.Future[T], value: T) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail(future: asyncio.Future[T], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,257 @@
+"""The client: create, open, list and delete ledgers of one BookKeeper cluster."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from typing import TYPE_CHECKING, Self
+
+from magnetar.bookkeeper.background import Background
+from magnetar.bookkeeper.bookies.placement import choose_ensemble
+from magnetar.bookkeeper.bookies.pool import BookiePool
+from magnetar.bookkeeper.errors import (
+    ClientClosedError,
+    LedgerFencedError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoSuchLedgerError,
+    NotEnoughBookiesError,
+    WrongPasswordError,
+)
+from magnetar.bookkeeper.ledgers.fencing import read_last_confirmed
+from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
+from magnetar.bookkeeper.ledgers.reader import LedgerReader
+from magnetar.bookkeeper.ledgers.recovery import recover
+from magnetar.bookkeeper.ledgers.writer import LedgerWriter
+from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata, Segment, Versioned
+from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
+from magnetar.bookkeeper.service_uri import parse_service_uri
+from magnetar.bookkeeper.wire.digests import Digester, DigestType, master_key
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from types import TracebackType
+
+    from magnetar.bookkeeper.bookies.pool import Connect
+    from magnetar.bookkeeper.metadata.ports import BookieRegistry, LedgerMetadataStore
+    from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
+
+__all__ = ["BookKeeper"]
+
+_TOKEN_BITS = 63
+
+
+class BookKeeper:
+    """Use ``async with await BookKeeper.connect("zk+hierarchical://127.0.0.1:2181/ledgers") as client``."""
+
+    def __init__(
+        self,
+        store: LedgerMetadataStore,
+        registry: BookieRegistry,
+        options: ClientOptions,
+        background: Background,
+        *,
+        connect: Connect | None = None,
+        chance: random.Random | None = None,
+        own_session: ZooKeeperSession | None = None,
+    ) -> None:
+        self._background, self._own_session = background, own_session
+        pool = BookiePool(registry, options, background, *([] if connect is None else [connect]))
+        chance = chance or random.Random()  # noqa: S311 - spreads load, keeps no secret
+        self._context = LedgerContext(store, registry, pool, options, background, chance)
+        self._writers: dict[int, LedgerWriter] = {}
+        self._closed = False
+
+    @classmethod
+    async def connect(cls, uri: str, options: ClientOptions | None = None) -> BookKeeper:
+        """A client with a ZooKeeper session of its own. Raises MetadataError."""
+        from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - kazoo is an extra
+        from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions  # noqa: PLC0415
+
+        servers, root = parse_service_uri(uri)
+        session = await ZooKeeperSession.connect(ZooKeeperOptions(servers))
+        try:
+            return await cls.over(session, root, options, own_session=True)
+        except BaseException:
+            await session.close()
+            raise
+
+    @classmethod
+    async def over(
+        cls,
+        session: ZooKeeperSession,
+        root: str = "/ledgers",
+        options: ClientOptions | None = None,
+        *,
+        own_session: bool = False,
+    ) -> BookKeeper:
+        """A client over a session that others use too. With `own_session` it is closed with the client."""
+        from magnetar.bookkeeper.metadata.zookeeper_metadata import ZooKeeperLedgerMetadata  # noqa: PLC0415
+        from magnetar.bookkeeper.metadata.zookeeper_registry import ZooKeeperRegistry  # noqa: PLC0415
+
+        background = Background("bookkeeper")
+        try:
+            store = await ZooKeeperLedgerMetadata.open(session, root, background)
+            registry = await ZooKeeperRegistry.open(session, root, background)
+        except BaseException:
+            await background.close()
+            raise
+        owned = session if own_session else None
+        return cls(store, registry, options or ClientOptions(), background, own_session=owned)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def bookies(self) -> BookieRegistry:
+        """The bookies registered now."""
+        return self._context.registry
+
+    async def create(
+        self, options: LedgerOptions | None = None, custom_metadata: Mapping[str, bytes] | None = None
+    ) -> LedgerWriter:
+        """A new, empty ledger: its existence is durable on return. The bookies know of it with the first entry.
+
+        Raises NotEnoughBookiesError, MetadataError.
+        """
+        self._check_open()
+        wanted = options or LedgerOptions()
+        metadata = LedgerMetadata(
+            ensemble_size=wanted.ensemble_size,
+            write_quorum=wanted.write_quorum,
+            ack_quorum=wanted.ack_quorum,
+            segments=(Segment(0, self._new_ensemble(wanted)),),
+            digest_type=wanted.digest_type,
+            password=wanted.password,
+            custom=dict(custom_metadata or {}),
+            token=secrets.randbits(_TOKEN_BITS),
+        )
+        while True:
+            ledger_id = await self._context.store.new_ledger_id()
+            version = await self._create_node(ledger_id, metadata)
+            if version is not None:
+                break
+        self._check_open()
+        writer = LedgerWriter(self._context, ledger_id, metadata, version, self._forget)
+        self._writers[ledger_id] = writer
+        return writer
+
+    async def open(
+        self,
+        ledger_id: int,
+        password: bytes = b"",
+        *,
+        recover_first: bool = True,
+        digest_type: DigestType | None = None,
+    ) -> LedgerReader:
+        """The ledger for reading. An open one is recovered first: its writer, wherever it is, can add nothing any more,
+        and every acknowledged entry is kept. With ``recover_first=False`` it stays as it is, and is read as far as its
+        bookies know it to be confirmed.
+
+        Raises NoSuchLedgerError, WrongPasswordError, RecoveryFailedError, MetadataError.
+        """
+        self._check_open()
+        found = await self._context.store.read(ledger_id, latest=True)
+        self._check_password(ledger_id, found.metadata, password)
+        metadata = found.metadata
+        if not metadata.is_closed and recover_first:
+            metadata = (await self.recover(ledger_id, password, digest_type=digest_type)).metadata
+        kind = metadata.digest_type or digest_type or DigestType.CRC32
+        digester = Digester(kind, password)
+        last = metadata.last_entry_id
+        if not metadata.is_closed:
+            key = master_key(password)
+            last = await read_last_confirmed(self._context, ledger_id, metadata, digester, key, fence=False)
+        return LedgerReader(self._context, ledger_id, metadata, digester, last)
+
+    async def recover(
+        self, ledger_id: int, password: bytes = b"", *, digest_type: DigestType | None = None
+    ) -> Versioned:
+        """Fence the ledger's writer, find its last entry, close it; the final metadata. Idempotent.
+
+        Raises as ``open``.
+        """
+        self._check_open()
+        writer = self._writers.get(ledger_id)
+        if writer is not None:
+            # both would listen for the same bookies' answers
+            writer.fail(LedgerFencedError(ledger_id, "this client recovers it"))
+        return await recover(self._context, ledger_id, digest_type, password)
+
+    async def delete(self, ledger_id: int) -> None:
+        """Delete the metadata; bookies free the space at their next collection. Raises NoSuchLedgerError."""
+        self._check_open()
+        writer = self._writers.get(ledger_id)
+        if writer is not None:
+            writer.fail(NoSuchLedgerError(ledger_id, "it was deleted"))
+        await self._context.store.delete(ledger_id)
+
+    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+        """As stored now; nothing is fenced. Raises NoSuchLedgerError."""
+        self._check_open()
+        return (await self._context.store.read(ledger_id, latest=True)).metadata
+
+    def ledger_ids(self) -> AsyncIterator[int]:
+        """Ids of all ledgers of the cluster, ascending."""
+        self._check_open()
+        return self._context.store.ledger_ids()
+
+    def reader_of(self, writer: LedgerWriter) -> LedgerReader:
+        """Reads what a writer of this client has had confirmed until now."""
+        metadata = writer.metadata
+        digester = Digester(metadata.digest_type or DigestType.CRC32, metadata.password or b"")
+        return LedgerReader(self._context, writer.ledger_id, metadata, digester, writer.last_add_confirmed)
+
+    async def close(self) -> None:
+        """Drop the connections. Ledgers that are still open stay so, for a later recovery: close them before.
+        Idempotent.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for writer in list(self._writers.values()):
+            writer.abandon()
+        self._context.pool.close()
+        await self._background.close()
+        if self._own_session is not None:
+            await self._own_session.close()
+
+    def _new_ensemble(self, wanted: LedgerOptions) -> tuple[str, ...]:
+        for quarantined in (False, True):
+            bookies = self._context.writable_bookies(quarantined=quarantined)
+            chosen = choose_ensemble(
+                bookies, wanted.ensemble_size, wanted.write_quorum, self._context.registry.rack, self._context.chance
+            )
+            if chosen is not None:
+                return chosen
+        known = len(self._context.registry.writable)
+        raise NotEnoughBookiesError(-1, f"an ensemble of {wanted.ensemble_size}, but {known} writable bookies")
+
+    async def _create_node(self, ledger_id: int, metadata: LedgerMetadata) -> int | None:
+        """The version of the node made; None when the id is another ledger's."""
+        try:
+            return await self._context.store.create(ledger_id, metadata)
+        except (NodeExistsError, MetadataUnavailableError):
+            try:
+                found = await self._context.store.read(ledger_id, latest=True)
+            except NoSuchLedgerError:
+                return None
+            return found.version if found.metadata == metadata else None
+
+    @staticmethod
+    def _check_password(ledger_id: int, metadata: LedgerMetadata, password: bytes) -> None:
+        if metadata.password is not None and metadata.password != password:
+            raise WrongPasswordError(ledger_id)
+
+    def _forget(self, writer: LedgerWriter) -> None:
+        if self._writers.get(writer.ledger_id) is writer:
+            del self._writers[writer.ledger_id]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("the client is closed")

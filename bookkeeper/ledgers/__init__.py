@@ -1,0 +1,1 @@
+"""Ledgers: writing, reading, recovery."""

@@ -1,0 +1,84 @@
+"""Ask the bookies of a ledger's last segment for the last entry they hold, fencing them or not, until the answers cover
+every quorum that could have acknowledged an entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper.errors import (
+    BookieRefusedError,
+    BookKeeperError,
+    RecoveryFailedError,
+    WireError,
+    WrongPasswordError,
+)
+from magnetar.bookkeeper.ledgers.quorum import covers
+from magnetar.bookkeeper.wire.codes import ABSENT, Code, code_name
+from magnetar.bookkeeper.wire.entries import decode_entry
+from magnetar.bookkeeper.wire.frames import DO_FENCING, HIGH_PRIORITY, LAST_ENTRY
+
+if TYPE_CHECKING:
+    from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
+    from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata
+    from magnetar.bookkeeper.wire.digests import Digester
+
+__all__ = ["read_last_confirmed"]
+
+
+async def read_last_confirmed(
+    context: LedgerContext, ledger_id: int, metadata: LedgerMetadata, digester: Digester, key: bytes, *, fence: bool
+) -> int:
+    """The greatest last-add-confirmed that the bookies' last entries name; never below the end of the earlier segments,
+    which do not change any more. With `fence`: on return no writer can reach an ack quorum (but see
+    ``owned_metadata``: a bookie that holds no entry may forget the fence).
+
+    Raises RecoveryFailedError when too few bookies answered, WrongPasswordError.
+    """
+    bookies = metadata.last_segment.bookies
+    last = metadata.last_segment.first - 1
+    answered: set[int] = set()
+    errors: list[str] = []
+    tasks = {
+        context.background.awaited(
+            _ask(context, bookie, ledger_id, digester, key if fence else b""), f"fence ledger {ledger_id}"
+        ): place
+        for place, bookie in enumerate(bookies)
+    }
+    try:
+        waiting = set(tasks)
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = task.exception() if not task.cancelled() else RecoveryFailedError(ledger_id, "closed")
+                if error is None:
+                    answered.add(tasks[task])
+                    last = max(last, task.result())
+                elif isinstance(error, BookieRefusedError) and error.code == Code.UNAUTHORIZED:
+                    raise WrongPasswordError(ledger_id, str(error))
+                elif isinstance(error, BookKeeperError):
+                    errors.append(str(error))
+                else:
+                    raise error
+            if covers(answered, metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum):
+                return last
+    finally:
+        for task in tasks:
+            task.cancel()
+    raise RecoveryFailedError(ledger_id, f"{len(answered)} of {len(bookies)} bookies answered: {'; '.join(errors)}")
+
+
+async def _ask(context: LedgerContext, bookie: str, ledger_id: int, digester: Digester, key: bytes) -> int:
+    """The last-add-confirmed in the bookie's last entry of the ledger; -1 when it holds none."""
+    connection = await context.pool.get(bookie, at_once=True)
+    flags = DO_FENCING | HIGH_PRIORITY if key else 0
+    answer = await connection.read(ledger_id, LAST_ENTRY, flags, key)
+    if answer.code in ABSENT:
+        return -1
+    if answer.code != Code.OK:
+        raise BookieRefusedError(bookie, answer.code, code_name(answer.code))
+    try:
+        return decode_entry(answer.entry, ledger_id, None, digester).last_add_confirmed
+    except WireError as error:
+        raise WireError(f"bookie {bookie}: {error}") from error

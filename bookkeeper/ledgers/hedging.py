@@ -1,0 +1,65 @@
+"""Ask one replica, then the next when it fails or takes long, and take the first good answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from magnetar.bookkeeper.errors import BookKeeperError, ClientClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from magnetar.bookkeeper.background import Background
+
+__all__ = ["AllFailedError", "first_good"]
+
+T = TypeVar("T")
+
+
+class AllFailedError(BookKeeperError):
+    """No replica gave a good answer; ``errors`` in the order of the failures."""
+
+    def __init__(self, errors: Sequence[BookKeeperError]) -> None:
+        super().__init__(*errors)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.errors))
+
+
+async def first_good(
+    attempts: Sequence[Callable[[], Coroutine[object, object, T]]], delay_s: float, background: Background
+) -> T:
+    """Start the first attempt, another one each time one fails or `delay_s` (doubling) passes without any answer.
+
+    An attempt fails by BookKeeperError; those still running when one succeeds are cancelled. Raises AllFailedError.
+    """
+    errors: list[BookKeeperError] = []
+    running: set[asyncio.Task[T]] = set()
+    left = list(attempts)
+    try:
+        while left or running:
+            if left:
+                running.add(background.awaited(left.pop(0)(), "read"))
+            timeout = delay_s if left else None
+            done, running = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            delay_s *= 1 if done else 2
+            for task in done:
+                error = _error_of(task)
+                if error is None:
+                    return task.result()
+                errors.append(error)
+    finally:
+        for task in running:
+            task.cancel()
+    raise AllFailedError(errors)
+
+
+def _error_of(task: asyncio.Task[T]) -> BookKeeperError | None:
+    if task.cancelled():
+        return ClientClosedError("the client is closed")
+    error = task.exception()
+    if error is None or isinstance(error, BookKeeperError):
+        return error
+    raise error

@@ -1,0 +1,115 @@
+"""The metadata of a ledger under its own writer: what may change them, and what proves that no other client has.
+
+A *confirmation* is a read of the newest metadata, or a successful compare-and-set, that shows the ledger still open
+with the segment this writer wrote. It is what makes acknowledgements count: a bookie may forget in a crash that a
+ledger is fenced (as long as it holds no entry of it), a recovery on the other hand changes the metadata before it
+fences. So when the metadata are unchanged after the acknowledgements came in, the entries were on their bookies before
+any fence was sent, and that recovery will find them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper.errors import (
+    LedgerFencedError,
+    MetadataUnavailableError,
+    NodeVersionError,
+    NoSuchLedgerError,
+)
+from magnetar.bookkeeper.metadata.ledger_metadata import LedgerState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata, Versioned
+    from magnetar.bookkeeper.metadata.ports import LedgerMetadataStore
+
+__all__ = ["OwnedMetadata"]
+
+_RETRY_S = 0.05
+_LONGEST_RETRY_S = 1.0
+
+
+class OwnedMetadata:
+    """One operation at a time. Every call waits while the metadata service cannot be reached: cancel it to stop."""
+
+    def __init__(self, store: LedgerMetadataStore, ledger_id: int, metadata: LedgerMetadata, version: int) -> None:
+        self.current = metadata
+        self._store, self._ledger_id, self._version = store, ledger_id, version
+        self._turn = asyncio.Lock()
+
+    async def confirm(self) -> None:
+        """Raises LedgerFencedError unless this writer still owns the ledger."""
+        async with self._turn:
+            await self._reread()
+
+    async def change(self, make: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
+        """Compare-and-set; on success ``current`` is what was written, which is a confirmation too.
+
+        Raises LedgerFencedError.
+        """
+        async with self._turn:
+            while True:
+                wanted = make(self.current)
+                if await self._try_write(wanted):
+                    return
+
+    async def close(self, last_entry_id: int, length: int) -> None:
+        """Write the end of the ledger. Raises LedgerFencedError when another client closed it elsewhere."""
+        async with self._turn:
+            written = self.current.is_closed
+            while not written:
+                wanted = self.current.closed(last_entry_id, length)
+                try:
+                    written = await self._try_write(wanted)
+                except LedgerFencedError:
+                    written = self._ends_at(last_entry_id, length)  # a recovery may have come to the same end
+                    if not written:
+                        raise
+
+    async def _try_write(self, wanted: LedgerMetadata) -> bool:
+        """False when somebody changed what does not matter: decide again."""
+        try:
+            self._version = await self._store.write(self._ledger_id, wanted, self._version)
+        except NodeVersionError:
+            await self._reread()
+            return False
+        except NoSuchLedgerError as error:
+            raise LedgerFencedError(self._ledger_id, "it was deleted") from error
+        except MetadataUnavailableError:
+            found = await self._read()
+            if found.version == self._version + 1 and found.metadata == wanted:
+                self._version, self.current = found.version, found.metadata
+                return True  # written, only the answer was lost
+            await self._reread()
+            return False
+        self.current = wanted
+        return True
+
+    def _ends_at(self, last_entry_id: int, length: int) -> bool:
+        found = self.current
+        return found.is_closed and (found.last_entry_id, found.length) == (last_entry_id, length)
+
+    async def _reread(self) -> None:
+        found = await self._read()
+        if found.version == self._version:
+            return
+        if found.metadata.state is not LedgerState.OPEN:
+            self.current = found.metadata
+            raise LedgerFencedError(self._ledger_id, f"its metadata say {found.metadata.state.name}")
+        if found.metadata.last_segment != self.current.last_segment:
+            raise LedgerFencedError(self._ledger_id, "another client changed its ensemble")
+        self._version, self.current = found.version, found.metadata  # replicas of earlier segments were moved
+
+    async def _read(self) -> Versioned:
+        delay_s = _RETRY_S
+        while True:
+            try:
+                return await self._store.read(self._ledger_id, latest=True)
+            except NoSuchLedgerError as error:
+                raise LedgerFencedError(self._ledger_id, "it was deleted") from error
+            except MetadataUnavailableError:
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, _LONGEST_RETRY_S)

@@ -1,0 +1,85 @@
+"""A ledger opened for reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper.errors import NoSuchEntryError, ReadFailedError
+from magnetar.bookkeeper.ledgers.entry_reads import EntryReads
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
+    from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata
+    from magnetar.bookkeeper.wire.digests import Digester
+    from magnetar.bookkeeper.wire.entries import Entry
+
+__all__ = ["LedgerReader"]
+
+_CHUNK_BYTES = 1 << 20
+
+
+class LedgerReader:
+    """Made by ``BookKeeper.open``. Of a ledger that is not closed the entries up to ``last_add_confirmed`` at that
+    moment are read.
+    """
+
+    def __init__(
+        self,
+        context: LedgerContext,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        digester: Digester,
+        last_add_confirmed: int,
+    ) -> None:
+        self.ledger_id, self.metadata = ledger_id, metadata
+        self.last_add_confirmed = last_add_confirmed
+        """Last entry that can be read; -1 when there is none."""
+        self._context = context
+        self._reads = EntryReads(context, ledger_id, digester)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.metadata.is_closed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of a closed ledger; 0 while it is open."""
+        return self.metadata.length
+
+    @property
+    def custom_metadata(self) -> Mapping[str, bytes]:
+        return self.metadata.custom
+
+    async def read(self, first: int, last: int, max_bytes: int = _CHUNK_BYTES) -> list[Entry]:
+        """Verified entries from `first` on: at least one, perhaps fewer than to `last`.
+
+        Raises NoSuchEntryError (beyond the end, or lost), DamagedEntryError, ReadFailedError (try again): each of them
+        about entry `first` itself.
+        """
+        if not 0 <= first <= self.last_add_confirmed:
+            raise NoSuchEntryError(self.ledger_id, first, f"the ledger ends with {self.last_add_confirmed}")
+        last = min(last, self.last_add_confirmed)
+        try:
+            return await self._reads.read(self.metadata, first, last, max_bytes)
+        except (ReadFailedError, NoSuchEntryError):
+            if not await self._was_moved():
+                raise
+        return await self._reads.read(self.metadata, first, last, max_bytes)
+
+    async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
+        """All entries ``first .. last`` (by default to the end), in order. Raises as ``read``."""
+        end = self.last_add_confirmed if last is None else last
+        while first <= end:
+            for entry in await self.read(first, end):
+                yield entry
+                first = entry.entry_id + 1
+
+    async def _was_moved(self) -> bool:
+        """Whether the replicas of the ledger are elsewhere by now (BookKeeper's auto-recovery)."""
+        found = (await self._context.store.read(self.ledger_id)).metadata
+        if found.segments == self.metadata.segments or not self.metadata.is_closed:
+            return False
+        self.metadata = found
+        return True

@@ -1,0 +1,171 @@
+"""Write recovered entries to their whole write sets, replacing bookies that fail. A recovery's own small writer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper.bookies.placement import choose_replacement
+from magnetar.bookkeeper.errors import BookieUnreachableError, RecoveryFailedError
+from magnetar.bookkeeper.ledgers.quorum import holds, write_set
+from magnetar.bookkeeper.wire.codes import code_name
+from magnetar.bookkeeper.wire.entries import encode_run
+from magnetar.bookkeeper.wire.frames import HIGH_PRIORITY, RECOVERY_ADD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.bookkeeper.bookies.connection import BookieConnection
+    from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
+    from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata
+    from magnetar.bookkeeper.wire.digests import Digester
+    from magnetar.bookkeeper.wire.entries import Entry
+
+__all__ = ["RecoveryAdds"]
+
+
+class RecoveryAdds:
+    """``metadata`` are those to close the ledger with: replaced bookies stand in them, in memory only until then."""
+
+    def __init__(
+        self, context: LedgerContext, ledger_id: int, metadata: LedgerMetadata, digester: Digester, key: bytes
+    ) -> None:
+        self.metadata = metadata
+        self._context, self._ledger_id, self._digester, self._key = context, ledger_id, digester, key
+        self._failed: dict[str, str] = {}
+
+    async def add(self, entries: Sequence[Entry], confirmed: int) -> None:
+        """Write these consecutive entries; on return each has its ack quorum. Raises RecoveryFailedError."""
+        frames = {entry.entry_id: self._frame(entry, confirmed) for entry in entries}
+        first = entries[0].entry_id
+        while True:
+            bookies = self.metadata.last_segment.bookies
+            attempt = _Attempt(self._ledger_id, self.metadata, frames)
+            failures = await self._run(attempt, bookies)
+            if attempt.is_done():
+                return
+            self._failed |= failures
+            if not self._replace(first):
+                detail = f"entry {first} found no quorum: {'; '.join(f'{b}: {e}' for b, e in self._failed.items())}"
+                raise RecoveryFailedError(self._ledger_id, detail)
+
+    async def _run(self, attempt: _Attempt, bookies: Sequence[str]) -> dict[str, str]:
+        """Send, wait for the quorum; the bookies that failed, with the reason."""
+        connecting = (self._context.pool.get(bookie, at_once=True) for bookie in bookies)
+        for place, found in enumerate(await asyncio.gather(*connecting, return_exceptions=True)):
+            if isinstance(found, BookieUnreachableError):
+                attempt.fail(place, found.detail)
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                attempt.send(place, found)
+        try:
+            async with asyncio.timeout(self._context.options.add_timeout_s):
+                await attempt.settled()
+        except TimeoutError:
+            attempt.fail_silent("no answer to a recovery add")
+        finally:
+            attempt.end()
+        return {bookies[place]: reason for place, reason in attempt.failures.items()}
+
+    def _replace(self, first: int) -> bool:
+        """Other bookies for the failed ones, from entry `first` on; False when there are not enough."""
+        metadata, context = self.metadata, self._context
+        ensemble = list(metadata.last_segment.bookies)
+        candidates = set(context.writable_bookies(quarantined=True)).difference(self._failed)
+        changed = False
+        for place, bookie in enumerate(ensemble):
+            if bookie not in self._failed:
+                continue
+            other = choose_replacement(
+                ensemble, place, candidates, metadata.write_quorum, context.registry.rack, context.chance
+            )
+            if other is not None:
+                ensemble[place] = other
+                changed = True
+        if changed:
+            self.metadata = metadata.with_segment(first, tuple(ensemble))
+        return changed
+
+    def _frame(self, entry: Entry, confirmed: int) -> bytes:
+        return encode_run(
+            self._ledger_id,
+            entry.entry_id,
+            confirmed,
+            entry.length - len(entry.payload),
+            [entry.payload],
+            self._digester,
+            self._key,
+            RECOVERY_ADD | HIGH_PRIORITY,
+        ).frames
+
+
+class _Attempt:
+    """One round of adds to one ensemble (an AddSink)."""
+
+    def __init__(self, ledger_id: int, metadata: LedgerMetadata, frames: dict[int, bytes]) -> None:
+        self.failures: dict[int, str] = {}
+        self._ledger_id, self._metadata, self._frames = ledger_id, metadata, frames
+        self._places: dict[BookieConnection, int] = {}
+        self._acks: dict[int, set[int]] = {entry_id: set() for entry_id in frames}
+        self._settled = asyncio.get_running_loop().create_future()
+
+    def send(self, place: int, connection: BookieConnection) -> None:
+        size, quorum = self._metadata.ensemble_size, self._metadata.write_quorum
+        if not connection.is_open:
+            self.fail(place, "the connection was lost")
+            return
+        self._places[connection] = place
+        connection.register(self._ledger_id, self)
+        connection.add(b"".join(f for entry_id, f in self._frames.items() if holds(place, entry_id, size, quorum)))
+
+    def is_done(self) -> bool:
+        return all(len(acks) >= self._metadata.ack_quorum for acks in self._acks.values())
+
+    async def settled(self) -> None:
+        """Until every entry has its quorum, or some entry cannot reach it any more."""
+        self._look()
+        await self._settled
+
+    def fail(self, place: int, reason: str) -> None:
+        self.failures.setdefault(place, reason)
+        self._look()
+
+    def fail_silent(self, reason: str) -> None:
+        """Time is up for those that owe an answer."""
+        for place in self._places.values():
+            if any(place in self._write_set(e) and place not in acks for e, acks in self._acks.items()):
+                self.failures.setdefault(place, reason)
+
+    def end(self) -> None:
+        for connection in self._places:
+            connection.unregister(self._ledger_id, self)
+
+    def on_added(self, connection: BookieConnection, first: int, last: int) -> None:
+        place = self._places[connection]
+        for entry_id in range(max(first, min(self._acks)), min(last, max(self._acks)) + 1):
+            if place in self._write_set(entry_id):
+                self._acks[entry_id].add(place)
+        self._look()
+
+    def on_add_failed(self, connection: BookieConnection, entry_id: int, code: int) -> None:
+        self.fail(self._places[connection], f"{code_name(code)} for entry {entry_id}")
+
+    def on_connection_lost(self, connection: BookieConnection, error: BookieUnreachableError) -> None:
+        self.fail(self._places[connection], error.detail)
+
+    def on_writable(self, connection: BookieConnection) -> None:
+        """All was given to the connection at once."""
+
+    def _write_set(self, entry_id: int) -> tuple[int, ...]:
+        return write_set(entry_id, self._metadata.ensemble_size, self._metadata.write_quorum)
+
+    def _is_hopeless(self, entry_id: int, acks: set[int]) -> bool:
+        may_answer = sum(place in acks or place not in self.failures for place in self._write_set(entry_id))
+        return may_answer < self._metadata.ack_quorum
+
+    def _look(self) -> None:
+        if (
+            self.is_done() or any(self._is_hopeless(*item) for item in self._acks.items())
+        ) and not self._settled.done():
+            self._settled.set_result(None)

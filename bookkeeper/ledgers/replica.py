@@ -1,0 +1,52 @@
+"""One place of a ledger's ensemble, as the writer sees it: its bookie, the connection, what was sent and when."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magnetar.bookkeeper.bookies.connection import BookieConnection
+    from magnetar.bookkeeper.ledgers.add_window import ReplicaAcks
+
+__all__ = ["Replica"]
+
+
+class Replica:
+    """Down (without a connection) until ``join``; down again after ``leave``."""
+
+    __slots__ = ("acks", "bookie_id", "connection", "place", "reconnects", "retry_s", "sent", "sent_at")
+
+    def __init__(self, place: int, bookie_id: str) -> None:
+        self.place, self.bookie_id = place, bookie_id
+        self.connection: BookieConnection | None = None
+        self.acks: ReplicaAcks | None = None
+        self.sent = -1
+        """Last entry of the ledger given to the connection."""
+        self.sent_at: deque[tuple[int, float]] = deque()
+        """(last entry, time) of each write that may be unanswered."""
+        self.reconnects = True
+        """The bookie itself may take its place again at once: it was lost, it has not refused."""
+        self.retry_s = 0.0
+        """No earlier than this the bookie is tried again after a refusal."""
+
+    def join(self, connection: BookieConnection, acks: ReplicaAcks) -> None:
+        self.connection, self.acks = connection, acks
+        self.sent = acks.through
+        self.sent_at.clear()
+
+    def leave(self) -> None:
+        self.connection = self.acks = None
+        self.sent_at.clear()
+
+    def note_sent(self, last: int, last_of_place: int, now_s: float) -> None:
+        """Entries up to `last` were given to the connection, up to `last_of_place` of them are this place's."""
+        self.sent = last
+        self.sent_at.append((last_of_place, now_s))
+
+    def waiting_since(self) -> float | None:
+        """When the oldest write without an answer was made; None when all are answered."""
+        through = self.acks.through if self.acks is not None else -1
+        while self.sent_at and self.sent_at[0][0] <= through:
+            self.sent_at.popleft()
+        return self.sent_at[0][1] if self.sent_at else None

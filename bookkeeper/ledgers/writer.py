@@ -1,0 +1,436 @@
+"""The writer of one ledger: pipelined adds, acknowledged strictly in order.
+
+``append_nowait`` makes add frames of a run of entries once and gives the same bytes to every bookie of their write
+sets. Answers go to the ``AddWindow``, which knows what has its quorum; ``_drain`` moves the last add confirmed and
+calls back.
+
+What holds at each moment (and what the histories in the tests check):
+
+- Entries are confirmed in order, after their ack quorum answered over trusted connections (``owned_metadata``).
+- While the ensemble changes nothing is confirmed: the new segment begins right behind the last confirmed entry, and all
+  unconfirmed entries are sent to the bookies that are new in it.
+- A place without a connection does not count. With enough others adds go on; else they wait, up to a deadline.
+- After a fatal error every waiting add fails, in order, and no later one is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.bookkeeper import events
+from magnetar.bookkeeper.errors import (
+    AddTimeoutError,
+    BookKeeperError,
+    EntryTooLargeError,
+    LedgerClosedError,
+    LedgerError,
+    LedgerFencedError,
+    NotEnoughBookiesError,
+    WrongPasswordError,
+)
+from magnetar.bookkeeper.ledgers.add_queue import AddQueue
+from magnetar.bookkeeper.ledgers.add_window import AddWindow
+from magnetar.bookkeeper.ledgers.mending import Mender
+from magnetar.bookkeeper.ledgers.owned_metadata import OwnedMetadata
+from magnetar.bookkeeper.ledgers.quorum import can_reach_quorum, last_held
+from magnetar.bookkeeper.ledgers.replica import Replica
+from magnetar.bookkeeper.wire.codes import Code, code_name
+from magnetar.bookkeeper.wire.digests import Digester, DigestType, master_key
+from magnetar.bookkeeper.wire.entries import encode_run, frame_overhead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from magnetar.bookkeeper.bookies.connection import BookieConnection
+    from magnetar.bookkeeper.errors import BookieUnreachableError
+    from magnetar.bookkeeper.ledgers.add_queue import AddDone
+    from magnetar.bookkeeper.ledgers.add_window import ReplicaAcks
+    from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
+    from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata
+
+__all__ = ["LedgerWriter"]
+
+log = structlog.get_logger(__name__)
+_REFUSAL_PAUSE_S = 1.0
+
+
+class LedgerWriter:
+    """Made by ``BookKeeper.create``. Everything happens on one event loop."""
+
+    def __init__(
+        self,
+        context: LedgerContext,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        version: int,
+        on_end: Callable[[LedgerWriter], None],
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.owned = OwnedMetadata(context.store, ledger_id, metadata, version)
+        self.window = AddWindow(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+        self.queue = AddQueue(metadata.ensemble_size, metadata.write_quorum)
+        self.replicas = [Replica(place, bookie) for place, bookie in enumerate(metadata.last_segment.bookies)]
+        self.changing = False
+        """The ensemble changes: nothing may be confirmed."""
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._on_end = on_end
+        self._key = master_key(metadata.password or b"")
+        self._digester = Digester(metadata.digest_type or DigestType.CRC32, metadata.password or b"")
+        self._overhead = frame_overhead(self._digester)
+        self._pushed_length = self._confirmed_length = 0
+        self._failure: BookKeeperError | None = None
+        self._closing = False
+        self._closed: asyncio.Future[LedgerMetadata] | None = None
+        self._confirming = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._room: list[asyncio.Future[None]] = []
+        self._idle: list[asyncio.Future[None]] = []
+        self._mender = Mender(self, context)
+        self._mender.wake()  # connect while the first entry is still being made
+
+    # what a caller sees
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """As last written or read."""
+        return self.owned.current
+
+    @property
+    def last_add_pushed(self) -> int:
+        """Entry id of the last add given to ``append``; -1 at first."""
+        return self.window.pushed
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Last entry that has, with all before it, its ack quorum; -1 at first."""
+        return self.window.confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of all confirmed entries."""
+        return self._confirmed_length
+
+    @property
+    def failure(self) -> BookKeeperError | None:
+        """Why this writer takes no more entries; None while it does."""
+        return self._failure
+
+    @property
+    def is_open(self) -> bool:
+        return self._failure is None and not self._closing
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """Largest entry a bookie takes."""
+        return self._context.options.max_frame_bytes - self._overhead
+
+    async def append(self, payload: bytes | memoryview) -> int:
+        """Add one entry; its id, once the ack quorum has it on disk. Many may wait at the same time; with more than
+        ``max_in_flight_bytes`` unacknowledged this waits before it sends.
+
+        Raises LedgerFencedError, LedgerClosedError, AddTimeoutError, NotEnoughBookiesError, EntryTooLargeError.
+        """
+        return (await self.append_many((payload,))).start
+
+    async def append_many(self, payloads: Sequence[bytes | memoryview]) -> range:
+        """Add entries in this order, none between them; their ids, once all are acknowledged."""
+        while self.queue.pending_bytes > self._context.options.max_in_flight_bytes and self._failure is None:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._room.append(waiter)
+            await waiter
+        answer: asyncio.Future[None] = self._loop.create_future()
+
+        def done(error: BookKeeperError | None) -> None:
+            if answer.done():
+                return  # the caller was cancelled
+            if error is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(error)
+
+        first = self.append_nowait(payloads, done)
+        await answer
+        return range(first, first + len(payloads))
+
+    def append_nowait(self, payloads: Sequence[bytes | memoryview], done: AddDone) -> int:
+        """Add a run of entries and return the id of the first. Never waits, keeps what it is given until it is
+        acknowledged: the caller bounds that.
+
+        ``done(None)`` is called once all of them are acknowledged, ``done(error)`` when that will not be known any
+        more; in the order of the runs, on the loop, never from within this call.
+        Raises EntryTooLargeError, or why the writer takes no more; then nothing was sent and `done` is not called.
+        """
+        if self._failure is not None or self._closing:
+            raise self._failure or LedgerClosedError(self.ledger_id)
+        assert payloads
+        largest = max(map(len, payloads))
+        if largest > self.max_payload_bytes:
+            raise EntryTooLargeError(self.ledger_id, largest, self.max_payload_bytes)
+        window = self.window
+        first = window.pushed + 1
+        run = encode_run(
+            self.ledger_id, first, window.confirmed, self._pushed_length, payloads, self._digester, self._key
+        )
+        now_s = self._loop.time()
+        window.pushed, self._pushed_length = run.last, run.length
+        self.queue.push(run, done, now_s)
+        for replica in self.replicas:
+            connection = replica.connection
+            if connection is not None and connection.has_room() and replica.sent == first - 1:
+                connection.add(self.queue.frames_of_last(replica.place))
+                self._note_sent(replica, run.last, now_s)
+        self._watch_time()
+        return first
+
+    async def close(self) -> LedgerMetadata:
+        """Wait for all adds, then seal the ledger behind the last confirmed entry; its final metadata. Idempotent.
+
+        After a failure that was no fencing, the entries confirmed until then are sealed. Raises LedgerFencedError.
+        """
+        if self._closed is None:
+            self._closed = self._loop.create_future()
+            self._closing = True
+            self._context.background.start(self._close(self._closed), f"close ledger {self.ledger_id}")
+        return await asyncio.shield(self._closed)
+
+    def fail(self, error: BookKeeperError) -> None:
+        """Take no more entries; fail those that wait, in order, in a later turn of the loop. The first error counts."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        log.warning(events.LEDGER_FAILED, ledger_id=self.ledger_id, error=str(error), confirmed=self.window.confirmed)
+        length = self.queue.length_at(self.window.confirmed)
+        if length is not None:
+            self._confirmed_length = length
+        failed = self.queue.fail()
+        for replica in self.replicas:
+            self._part(replica)
+        for add in failed:
+            self._loop.call_soon(add.done, error)
+        self._loop.call_soon(self._wake_all)
+        self._end_timer()
+        self._mender.stop()
+        if not self._closing:
+            self._on_end(self)
+
+    def abandon(self) -> None:
+        """The process gives up (a client that closes): nothing is sealed, what waits fails."""
+        self.fail(LedgerClosedError(self.ledger_id, "the client is closed"))
+
+    # answers of bookies (AddSink)
+
+    def on_added(self, connection: BookieConnection, first: int, last: int) -> None:
+        for replica in self.replicas:
+            if replica.connection is connection and replica.acks is not None:
+                self.window.added(replica.acks, first, last)
+                self._drain()
+                return
+
+    def on_add_failed(self, connection: BookieConnection, entry_id: int, code: int) -> None:
+        replica = self._replica_of(connection)
+        if replica is None:
+            return
+        if code == Code.FENCED:
+            self.fail(LedgerFencedError(self.ledger_id, f"bookie {replica.bookie_id} says so"))
+        elif code == Code.UNAUTHORIZED:
+            self.fail(WrongPasswordError(self.ledger_id, f"bookie {replica.bookie_id} says so"))
+        else:
+            self.lose(replica, f"{code_name(code)} for entry {entry_id}", refused=True)
+
+    def on_connection_lost(self, connection: BookieConnection, error: BookieUnreachableError) -> None:
+        replica = self._replica_of(connection)
+        if replica is not None:
+            self.lose(replica, error.detail, refused=False)
+
+    def on_writable(self, connection: BookieConnection) -> None:
+        replica = self._replica_of(connection)
+        if replica is not None:
+            self.pump(replica)
+
+    # replicas (used by the mender too)
+
+    def join(self, replica: Replica, connection: BookieConnection) -> None:
+        """The replica's bookie takes its place over this connection, with nothing acknowledged; it is sent what is
+        unconfirmed.
+        """
+        replica.join(connection, self.window.join(replica.place))
+        connection.register(self.ledger_id, self)
+        self.pump(replica)
+
+    def lose(self, replica: Replica, reason: str, *, refused: bool) -> None:
+        """The replica does not count any more; the mender finds a bookie for its place."""
+        if replica.connection is None or self._failure is not None:
+            return
+        self._part(replica)
+        replica.reconnects = not refused
+        if refused:
+            self._context.pool.quarantine(replica.bookie_id)
+            replica.retry_s = self._loop.time() + _REFUSAL_PAUSE_S
+        log.warning(events.LEDGER_DEGRADED, ledger_id=self.ledger_id, bookie=replica.bookie_id, reason=reason)
+        self._release()
+        self._mender.wake()
+
+    def pump(self, replica: Replica) -> None:
+        """Send what the replica lacks, as long as its connection has room."""
+        connection = replica.connection
+        if connection is None or not connection.has_room() or replica.sent >= self.window.pushed:
+            return
+        now_s = self._loop.time()
+        for last, frames in self.queue.frames(replica.place, replica.sent):
+            if not connection.has_room():
+                break
+            connection.add(frames)
+            self._note_sent(replica, last, now_s)
+        self._release()
+        self._watch_time()
+
+    def end_change(self) -> None:
+        """The ensemble has changed, or will not: confirm what has its quorum."""
+        self.changing = False
+        self._drain()
+
+    # inside
+
+    def _replica_of(self, connection: BookieConnection) -> Replica | None:
+        for replica in self.replicas:
+            if replica.connection is connection:
+                return replica
+        return None
+
+    def _note_sent(self, replica: Replica, last: int, now_s: float) -> None:
+        window = self.window
+        replica.note_sent(last, last_held(replica.place, last, window.ensemble_size, window.write_quorum), now_s)
+
+    def _part(self, replica: Replica) -> None:
+        if replica.connection is not None:
+            replica.connection.unregister(self.ledger_id, self)
+        replica.leave()
+        self.window.leave(replica.place)
+
+    def _drain(self) -> None:
+        """Confirm what has its quorum over trusted connections; see to a confirmation for what has it otherwise."""
+        if self.changing or self._failure is not None:
+            return
+        window = self.window
+        complete = window.complete(trusted_only=True)
+        if complete > window.confirmed:
+            window.confirmed = complete
+            resolved = self.queue.resolve(complete)
+            if resolved:
+                self._confirmed_length = resolved[-1].length
+            self._release()
+            for add in resolved:
+                add.done(None)
+            if self._room and self.queue.pending_bytes <= self._context.options.max_in_flight_bytes:
+                self._wake(self._room)
+            if self._idle and self.queue.oldest is None:
+                self._wake(self._idle)
+        if self._confirming or window.confirmed == window.pushed:
+            return
+        if window.complete(trusted_only=False) > window.confirmed:
+            self._confirming = True
+            self._context.background.start(self._confirm(), f"confirm ledger {self.ledger_id}")
+
+    async def _confirm(self) -> None:
+        """Trust the connections that have delivered until now, if the ledger is still this writer's."""
+        try:
+            delivered = self.delivered()
+            await self.owned.confirm()
+        except LedgerError as error:
+            self.fail(error)
+            return
+        finally:
+            self._confirming = False
+        for acks in delivered:
+            acks.trusted = True
+        self._drain()
+
+    def delivered(self) -> list[ReplicaAcks]:
+        """Replicas that a confirmation begun now makes trusted."""
+        return [acks for acks in self.window.replicas if acks is not None and acks.delivered]
+
+    def _release(self) -> None:
+        sent = min((r.sent for r in self.replicas if r.connection is not None), default=self.window.pushed)
+        self.queue.release(self.window.confirmed, sent)
+        if self.queue.kept_bytes - self.queue.pending_bytes > self._context.options.max_lag_bytes:
+            slowest = min((r for r in self.replicas if r.connection is not None), key=lambda r: r.sent, default=None)
+            if slowest is not None and slowest.sent < self.window.confirmed:
+                self.lose(slowest, "too slow", refused=True)
+
+    def _watch_time(self) -> None:
+        if self._timer is None and self._failure is None:
+            self._timer = self._loop.call_later(self._context.options.add_timeout_s / 4, self._check_time)
+
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check_time(self) -> None:
+        self._timer = None
+        options, now_s = self._context.options, self._loop.time()
+        waiting = False
+        for replica in self.replicas:
+            since_s = replica.waiting_since()
+            waiting = waiting or since_s is not None
+            if since_s is not None and now_s - since_s >= options.add_timeout_s:
+                connection = replica.connection
+                self.lose(replica, f"no answer to an add within {options.add_timeout_s:g} s", refused=True)
+                if connection is not None and connection.silent_since(since_s):
+                    connection.abort(f"silent for {options.add_timeout_s:g} s")
+        oldest = self.queue.oldest
+        if oldest is not None and now_s - oldest.pushed_s >= options.add_quorum_timeout_s:
+            self.fail(self._timeout_error())
+        elif oldest is not None or waiting:
+            self._watch_time()
+
+    def _timeout_error(self) -> LedgerError:
+        window, limit_s = self.window, self._context.options.add_quorum_timeout_s
+        alive = [r.place for r in self.replicas if r.connection is not None]
+        if can_reach_quorum(alive, window.ensemble_size, window.write_quorum, window.ack_quorum):
+            return AddTimeoutError(self.ledger_id, f"within {limit_s:g} s")
+        return NotEnoughBookiesError(self.ledger_id, f"{len(alive)} of {window.ensemble_size} for {limit_s:g} s")
+
+    async def _close(self, closed: asyncio.Future[LedgerMetadata]) -> None:
+        try:
+            if self.queue.oldest is not None and self._failure is None:
+                idle: asyncio.Future[None] = self._loop.create_future()
+                self._idle.append(idle)
+                await idle
+            await self._mender.close()
+            await self._seal()
+        except BookKeeperError as error:
+            closed.set_exception(error)
+            closed.exception()  # taken: the caller may have gone
+        except BaseException:
+            closed.cancel()
+            raise
+        else:
+            closed.set_result(self.owned.current)
+        finally:
+            self._failure = self._failure or LedgerClosedError(self.ledger_id)
+            for replica in self.replicas:
+                self._part(replica)
+            self._end_timer()
+            self._wake_all()
+            self._on_end(self)
+
+    async def _seal(self) -> None:
+        if isinstance(self._failure, LedgerFencedError):
+            raise self._failure
+        await self.owned.close(self.window.confirmed, self._confirmed_length)
+
+    def _wake_all(self) -> None:
+        self._wake(self._room)
+        self._wake(self._idle)
+
+    @staticmethod
+    def _wake(waiting: list[asyncio.Future[None]]) -> None:
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        waiting.clear()

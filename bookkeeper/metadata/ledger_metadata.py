@@ -1,0 +1,94 @@
+"""What the metadata service knows of a ledger: its bookies, its quorums, its end. Immutable values."""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from magnetar.bookkeeper.wire.digests import DigestType
+
+__all__ = ["LedgerMetadata", "LedgerState", "Segment", "Versioned"]
+
+
+class LedgerState(enum.IntEnum):
+    """OPEN -> CLOSED by its writer, OPEN -> IN_RECOVERY -> CLOSED by another client."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+class Segment(NamedTuple):
+    """From entry ``first`` on (to the next segment's first) the ledger is on these bookies, in this order."""
+
+    first: int
+    bookies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """``LedgerMetadataFormat`` without what is void: length and last entry count in a CLOSED ledger only."""
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    segments: tuple[Segment, ...]
+    """At least one; the first begins with entry 0; starts increase."""
+    state: LedgerState = LedgerState.OPEN
+    last_entry_id: int = -1
+    length: int = 0
+    """Payload bytes."""
+    digest_type: DigestType | None = None
+    """None in metadata of BookKeeper before 4.2: what the opener says holds."""
+    password: bytes | None = None
+    custom: Mapping[str, bytes] = field(default_factory=dict)
+    created_ms: int | None = None
+    token: int | None = None
+    """Random mark of the creator; tells whether a create without an answer succeeded."""
+    format_version: int = 3
+    """Of the stored text; an update keeps it."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is LedgerState.CLOSED
+
+    @property
+    def last_segment(self) -> Segment:
+        return self.segments[-1]
+
+    def segment_of(self, entry_id: int) -> Segment:
+        """The segment that holds (or would hold) the entry."""
+        return self.segments[bisect_right(self.segments, entry_id, key=lambda segment: segment.first) - 1]
+
+    def write_set(self, entry_id: int) -> tuple[str, ...]:
+        """The bookies that hold the entry, in the order in which BookKeeper asks them."""
+        bookies = self.segment_of(entry_id).bookies
+        return tuple(bookies[(entry_id + index) % self.ensemble_size] for index in range(self.write_quorum))
+
+    def with_segment(self, first: int, bookies: tuple[str, ...]) -> LedgerMetadata:
+        """Entries from `first` on go to `bookies`: a new segment, or the last one replaced when it begins there."""
+        assert len(bookies) == self.ensemble_size
+        assert len(set(bookies)) == len(bookies)
+        last = self.last_segment
+        assert first >= last.first, f"segment from {first} behind one from {last.first}"
+        kept = self.segments[:-1] if last.first == first else self.segments
+        return replace(self, segments=(*kept, Segment(first, bookies)))
+
+    def in_recovery(self) -> LedgerMetadata:
+        assert not self.is_closed
+        return replace(self, state=LedgerState.IN_RECOVERY)
+
+    def closed(self, last_entry_id: int, length: int) -> LedgerMetadata:
+        return replace(self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
+
+
+class Versioned(NamedTuple):
+    """Metadata and the version that a compare-and-set must name."""
+
+    metadata: LedgerMetadata
+    version: int

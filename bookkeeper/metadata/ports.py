@@ -1,0 +1,66 @@
+"""What the client needs of a metadata service. Implemented on ZooKeeper, and by a twin in tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from magnetar.bookkeeper.metadata.bookie_info import BookieAddress
+    from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata, Versioned
+
+__all__ = ["BookieRegistry", "LedgerMetadataStore"]
+
+
+class LedgerMetadataStore(Protocol):
+    """Versioned ledger metadata. Any call may raise MetadataUnavailableError: then a write may have happened."""
+
+    async def new_ledger_id(self) -> int:
+        """An id greater than all before it, never given again."""
+        ...
+
+    async def create(self, ledger_id: int, metadata: LedgerMetadata) -> int:
+        """Returns the version. Raises NodeExistsError."""
+        ...
+
+    async def read(self, ledger_id: int, *, latest: bool = False) -> Versioned:
+        """`latest`: not older than the newest write completed anywhere when this was called.
+
+        Raises NoSuchLedgerError, LedgerMetadataError.
+        """
+        ...
+
+    async def write(self, ledger_id: int, metadata: LedgerMetadata, version: int) -> int:
+        """Compare-and-set; returns the new version. Raises NodeVersionError, NoSuchLedgerError."""
+        ...
+
+    async def delete(self, ledger_id: int) -> None:
+        """Raises NoSuchLedgerError."""
+        ...
+
+    def ledger_ids(self) -> AsyncIterator[int]:
+        """Ids of all ledgers, ascending within each directory."""
+        ...
+
+
+class BookieRegistry(Protocol):
+    """Which bookies there are now."""
+
+    @property
+    def writable(self) -> Mapping[str, BookieAddress]: ...
+
+    @property
+    def read_only(self) -> Mapping[str, BookieAddress]: ...
+
+    def address(self, bookie_id: str) -> BookieAddress | None:
+        """Of a bookie that is or was registered; else as its id says."""
+        ...
+
+    def rack(self, bookie_id: str) -> str:
+        """Where it stands; bookies without a known rack share one."""
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back after bookies came or went; returns the cancel function."""
+        ...

@@ -1,0 +1,65 @@
+"""Settings of a client; the defaults suit a broker's ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.bookkeeper.wire.digests import DigestType
+from magnetar.bookkeeper.wire.frames import DEFAULT_MAX_FRAME_BYTES
+
+__all__ = ["ClientOptions", "LedgerOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """Of a ledger to create: each entry goes to ``write_quorum`` of ``ensemble_size`` bookies, and is acknowledged once
+    ``ack_quorum`` of them have it on disk.
+    """
+
+    ensemble_size: int = 3
+    write_quorum: int = 2
+    ack_quorum: int = 2
+    digest_type: DigestType = DigestType.CRC32C
+    password: bytes = b""
+
+    def __post_init__(self) -> None:
+        if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
+            raise ValueError(
+                f"ensemble size {self.ensemble_size} >= write quorum {self.write_quorum} >= ack quorum "
+                f"{self.ack_quorum} >= 1 does not hold"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """Limits and deadlines. Times in seconds."""
+
+    connect_timeout_s: float = 10.0
+    add_timeout_s: float = 5.0
+    """A bookie that has not answered an add for so long is replaced (BookKeeper: addEntryTimeoutSec)."""
+    add_quorum_timeout_s: float = 60.0
+    """Adds that found no ack quorum for so long fail, and the ledger with them."""
+    read_timeout_s: float = 5.0
+    speculative_read_s: float = 1.0
+    """The next replica is asked as well when one has not answered for so long."""
+    recovery_timeout_s: float = 30.0
+    """Deadline of a whole recovery."""
+    recovery_read_ahead: int = 16
+    """Entries that a recovery reads and writes at the same time."""
+    quarantine_s: float = 60.0
+    """For so long a bookie that failed an add is not chosen for ensembles while others do."""
+    reconnect_delay_s: float = 0.05
+    longest_reconnect_delay_s: float = 2.0
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    """The bookies' ``nettyMaxFrameSizeBytes``: a bookie resets the connection of a client that sends more."""
+    write_buffer_bytes: int = 4 << 20
+    """Per connection: with more unsent, adds wait for it."""
+    max_in_flight_bytes: int = 64 << 20
+    """Per ledger: ``append`` waits while more is unacknowledged."""
+    max_lag_bytes: int = 32 << 20
+    """Per ledger: a bookie this far behind the ack quorum is replaced."""
+    max_reads_per_bookie: int = 1000
+    """Reads without an answer; more are refused, and the next replica is asked."""
+    batch_reads: bool = True
+    """Read many entries by one request; bookies before 4.17 do not know it."""
+    batch_read_bytes: int = 1 << 20

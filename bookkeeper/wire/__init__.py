@@ -1,0 +1,1 @@
+"""Bytes on the wire and in entries: pure, no I/O."""

@@ -1,0 +1,210 @@
+"""Frames of the bookie protocol, version 2: requests to bytes, bytes to answers. Big-endian.
+
+Every frame is a u32 length (of what follows) and a u32 header ``version << 24 | opcode << 16 | flags``.
+
+==================  ===================================================================================
+frame               behind the header
+==================  ===================================================================================
+add request         master key (20), entry (``entries``)
+add answer          u32 code, ledger id, entry id
+read request        ledger id, entry id, [master key when DO_FENCING]
+read answer         u32 code, ledger id, entry id (both as in the request), entry
+batch read request  ledger id, first entry id, request id, u32 most entries, most bytes, [master key]
+batch read answer   u32 code, ledger id, entry id, request id, then u32 length and entry, repeated
+auth                AuthMessage (protobuf), both ways
+==================  ===================================================================================
+
+A V2 connection has no transaction ids: an answer belongs to the oldest request with its opcode, ledger and entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from magnetar.bookkeeper.errors import WireError
+
+__all__ = [
+    "ADD",
+    "AUTH",
+    "BATCH_READ",
+    "DEFAULT_MAX_FRAME_BYTES",
+    "DO_FENCING",
+    "HIGH_PRIORITY",
+    "LAST_ENTRY",
+    "READ",
+    "RECOVERY_ADD",
+    "AddFailed",
+    "Added",
+    "Answer",
+    "AnswerDecoder",
+    "AuthAnswer",
+    "BatchAnswer",
+    "ReadAnswer",
+    "batch_read_request",
+    "read_request",
+]
+
+VERSION = 2
+ADD, READ, AUTH, BATCH_READ = 1, 2, 3, 7
+DO_FENCING, RECOVERY_ADD, HIGH_PRIORITY = 1, 2, 4
+LAST_ENTRY = -1
+"""Entry id of a read: the one with the greatest id that this bookie holds."""
+DEFAULT_MAX_FRAME_BYTES = 5 * 1024 * 1024 + 10 * 1024
+"""Pulsar's ``nettyMaxFrameSizeBytes``, compared with the frame and its length field."""
+
+_READ = struct.Struct(">IIqq")
+_BATCH = struct.Struct(">IIqqqIq")
+_U32 = struct.Struct(">I")
+_ANSWER = struct.Struct(">IIIqq")
+_ANSWER_BYTES = _ANSWER.size
+_ADD_ANSWER_LENGTH = _ANSWER_BYTES - 4
+_REQUEST_ID = struct.Struct(">q")
+
+
+class Added(NamedTuple):
+    """Entries ``first .. last`` are on this bookie's disk: one answer or several of consecutive entries."""
+
+    ledger_id: int
+    first: int
+    last: int
+
+
+class AddFailed(NamedTuple):
+    ledger_id: int
+    entry_id: int
+    code: int
+
+
+class ReadAnswer(NamedTuple):
+    ledger_id: int
+    entry_id: int
+    """As asked for: LAST_ENTRY comes back as such."""
+    code: int
+    entry: bytes
+
+
+class BatchAnswer(NamedTuple):
+    ledger_id: int
+    entry_id: int
+    code: int
+    request_id: int
+    entries: list[bytes]
+
+
+class AuthAnswer(NamedTuple):
+    message: bytes
+
+
+Answer = Added | AddFailed | ReadAnswer | BatchAnswer | AuthAnswer
+
+
+def read_request(ledger_id: int, entry_id: int, flags: int = 0, key: bytes = b"") -> bytes:
+    """`key` belongs to DO_FENCING alone."""
+    assert bool(flags & DO_FENCING) == bool(key)
+    return _READ.pack(20 + len(key), VERSION << 24 | READ << 16 | flags, ledger_id, entry_id) + key
+
+
+def batch_read_request(ledger_id: int, first: int, request_id: int, most_entries: int, most_bytes: int) -> bytes:
+    """Entries ``first`` and following; `most_bytes` bounds the whole answer but for its first entry."""
+    assert first >= 0, "a bookie answers -1 with nonsense"
+    return _BATCH.pack(
+        40, VERSION << 24 | BATCH_READ << 16, ledger_id, first, request_id, most_entries, max(most_bytes, 1)
+    )
+
+
+class AnswerDecoder:
+    """Cut the byte stream of one bookie into answers.
+
+    Any bytes give answers, "need more", or WireError. An answer larger than the limit is refused before it is buffered.
+    """
+
+    def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+        self._max_bytes = max_frame_bytes
+        self._buffer = bytearray()
+        self._need = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[Answer]:
+        """The answers complete with these bytes; consecutive acknowledgements of adds as one."""
+        if not self._buffer:
+            answers, used, self._need = self._cut(data)
+            if used < len(data):
+                self._buffer += data[used:] if used else data
+            return answers
+        self._buffer += data
+        if len(self._buffer) < self._need:
+            return []
+        answers, used, self._need = self._cut(bytes(self._buffer))
+        del self._buffer[:used]
+        return answers
+
+    def _cut(self, data: bytes) -> tuple[list[Answer], int, int]:
+        """(answers, bytes used, bytes needed for the next one)."""
+        answers: list[Answer] = []
+        at, end = 0, len(data)
+        run_ledger, run_first, run_last = -1, 0, -1
+        need = 4
+        while end - at >= 4:
+            (size,) = _U32.unpack_from(data, at)
+            if size == _ADD_ANSWER_LENGTH and end - at >= _ANSWER_BYTES:
+                _, header, code, ledger_id, entry_id = _ANSWER.unpack_from(data, at)
+                if header >> 16 & 0xFF == ADD and code == 0:
+                    at += _ANSWER_BYTES
+                    if ledger_id == run_ledger and entry_id == run_last + 1:
+                        run_last = entry_id
+                        continue
+                    if run_last >= 0:
+                        answers.append(Added(run_ledger, run_first, run_last))
+                    run_ledger, run_first, run_last = ledger_id, entry_id, entry_id
+                    if entry_id < 0:
+                        raise WireError(f"a bookie acknowledged entry {entry_id}")
+                    continue
+            if size < 4 or size + 4 > self._max_bytes:
+                raise WireError(f"a bookie sent a frame of {size} bytes, at most {self._max_bytes} are taken")
+            need = size + 4
+            if end - at < need:
+                break
+            if run_last >= 0:
+                answers.append(Added(run_ledger, run_first, run_last))
+                run_ledger, run_last = -1, -1
+            answers.append(_answer(data[at + 4 : at + need]))
+            at, need = at + need, 4
+        if run_last >= 0:
+            answers.append(Added(run_ledger, run_first, run_last))
+        return answers, at, need
+
+
+def _answer(body: bytes) -> Answer:
+    (header,) = _U32.unpack_from(body, 0)
+    opcode = header >> 16 & 0xFF
+    if opcode == AUTH:
+        return AuthAnswer(body[4:])
+    if len(body) < _ADD_ANSWER_LENGTH:
+        raise WireError(f"an answer of {len(body)} bytes with opcode {opcode}")
+    _, code, ledger_id, entry_id = struct.unpack_from(">IIqq", body, 0)
+    if opcode == READ:
+        return ReadAnswer(ledger_id, entry_id, code, body[_ADD_ANSWER_LENGTH:])
+    if opcode == ADD:
+        return Added(ledger_id, entry_id, entry_id) if code == 0 else AddFailed(ledger_id, entry_id, code)
+    if opcode == BATCH_READ and len(body) >= _ADD_ANSWER_LENGTH + 8:
+        (request_id,) = _REQUEST_ID.unpack_from(body, _ADD_ANSWER_LENGTH)
+        return BatchAnswer(ledger_id, entry_id, code, request_id, _entries(body, _ADD_ANSWER_LENGTH + 8))
+    raise WireError(f"an answer with opcode {opcode} of {len(body)} bytes")
+
+
+def _entries(body: bytes, at: int) -> list[bytes]:
+    found = []
+    while at < len(body):
+        if at + 4 > len(body):
+            raise WireError("a batch of entries ends inside a length")
+        (size,) = _U32.unpack_from(body, at)
+        at += 4
+        if at + size > len(body):
+            raise WireError("a batch of entries ends inside an entry")
+        found.append(body[at : at + size])
+        at += size
+    return found
