@@ -7,10 +7,15 @@ the way of the journal's syncs. Past the cache a megabyte costs the device's tim
 The device takes whole blocks from aligned memory, so the bytes before the first and behind the last block boundary
 still go through the cache: two pages of each write. Blocks that were written past the cache are never written through
 the cache at the same time, so both views of the file agree.
+
+The buffer lies in one huge page where the system has one: a megabyte is one piece of memory to the device then instead
+of 256, which halves the time and the processor's work of a write.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
 import mmap
 import os
@@ -18,12 +23,13 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["BLOCK_BYTES", "DirectWriter", "open_direct"]
 
 BLOCK_BYTES = 4096
 _BUFFER_BYTES = 1 << 20
+_HUGE_PAGE_BYTES = 2 << 20
 _REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP})
 """What a file system without O_DIRECT, or a system without /proc or with rules about it, answers."""
 
@@ -45,6 +51,7 @@ class DirectWriter:
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
+        self._start = 0
         self._lock = threading.Lock()
 
     def write(self, fd: int, data: Sequence[memoryview], offset: int) -> int:
@@ -53,26 +60,60 @@ class DirectWriter:
         Fewer than all when the file system takes no more of them this way: the caller writes the rest in the ordinary
         way. Raises: OSError.
         """
-        written = filled = 0
+        written = 0
         with self._lock:
             if self._memory is None:
-                self._memory = mmap.mmap(-1, _BUFFER_BYTES)
-            with memoryview(self._memory) as buffer:
-                for part in data:
-                    start = 0
-                    while start < len(part):
-                        size = min(len(part) - start, _BUFFER_BYTES - filled)
-                        buffer[filled : filled + size] = part[start : start + size]
-                        filled, start = filled + size, start + size
-                        if filled == _BUFFER_BYTES:
-                            step = _write(fd, buffer, offset + written)
-                            written += step
-                            if step < filled:
-                                return written
-                            filled = 0
-                if filled:
-                    written += _write(fd, buffer[:filled], offset + written)
+                self._memory, self._start = _aligned_memory()
+            with memoryview(self._memory) as memory, memory[self._start :] as buffer:
+                for pieces, size in _in_steps(data, _BUFFER_BYTES):
+                    _copy(buffer, pieces)
+                    step = _write(fd, buffer[:size], offset + written)
+                    written += step
+                    if step < size:
+                        break
         return written
+
+
+def _aligned_memory() -> tuple[mmap.mmap, int]:
+    """Memory, and where in it a huge page begins."""
+    memory = mmap.mmap(-1, _BUFFER_BYTES + 2 * _HUGE_PAGE_BYTES)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a system without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    first = ctypes.c_char.from_buffer(memory)
+    start = -ctypes.addressof(first) % _HUGE_PAGE_BYTES
+    del first
+    return memory, start
+
+
+def _in_steps(data: Sequence[memoryview], most: int) -> Iterator[tuple[list[memoryview], int]]:
+    """(pieces, bytes of all of them), at most so many at a time."""
+    pieces: list[memoryview] = []
+    filled = 0
+    for part in data:
+        start = 0
+        while start < len(part):
+            size = min(len(part) - start, most - filled)
+            pieces.append(part[start : start + size])
+            filled, start = filled + size, start + size
+            if filled == most:
+                yield pieces, filled
+                pieces, filled = [], 0
+    if pieces:
+        yield pieces, filled
+
+
+def _pure_copy(target: memoryview, pieces: Sequence[memoryview]) -> None:
+    at = 0
+    for piece in pieces:
+        target[at : at + len(piece)] = piece
+        at += len(piece)
+
+
+_copy = _pure_copy
+if not os.environ.get("MAGNETAR_PURE"):
+    with contextlib.suppress(ImportError):  # not built everywhere
+        from magnetar.storage.embedded.journal._frame_writer import copy as _copy  # without the interpreter lock
 
 
 def _write(fd: int, block: memoryview, offset: int) -> int:

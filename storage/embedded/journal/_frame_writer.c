@@ -37,6 +37,8 @@
 #define COPY_STEP (32u << 10) /* checksum and copy go over a piece that is in the processor's cache */
 #define WATCHED_FIRST 64 /* submissions; later every WATCHED_STEP-th */
 #define WATCHED_STEP 16
+#define SMALL (256u << 10)
+#define HUGE (2ul << 20)
 #define BLOCKED_MOST 16 /* submissions that slept, and a quarter of those watched: no more of them */
 
 enum { IDLE, SUBMITTED, WORKING, WRITTEN };
@@ -48,8 +50,8 @@ typedef struct {
     bool direct;       /* writes past the cache are taken by the file system */
     size_t aio_most;   /* frames up to this size go without the thread */
     int state;         /* WORKING -> WRITTEN by the thread under the mutex, all else by the interpreter's threads */
-    uint8_t *buffer;
-    size_t capacity, used;
+    uint8_t *mapped, *buffer; /* the buffer begins at a huge page of what is mapped */
+    size_t mapped_size, capacity;
     int fd, direct_fd;
     int64_t offset;
     int error;
@@ -86,21 +88,36 @@ static void put64(uint8_t *p, uint64_t v) {
         p[i] = (uint8_t)(v >> (8 * i));
 }
 
-/* Room for `size` bytes, aligned to pages; false without memory. */
+static void give_back(Writer *w) {
+    if (w->mapped != NULL)
+        munmap(w->mapped, w->mapped_size);
+    w->mapped = w->buffer = NULL;
+    w->mapped_size = w->capacity = 0;
+}
+
+/* Room for `size` bytes, aligned to pages; false without memory. Large frames get huge pages: a megabyte is one piece of
+ * memory to the device then instead of 256, which halves the time and the processor's work of a write. */
 static bool reserve(Writer *w, size_t size) {
     if (size <= w->capacity)
         return true;
-    size_t capacity = 256u << 10;
-    while (capacity < size)
-        capacity *= 2;
-    if (w->buffer != NULL)
-        munmap(w->buffer, w->capacity);
-    w->capacity = w->used = 0;
-    void *memory = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    w->buffer = memory == MAP_FAILED ? NULL : memory;
-    if (w->buffer == NULL)
+    size_t capacity = SMALL, spare = 0;
+    if (size > SMALL) {
+        for (capacity = HUGE; capacity < size;)
+            capacity *= 2;
+        spare = HUGE;
+    }
+    give_back(w);
+    uint8_t *memory = mmap(NULL, capacity + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
         return false;
+    w->mapped = memory;
+    w->mapped_size = capacity + spare;
+    w->buffer = memory;
     w->capacity = capacity;
+    if (spare) {
+        w->buffer += -(uintptr_t)memory & (HUGE - 1);
+        madvise(w->buffer, capacity, MADV_HUGEPAGE); /* a wish */
+    }
     return true;
 }
 
@@ -421,10 +438,7 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
     w->aio = 0;
     release_views(w);
     close(w->wake_fd);
-    if (w->buffer != NULL)
-        munmap(w->buffer, w->capacity);
-    w->buffer = NULL;
-    w->capacity = 0;
+    give_back(w);
     w->state = IDLE;
     Py_RETURN_NONE;
 }
@@ -464,6 +478,48 @@ static void writer_dealloc(Writer *w) {
         Py_TYPE(w)->tp_free((PyObject *)w);
 }
 
+PyDoc_STRVAR(copy_doc, "copy(target, pieces)\nThe pieces one after the other into a buffer, without the interpreter lock.");
+
+static PyObject *copy(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *pieces, *items;
+    Py_buffer target, *views;
+    if (!PyArg_ParseTuple(args, "w*O", &target, &pieces))
+        return NULL;
+    if ((items = PySequence_Fast(pieces, "pieces are a sequence of buffers")) == NULL) {
+        PyBuffer_Release(&target);
+        return NULL;
+    }
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(items), held = 0, total = 0;
+    if ((views = PyMem_Calloc((size_t)count + 1, sizeof(Py_buffer))) == NULL)
+        PyErr_NoMemory();
+    while (views != NULL && held < count && PyObject_GetBuffer(PySequence_Fast_GET_ITEM(items, held), &views[held], PyBUF_SIMPLE) == 0)
+        total += views[held++].len;
+    if (views != NULL && held == count && total > target.len)
+        PyErr_SetString(PyExc_ValueError, "more bytes than the target takes");
+    if (!PyErr_Occurred()) {
+        Py_BEGIN_ALLOW_THREADS;
+        uint8_t *at = target.buf;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            memcpy(at, views[i].buf, (size_t)views[i].len);
+            at += views[i].len;
+        }
+        Py_END_ALLOW_THREADS;
+    }
+    while (held > 0)
+        PyBuffer_Release(&views[--held]);
+    PyMem_Free(views);
+    Py_DECREF(items);
+    PyBuffer_Release(&target);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"copy", copy, METH_VARARGS, copy_doc},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyMethodDef writer_methods[] = {
     {"write", (PyCFunction)writer_write, METH_VARARGS, write_doc},
     {"reap", (PyCFunction)writer_reap, METH_NOARGS, reap_doc},
@@ -484,7 +540,7 @@ static PyTypeObject writer_type = {
 };
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "_frame_writer", "Durable writes of journal frames without the interpreter lock", -1, NULL, NULL, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "_frame_writer", "Durable writes of journal frames without the interpreter lock", -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__frame_writer(void) {
     crc32c_init();

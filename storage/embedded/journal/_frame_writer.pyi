@@ -3,6 +3,8 @@ from collections.abc import Sequence
 
 from magnetar.storage.embedded.files import Buffer
 
+def copy(target: memoryview, pieces: Sequence[Buffer], /) -> None: ...
+
 class Writer:
     def __init__(self, async_bytes: int = 0) -> None: ...
     def write(

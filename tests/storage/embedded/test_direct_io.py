@@ -131,3 +131,16 @@ def test_no_descriptor_stays_behind(path):
     file.close()
     file.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("copy", {direct_io._copy, direct_io._pure_copy}, ids=lambda function: type(function).__name__)
+def test_both_copies_put_the_pieces_one_after_the_other(copy):
+    target = bytearray(b"." * 12)
+    with memoryview(target) as view:
+        copy(view, [memoryview(b"ab"), memoryview(b""), memoryview(b"xcdefx")[1:5]])
+        assert target == b"abcdef......"
+        copy(view, [])
+        assert target == b"abcdef......"
+        for bad in ([memoryview(bytes(13))], [memoryview(bytes(8)), memoryview(bytes(5))], [3]):
+            with pytest.raises((ValueError, TypeError)):
+                copy(view, bad)
