@@ -23,7 +23,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["BLOCK_BYTES", "DirectWriter", "open_direct"]
 
@@ -110,7 +110,7 @@ def _pure_copy(target: memoryview, pieces: Sequence[memoryview]) -> None:
         at += len(piece)
 
 
-_copy = _pure_copy
+_copy: Callable[[memoryview, Sequence[memoryview]], None] = _pure_copy
 if not os.environ.get("MAGNETAR_PURE"):
     with contextlib.suppress(ImportError):  # not built everywhere
         from magnetar.storage.embedded.journal._frame_writer import copy as _copy  # without the interpreter lock
