@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long simulate soak bench docs help clean
+.PHONY: setup run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams fuzz crash-long simulate soak bench docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -110,6 +110,9 @@ simulate: setup  ## a whole broker on a simulated disk and network; SEEDS=N FIRS
 
 docs: setup  ## generate conf/standalone.conf and docs/settings.md from the table of settings
 	$(BIN)/python -m magnetar.broker.settings_docs
+
+site: setup  ## the documentation as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 bench: setup  ## every benchmark; figures go to docs/performance.md by hand
 	$(BIN)/python -m bench

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 
 import pulsar
 import pytest
@@ -100,3 +101,23 @@ def test_using_compaction_as_its_page_says(new_broker):
     exec(compile(program, "compaction.md", "exec"), names)
     assert names["view"].get("a") == b"2"
     client.close()
+
+
+def test_programs_of_the_tutorial(new_broker, tmp_path):
+    process = new_broker()
+    first, after_crash, later = blocks("tutorial.md", "python")
+
+    def run(program):
+        program = program.replace("pulsar://127.0.0.1:6650", process.url)
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=60, check=True
+        )
+        return done.stdout.decode()
+
+    assert "received order 0" in run(first)
+    time.sleep(2)  # an acknowledgement without a receipt is on the disk within a second
+    process.kill()
+    process.start()
+    shown = run(after_crash)
+    assert "still here order 1 Bern" in shown and "still here order 2 Bern" in shown
+    assert "wake up after" in run(later)
