@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,7 +14,9 @@ if TYPE_CHECKING:
 
     from magnetar.client.address import Credentials
 
-_TIMEOUT_S = 20
+_TIMEOUT_S = 20.0
+_MAX_REDIRECTS = 5
+_REDIRECTS = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class AdminApi:
 
     url: str
     credentials: Credentials
+    timeout_s: float = _TIMEOUT_S
 
     def call(self, method: str, path: str, body: bytes | None = None) -> Any:
         """The parsed answer, None for an empty one. Raises: OSError (HTTPError is one), ValueError, InputError."""
@@ -28,12 +33,28 @@ class AdminApi:
         return json.loads(data) if data else None
 
     def fetch(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, Message]:
-        """The answer as it came, and its headers. Raises: OSError (HTTPError is one), InputError."""
-        request = urllib.request.Request(f"{self.url.rstrip('/')}{path}", method=method, data=body)  # noqa: S310 - the operator's own URL
+        """The answer as it came, and its headers; follows redirects to the broker that serves a topic.
+
+        Raises: OSError (HTTPError is one), InputError.
+        """
+        url = f"{self.url.rstrip('/')}{path}"
+        for _ in range(_MAX_REDIRECTS):
+            try:
+                return self._fetch(method, url, body)
+            except urllib.error.HTTPError as error:
+                there = error.headers.get("Location", "")
+                if error.code not in _REDIRECTS or not there.startswith(("http://", "https://")):
+                    raise
+                error.close()
+                url = there
+        raise OSError(f"{path}: more than {_MAX_REDIRECTS} redirects")
+
+    def _fetch(self, method: str, url: str, body: bytes | None) -> tuple[bytes, Message]:
+        request = urllib.request.Request(url, method=method, data=body)  # noqa: S310 - the operator's own URL
         request.add_header("Content-Type", "application/json")
         authorization = self.credentials.authorization()
         if authorization is not None:
             request.add_header("Authorization", authorization)
-        context = self.credentials.tls_context() if self.url.startswith("https:") else None
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as answer:  # noqa: S310 - the same
+        context = self.credentials.tls_context() if url.startswith("https:") else None
+        with urllib.request.urlopen(request, timeout=self.timeout_s, context=context) as answer:  # noqa: S310 - the same
             return answer.read(), answer.headers

@@ -121,6 +121,22 @@ def durable_subscription(request_id: int, consumer_id: int, topic: str, subscrip
     return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))
 
 
+def subscribe(request_id: int, consumer_id: int, topic: str, wanted: pb.CommandSubscribe) -> bytes:
+    """SUBSCRIBE as `wanted` says, which leaves out the ids and the topic."""
+    command = pb.CommandSubscribe(topic=topic, consumer_id=consumer_id, request_id=request_id)
+    command.MergeFrom(wanted)
+    return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))
+
+
+def acknowledge(request_id: int, consumer_id: int, ledger_id: int, entry_id: int) -> bytes:
+    """ACK of one whole entry, with an answer once it is kept."""
+    place = pb.MessageIdData(ledgerId=unsigned(ledger_id), entryId=unsigned(entry_id))
+    command = pb.CommandAck(
+        consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=[place], request_id=request_id
+    )
+    return encode_command(pb.BaseCommand(type=_TYPE.ACK, ack=command))
+
+
 def flow(consumer_id: int, permits: int) -> bytes:
     command = pb.CommandFlow(consumer_id=consumer_id, messagePermits=permits)
     return encode_command(pb.BaseCommand(type=_TYPE.FLOW, flow=command))

@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = ("protocol", "bookkeeper", "storage", "delayed", "converters", "client", "console", "broker", "pipeline")
+ROOMS = ("protocol", "bookkeeper", "storage", "delayed", "converters", "client", "console", "broker", "pipeline", "cli")
 MAY_IMPORT = {
     "protocol": set(),
     "bookkeeper": {"protocol"},
@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "console": {"protocol"},
     "broker": {"protocol", "bookkeeper", "storage", "delayed", "converters", "client", "console"},
     "pipeline": {"protocol", "storage", "converters", "client"},
+    "cli": {"protocol", "storage", "converters", "client", "pipeline"},
 }
 PIPELINE_ONLY = {"pyspark", "pyarrow", "numpy", "pandas", "fastavro", "deltalake", "pyiceberg", "pulsar"}
 """Heavy packages: a broker is installed without them."""
@@ -123,7 +124,7 @@ def test_arrows_point_downwards(room, path):
             assert rest[0] == room or rest[0] in MAY_IMPORT[room], f"{room} may not import {module}"
 
 
-@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] != "pipeline"])
+@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] not in ("pipeline", "cli")])
 def test_the_broker_runs_without_what_the_pipeline_needs(room, path):
     found = {m.split(".")[0] for m in imports(parsed(path))} & PIPELINE_ONLY
     assert not {m for m in found if (path.name, m) not in OPTIONAL}, f"{path.name} imports {found}"
@@ -142,11 +143,25 @@ def at_import_time(tree):
     return imports(ast.Module(body=kept, type_ignores=[]))
 
 
-@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "pipeline"])
-def test_the_pipeline_keeps_to_its_doors(room, path):
+@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] in ("pipeline", "cli")])
+def test_tools_read_storage_through_its_public_door(room, path):
     for module in imports(parsed(path)):
         if module.startswith("magnetar.storage"):
             assert module.startswith("magnetar.storage.reading"), f"private to storage: {module}"
+
+
+@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "cli"])
+def test_commands_load_heavy_packages_when_they_need_them(room, path):
+    found = {
+        m
+        for m in at_import_time(parsed(path))
+        if m.split(".")[0] in {*PIPELINE_ONLY, "rich"} or m.startswith("magnetar.pipeline")
+    }
+    assert not found, f"{path.name} imports {found} when it loads"
+
+
+@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "pipeline"])
+def test_the_pipeline_keeps_to_its_doors(room, path):
     if path.relative_to(ROOT / "pipeline").parts[0] not in SPARK_SHELLS:
         found = {m for m in at_import_time(parsed(path)) if m.split(".")[0] == "pyspark"}
         assert not found, f"{path.name} needs Spark to load: {found}"

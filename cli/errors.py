@@ -1,0 +1,70 @@
+"""Why a command ends without success. Each class carries its exit code; `exit_codes` lists all; texts say what to do.
+
+CliError
+├── CommandLineError    2   the command line itself is wrong
+├── NotFoundError       66  a topic, subscription, context or file that the command names is not there (EX_NOINPUT)
+├── UnreachableError    69  no broker answers at the address, or not in time (EX_UNAVAILABLE)
+├── BrokerFailedError   70  the broker answered with an error of its own (EX_SOFTWARE)
+├── FileError           74  a file cannot be written or read (EX_IOERR)
+├── ConflictError       75  the thing is in use, or in a state that does not allow this now (EX_TEMPFAIL)
+├── DeniedError         77  the broker refuses: credentials, or the right to this (EX_NOPERM)
+└── ConfigurationError  78  the context file, a token or a library cannot be used (EX_CONFIG)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CliError(Exception):
+    """Root of this room."""
+
+    exit_code: ClassVar[int] = 70
+
+
+class CommandLineError(CliError):
+    """The command line itself is wrong."""
+
+    exit_code = 2
+
+
+class NotFoundError(CliError):
+    """What the command names is not there."""
+
+    exit_code = 66
+
+
+class UnreachableError(CliError):
+    """No broker answers at the address, or not in time."""
+
+    exit_code = 69
+
+
+class BrokerFailedError(CliError):
+    """The broker answered with an error of its own, or with what no broker answers."""
+
+    exit_code = 70
+
+
+class FileError(CliError):
+    """A file cannot be written or read."""
+
+    exit_code = 74
+
+
+class ConflictError(CliError):
+    """The thing is in use, or in a state that does not allow this now."""
+
+    exit_code = 75
+
+
+class DeniedError(CliError):
+    """The broker refuses the credentials, or they lack the right."""
+
+    exit_code = 77
+
+
+class ConfigurationError(CliError):
+    """The context file, a token or a library cannot be used."""
+
+    exit_code = 78

@@ -1,0 +1,1 @@
+"""`magnetar admin`: the verbs and flags of Apache Pulsar's pulsar-admin, as one table."""

@@ -1,0 +1,277 @@
+"""`magnetar client produce|consume|read`: the commands and flags of Apache Pulsar's pulsar-client."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from magnetar.cli.contexts import Context
+from magnetar.cli.errors import CliError, CommandLineError
+from magnetar.cli.pulsar_client.payloads import MAX_MESSAGES, ValueSchema, files_of, properties_of, texts_of
+from magnetar.cli.pulsar_client.printing import BOUNDARY, message_line
+from magnetar.cli.target import Target, chosen_target, with_auth
+from magnetar.client.consumers import TopicConsumer, Wanted
+from magnetar.client.errors import ClientError
+from magnetar.client.sending import Outgoing, TopicSender
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+HELP: Final = {"help_option_names": ["-h", "--help"]}
+EXIT_FAILED: Final = 1
+_TYPES: Final = {name.lower(): number for name, number in pb.CommandSubscribe.SubType.items()}
+_POSITION: Final = re.compile(r"(-?\d+):(-?\d+)(?::-?\d+)*")
+UNSUPPORTED: Final = {
+    "--proxy-url": "connect to the broker itself",
+    "--proxy-protocol": "connect to the broker itself",
+    "--key-value-key": "KeyValue schemas are not encoded here: use a client library",
+    "--key-value-key-file": "KeyValue schemas are not encoded here: use a client library",
+    "--key-value-encoding-type": "KeyValue schemas are not encoded here: use a client library",
+    "--encryption-key-name": "payloads are not encrypted here: use a client library",
+    "--encryption-key-value": "payloads are not encrypted or decrypted here: use a client library",
+    "--regex": "give the name of one topic; partitions of it are consumed together",
+    "--start-timestamp": "move the subscription first: magnetar admin topics reset-cursor",
+    "--end-timestamp": "give --num-messages",
+}
+"""Flags of pulsar-client that end with an error, with the way out."""
+NO_EFFECT: Final = {
+    "--disable-batching": "messages are entries of their own",
+    "--chunking": "a message larger than maxMessageSize is refused",
+    "--key-schema": "keys are texts",
+    "--disable-replication": "there is no replication",
+    "--queue-size": "messages are asked for in advance",
+    "--max_chunked_msg": "ten at a time",
+    "--auto_ack_chunk_q_full": "the oldest is given up",
+    "--pool-messages": "a matter of the JVM",
+    "--crypto-failure-action": "encrypted payloads are shown as they are stored",
+    "--memory-limit": "at most 500 messages wait for their receipts",
+    "--listener-name": "the broker's first advertised listener is taken",
+    "--schema-type": "contents are shown as texts",
+}
+"""Flags that are accepted and change nothing, with the reason."""
+
+
+def _refused(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:  # noqa: ARG001 - click's signature
+    if value:
+        name = max(parameter.opts, key=len)
+        raise click.UsageError(f"{name} is not supported: {UNSUPPORTED[name]}")
+
+
+def _flags(*rows: tuple[str, bool]) -> Callable[[Any], Any]:
+    """Options without effect or refused, each `("-x --long", takes a value)`."""
+
+    def add(command: Any) -> Any:
+        for names, takes in reversed(rows):
+            spelled = names.split()
+            long = max(spelled, key=len)
+            reason = UNSUPPORTED.get(long)
+            callback = _refused if reason is not None else None
+            text = f"not supported: {reason}" if reason is not None else f"without effect: {NO_EFFECT[long]}"
+            extra: dict[str, Any] = {} if takes else {"is_flag": True}
+            command = click.option(*spelled, callback=callback, expose_value=False, help=text, **extra)(command)
+        return command
+
+    return add
+
+
+@click.group("client", context_settings=HELP, no_args_is_help=True)
+@click.option("--url", metavar="URL", help="service URL of the broker")
+@click.option("--context", metavar="NAME", help="a context of `magnetar context`")
+@click.option("--token", metavar="TOKEN", help="file:PATH, env:NAME or the token")
+@click.option("--auth-plugin", metavar="CLASS", help="Pulsar's names of token, basic and TLS authentication")
+@click.option("--auth-params", metavar="PARAMS", help="their parameters")
+@click.option("--tlsTrustCertsFilePath", "tls_trust_certs", metavar="FILE", help="authorities to trust")
+@_flags(("--listener-name", True), ("--proxy-url", True), ("--proxy-protocol", True), ("-ml --memory-limit", True))
+def client(**_: Any) -> None:
+    """The commands and flags of Apache Pulsar's pulsar-client, against any broker."""
+
+
+@client.command(context_settings=HELP)
+@click.argument("topic")
+@click.option("-m", "--messages", multiple=True, help="texts to send, split at the separator; repeatable")
+@click.option("-f", "--files", multiple=True, help="files to send, one message each, commas between")
+@click.option("-n", "--num-produce", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("-r", "--rate", type=float, default=0, help="messages a second; 0 for as fast as possible")
+@click.option("-s", "--separator", default=",", show_default=True)
+@click.option("-p", "--properties", multiple=True, metavar="K=V,...")
+@click.option("-k", "--key", help="key of every message")
+@click.option("-vs", "--value-schema", default="bytes", show_default=True, help="bytes, string, json:DEF or avro:DEF")
+@_flags(
+    ("-db --disable-batching", False),
+    ("-c --chunking", False),
+    ("-dr --disable-replication", False),
+    ("-ks --key-schema", True),
+    ("-kvk --key-value-key", True),
+    ("-kvkf --key-value-key-file", True),
+    ("-kvet --key-value-encoding-type", True),
+    ("-ekn --encryption-key-name", True),
+    ("-ekv --encryption-key-value", True),
+)
+def produce(topic: str, **given: Any) -> None:
+    """Send messages to a topic."""
+    if not given["messages"] and not given["files"]:
+        raise click.UsageError("Please supply message content with either --messages or --files")
+
+    async def work(target: Target) -> None:
+        schema = ValueSchema(given["value_schema"])
+        texts = [text.encode() for text in texts_of(given["messages"], given["separator"])]
+        payloads = [schema.encode(each) for each in (*texts, *files_of(given["files"]))]
+        total = len(payloads) * given["num_produce"]
+        if total > MAX_MESSAGES:
+            raise CommandLineError(f"{total} messages: at most {MAX_MESSAGES}; `magnetar produce` sends more")
+        properties = properties_of(given["properties"])
+        outgoing = [Outgoing(each, given["key"], properties) for each in payloads] * given["num_produce"]
+        await _send_all(target, topic, outgoing, schema.schema, given["rate"])
+        click.echo(f"{total} messages successfully produced")
+
+    _run(work)
+
+
+async def _send_all(
+    target: Target, topic: str, outgoing: list[Outgoing], schema: pb.Schema | None, rate: float
+) -> None:
+    async with TopicSender(target.address(), target.credentials, topic, schema=schema) as sender:
+        receipts = []
+        for each in outgoing:
+            receipts.append(await sender.send(each))
+            if rate > 0:
+                await receipts[-1]
+                await asyncio.sleep(1 / rate)
+        await asyncio.gather(*receipts)
+
+
+_SHOWN: Final = (
+    click.option("-n", "--num-messages", type=click.IntRange(min=0), default=1, show_default=True, help="0: for ever"),
+    click.option("--hex", "as_hex", is_flag=True, help="contents as a hex dump"),
+    click.option("--hide-content", is_flag=True, help="print no messages"),
+    click.option("-r", "--rate", type=float, default=0, help="messages a second; 0 for as fast as possible"),
+    click.option("-mp", "--print-metadata", is_flag=True),
+    _flags(
+        ("-q --queue-size", True),
+        ("-mc --max_chunked_msg", True),
+        ("-ac --auto_ack_chunk_q_full", False),
+        ("-ekv --encryption-key-value", True),
+        ("-st --schema-type", True),
+        ("-pm --pool-messages", True),
+        ("-ca --crypto-failure-action", True),
+    ),
+)
+
+
+def _shown(command: Any) -> Any:
+    for each in reversed(_SHOWN):
+        command = each(command)
+    return command
+
+
+@client.command(context_settings=HELP)
+@click.argument("topic")
+@click.option("-s", "--subscription-name", required=True)
+@click.option(
+    "-t",
+    "--subscription-type",
+    type=click.Choice(list(pb.CommandSubscribe.SubType.keys()), case_sensitive=False),
+    default="Exclusive",
+    show_default=True,
+)
+@click.option(
+    "-m",
+    "--subscription-mode",
+    type=click.Choice(["Durable", "NonDurable"], case_sensitive=False),
+    default="Durable",
+    show_default=True,
+)
+@click.option(
+    "-p",
+    "--subscription-position",
+    type=click.Choice(["Latest", "Earliest"], case_sensitive=False),
+    default="Latest",
+    show_default=True,
+)
+@click.option("-rs", "--replicated", is_flag=True)
+@_flags(("--regex", False), ("-stp --start-timestamp", True), ("-etp --end-timestamp", True))
+@_shown
+def consume(topic: str, **given: Any) -> None:
+    """Take messages of a subscription, print and acknowledge them."""
+    wanted = Wanted(
+        topic,
+        given["subscription_name"],
+        kind=_TYPES[given["subscription_type"].lower()],
+        durable=given["subscription_mode"].lower() == "durable",
+        earliest=given["subscription_position"].lower() == "earliest",
+        replicated=given["replicated"],
+    )
+
+    async def work(target: Target) -> None:
+        count = await _take(target, wanted, given, acknowledge=True)
+        click.echo(f"{count} messages successfully consumed")
+
+    _run(work)
+
+
+@client.command(context_settings=HELP)
+@click.argument("topic")
+@click.option("-m", "--start-message-id", default="latest", show_default=True, help="latest, earliest or LEDGER:ENTRY")
+@click.option("-i", "--start-message-id-inclusive", is_flag=True, help="that message too")
+@_shown
+def read(topic: str, **given: Any) -> None:
+    """Read messages from a position on, without a subscription."""
+    text = given["start_message_id"]
+    found = _POSITION.fullmatch(text)
+    if found is None and text not in ("latest", "earliest"):
+        raise click.UsageError(f"--start-message-id {text}: give latest, earliest or LEDGER:ENTRY")
+    inclusive = given["start_message_id_inclusive"]
+    start = (int(found[1]), int(found[2])) if found is not None else None
+    if start is not None and inclusive:
+        start = (start[0], start[1] - 1)  # the broker begins behind the position it is given
+    wanted = Wanted(
+        topic,
+        f"reader-{os.urandom(5).hex()}",
+        durable=False,
+        earliest=text == "earliest",
+        start=start,
+    )
+
+    async def work(target: Target) -> None:
+        count = await _take(target, wanted, given, acknowledge=False)
+        click.echo(f"{count} messages successfully read")
+
+    _run(work)
+
+
+async def _take(target: Target, wanted: Wanted, given: dict[str, Any], *, acknowledge: bool) -> int:
+    """Print so many messages, or all for ever. Returns their number."""
+    taken, most = 0, given["num_messages"]
+    async with TopicConsumer(target.address(), target.credentials, wanted) as consumer:
+        while most == 0 or taken < most:
+            message = await consumer.receive()
+            if not given["hide_content"]:
+                line = message_line(message, as_hex=given["as_hex"], with_metadata=given["print_metadata"])
+                click.echo(f"{BOUNDARY}\n{line}")
+            if acknowledge:
+                await consumer.acknowledge(message)
+            taken += 1
+            if given["rate"] > 0:
+                await asyncio.sleep(1 / given["rate"])
+    return taken
+
+
+def _run(work: Callable[[Target], Coroutine[Any, Any, None]]) -> None:
+    options: dict[str, Any] = click.get_current_context().find_root().params
+    try:
+        flags = Context(service_url=options["url"], tls_trust_certs=options["tls_trust_certs"])
+        flags = with_auth(flags, options["auth_plugin"], options["auth_params"])
+        if options["token"] is not None:
+            flags = dataclasses.replace(flags, token=options["token"])
+        asyncio.run(work(chosen_target(flags, options["context"], os.environ)))
+    except CommandLineError as error:
+        raise click.UsageError(str(error)) from None
+    except (CliError, ClientError) as error:
+        click.echo(f"Error: {error}", err=True)
+        raise click.exceptions.Exit(EXIT_FAILED) from None

@@ -1,0 +1,103 @@
+"""Requests to the admin API, and the errors of this room for what goes wrong with them."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.cli.errors import (
+    BrokerFailedError,
+    CliError,
+    CommandLineError,
+    ConfigurationError,
+    ConflictError,
+    DeniedError,
+    NotFoundError,
+    UnreachableError,
+)
+from magnetar.client.admin import AdminApi
+from magnetar.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from magnetar.cli.target import Target
+
+_OF_STATUS: Final[dict[int, type[CliError]]] = {
+    HTTPStatus.BAD_REQUEST: CommandLineError,
+    HTTPStatus.UNAUTHORIZED: DeniedError,
+    HTTPStatus.FORBIDDEN: DeniedError,
+    HTTPStatus.NOT_FOUND: NotFoundError,
+    HTTPStatus.METHOD_NOT_ALLOWED: CommandLineError,
+    HTTPStatus.CONFLICT: ConflictError,
+    HTTPStatus.PRECONDITION_FAILED: ConflictError,
+    HTTPStatus.TOO_MANY_REQUESTS: ConflictError,
+    HTTPStatus.SERVICE_UNAVAILABLE: UnreachableError,
+}
+_HINTS: Final[dict[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "give a token with --token file:PATH, or in a context",
+    HTTPStatus.FORBIDDEN: "the role lacks this right: an administrator grants it with `magnetar permissions grant`",
+}
+
+
+class Web:
+    """The admin API of one target."""
+
+    def __init__(self, target: Target, timeout_s: float = 60.0) -> None:
+        self.target = target
+        self._api = AdminApi(target.admin_url, target.credentials, timeout_s)
+
+    def fetch(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, Mapping[str, str]]:
+        """Body and headers of a successful answer. Raises: CliError."""
+        try:
+            answer, headers = self._api.fetch(method, path, body)
+        except urllib.error.HTTPError as error:
+            raise refusal(error.code, error.read(), self.target) from None
+        except ClientError as error:
+            raise ConfigurationError(str(error)) from error
+        except OSError as error:
+            raise UnreachableError(_unreachable(self.target, error)) from error
+        return answer, dict(headers.items())
+
+    def call(self, method: str, path: str, value: Any = None) -> Any:
+        """The parsed answer, None for an empty one. Raises: CliError."""
+        body = None if value is None else json.dumps(value).encode()
+        answer, _ = self.fetch(method, path, body)
+        if not answer.strip():
+            return None
+        try:
+            return json.loads(answer)
+        except ValueError:
+            return answer.decode(errors="replace")
+
+    def get(self, path: str) -> Any:
+        return self.call("GET", path)
+
+
+def refusal(status: int, body: bytes, target: Target) -> CliError:
+    """The error of an answer, with the broker's own reason."""
+    kind = _OF_STATUS.get(status, BrokerFailedError)
+    reason = reason_of(body) or f"HTTP {status}"
+    hint = _HINTS.get(status)
+    error = kind(f"{reason} ({hint})" if hint and target.credentials.authorization() is None else reason)
+    error.add_note(reason)
+    return error
+
+
+def reason_of(body: bytes) -> str:
+    """`{"reason": ...}` of an answer, else its first words."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return body[:300].decode(errors="replace").strip()
+    return str(found.get("reason", "")) if isinstance(found, dict) else str(found)
+
+
+def _unreachable(target: Target, error: OSError) -> str:
+    reason = getattr(error, "reason", None) or error
+    return (
+        f"no answer from {target.admin_url} ({reason}): is the broker up, and is this its web port? "
+        "Give --admin-url, or a context"
+    )

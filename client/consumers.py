@@ -1,0 +1,237 @@
+"""A consumer of a topic and its partitions: takes what the broker pushes, acknowledges, comes again after a loss."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+from magnetar.client.connection import open_connection
+from magnetar.client.errors import ClientError, RefusedError, RetryError
+from magnetar.client.lookup import open_at_owner, partitions
+from magnetar.client.messages import EntryReader, ReceivedMessage
+from magnetar.client.retrying import retrying
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+from magnetar.protocol.message_id import unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from magnetar.client.address import Address, Credentials
+    from magnetar.client.connection import BrokerConnection
+    from magnetar.protocol.answers import Answer
+
+_TYPE = pb.BaseCommand
+_CONSUMER_ID = 1
+PERMITS = 500
+"""Messages asked for in advance; for each partition its share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to subscribe to.
+
+    start: ledger and entry, or None for `earliest`; for subscriptions that are not kept. inclusive: that entry too.
+    """
+
+    topic: str
+    subscription: str
+    kind: int = pb.CommandSubscribe.Exclusive
+    durable: bool = True
+    earliest: bool = False
+    start: tuple[int, int] | None = None
+    inclusive: bool = False
+    rollback_s: int = 0
+    read_compacted: bool = False
+    replicated: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def command(self) -> pb.CommandSubscribe:
+        """SUBSCRIBE without ids and topic."""
+        begin = pb.CommandSubscribe.Earliest if self.earliest else pb.CommandSubscribe.Latest
+        wanted = pb.CommandSubscribe(
+            topic="",
+            request_id=0,
+            consumer_id=0,
+            subscription=self.subscription,
+            subType=self.kind,  # type: ignore[arg-type]
+            durable=self.durable,
+            initialPosition=begin,
+            read_compacted=self.read_compacted,
+            replicate_subscription_state=self.replicated,
+        )
+        if not self.durable:
+            place = self.start if self.start is not None else ((-1, -1) if self.earliest else (2**63 - 1, 2**63 - 1))
+            wanted.start_message_id.CopyFrom(pb.MessageIdData(ledgerId=unsigned(place[0]), entryId=unsigned(place[1])))
+            wanted.start_message_rollback_duration_sec = self.rollback_s
+        for key, value in self.properties.items():
+            wanted.subscription_properties.add(key=key, value=value)
+        for name in ("topic", "request_id", "consumer_id"):
+            wanted.ClearField(name)
+        return wanted
+
+
+class _Part:
+    """One topic or partition of a consumer."""
+
+    def __init__(
+        self, topic: str, wanted: Wanted, queue: asyncio.Queue[ReceivedMessage | ClientError], permits: int
+    ) -> None:
+        self.topic, self.wanted = topic, wanted
+        self.connection: BrokerConnection | None = None
+        self.ended = asyncio.Event()
+        self._queue = queue
+        self._reader = EntryReader(topic)
+        self._permits, self._taken = permits, 0
+
+    async def attach(self, service: Address, credentials: Credentials) -> None:
+        """Raises: RefusedError, RetryError, InputError."""
+        connection = await open_at_owner(service, credentials, self.topic, entry_metadata=True)
+        try:
+            connection.subscribers[_TYPE.MESSAGE] = self._on_message
+            connection.subscribers[_TYPE.CLOSE_CONSUMER] = lambda _: self._lost()
+            connection.subscribers[_TYPE.ACTIVE_CONSUMER_CHANGE] = lambda _: None
+            connection.subscribers[_TYPE.REACHED_END_OF_TOPIC] = lambda _: None
+            connection.on_lost = lambda _: self._lost()
+            self.ended = asyncio.Event()
+            command = self.wanted.command()
+            await connection.ask(partial(_subscribe, topic=self.topic, command=command))
+            connection.write(requests.flow(_CONSUMER_ID, self._permits))
+        except BaseException:
+            connection.close()
+            raise
+        self._reader, self._taken, self.connection = EntryReader(self.topic), 0, connection
+
+    def _lost(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+        self.connection = None
+        self.ended.set()
+
+    def _on_message(self, answer: Answer) -> None:
+        message = answer.command.message
+        found = list(self._reader.messages(message.message_id, answer.entry, message.redelivery_count))
+        if not found:
+            self.took(1)  # a chunk: its message comes with the last of them
+        left_out = _acknowledged(message.ack_set)
+        for each in found:
+            if each.batch_index in left_out:
+                self.took(1)
+            elif self._is_wanted(each):
+                self._queue.put_nowait(each)
+
+    def _is_wanted(self, message: ReceivedMessage) -> bool:
+        """A reader that begins behind an entry does not show that entry, which the broker may send."""
+        start = self.wanted.start
+        if start is None or self.wanted.inclusive or (message.ledger_id, message.entry_id) != start:
+            return True
+        self.took(1)
+        return False
+
+    def took(self, messages: int) -> None:
+        """So many left the queue: ask for as many more once they are worth a command."""
+        self._taken += messages
+        if self.connection is not None and self._taken >= max(1, self._permits // 2):
+            with contextlib.suppress(ClientError):
+                self.connection.write(requests.flow(_CONSUMER_ID, self._taken))
+            self._taken = 0
+
+
+def _subscribe(request_id: int, topic: str, command: pb.CommandSubscribe) -> bytes:
+    return requests.subscribe(request_id, _CONSUMER_ID, topic, command)
+
+
+def _acknowledged(ack_set: Iterable[int]) -> set[int]:
+    """Batch indexes that are acknowledged already: the bits that are not set."""
+    words = [unsigned(word) for word in ack_set]
+    return {64 * at + bit for at, word in enumerate(words) for bit in range(64) if not word >> bit & 1}
+
+
+class TopicConsumer:
+    """Open with `async with`. Messages of all partitions come from `receive`, in the order of each.
+
+    patience_s: how long a lost broker is looked for again before `receive` raises.
+    """
+
+    def __init__(self, service: Address, credentials: Credentials, wanted: Wanted, patience_s: float = 60.0) -> None:
+        self._service, self._credentials, self._wanted = service, credentials, wanted
+        self._patience_s = patience_s
+        self._queue: asyncio.Queue[ReceivedMessage | ClientError] = asyncio.Queue()
+        self._parts: dict[str, _Part] = {}
+        self._keepers: list[asyncio.Task[None]] = []
+        self._acknowledged: dict[tuple[str, int, int], set[int]] = defaultdict(set)
+
+    async def __aenter__(self) -> Self:
+        """Attach to the topic or each partition. Raises: RefusedError, RetryError, InputError."""
+        connection = await open_connection(self._service, self._credentials)
+        try:
+            count = await partitions(connection, self._wanted.topic, create=True)
+        finally:
+            connection.close()
+        names = [f"{self._wanted.topic}-partition-{index}" for index in range(count)] or [self._wanted.topic]
+        permits = max(1, PERMITS // len(names))
+        self._parts = {name: _Part(name, self._wanted, self._queue, permits) for name in names}
+        try:
+            for part in self._parts.values():
+                await part.attach(self._service, self._credentials)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        self._keepers = [asyncio.create_task(self._keep(part)) for part in self._parts.values()]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for keeper in self._keepers:
+            keeper.cancel()
+        for part in self._parts.values():
+            if part.connection is not None:
+                part.connection.on_lost = lambda _: None
+                with contextlib.suppress(ClientError):
+                    await part.connection.ask(partial(requests.close_consumer, consumer_id=_CONSUMER_ID))
+                if part.connection is not None:
+                    part.connection.close()
+
+    async def receive(self) -> ReceivedMessage:
+        """The next message. Raises: ClientError when a partition is lost for good."""
+        found = await self._queue.get()
+        if isinstance(found, ClientError):
+            raise found
+        self._parts[found.topic].took(1)
+        return found
+
+    async def acknowledge(self, message: ReceivedMessage) -> None:
+        """Return when it is kept; an entry is acknowledged with the last message of its batch.
+
+        Raises: RefusedError, RetryError.
+        """
+        connection = self._parts[message.topic].connection
+        if connection is None:
+            return  # it comes again
+        if message.batch_index >= 0:
+            key = message.topic, message.ledger_id, message.entry_id
+            seen = self._acknowledged[key]
+            seen.add(message.batch_index)
+            if len(seen) < message.batch_size:
+                return
+            del self._acknowledged[key]
+        for ledger_id, entry_id in message.entries:
+            await connection.ask(
+                partial(requests.acknowledge, consumer_id=_CONSUMER_ID, ledger_id=ledger_id, entry_id=entry_id)
+            )
+
+    async def _keep(self, part: _Part) -> None:
+        """Attach again whenever the connection is lost."""
+        while True:
+            await part.ended.wait()
+            if not self._wanted.durable:
+                self._queue.put_nowait(RetryError(f"the connection to the broker of {part.topic} was lost"))
+                return
+            try:
+                await retrying(partial(part.attach, self._service, self._credentials), self._patience_s)
+            except (RefusedError, RetryError) as error:
+                self._queue.put_nowait(error)
+                return
