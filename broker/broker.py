@@ -46,8 +46,7 @@ from magnetar.broker.topics.context import TopicContext
 from magnetar.broker.topics.delay_indexes import bitmap_shelf
 from magnetar.broker.topics.ledger_config import engine_settings, ledger_config
 from magnetar.broker.topics.list_watchers import TopicListWatchers
-from magnetar.broker.topics.quotas import check_backlog_quota
-from magnetar.broker.topics.topic import FRAME_PADDING_BYTES
+from magnetar.broker.topics.publish_policy import FRAME_PADDING_BYTES
 from magnetar.broker.topics.topics import Topics
 from magnetar.storage.embedded.engine import EngineEnvironment, open_embedded
 from magnetar.storage.managed.factory import ManagedLedgerFactory
@@ -166,7 +165,6 @@ class Broker:
             call_later=loop.call_later,
             effective=self.namespaces.effective,
             ledger_config=lambda config: ledger_config(settings, config, interceptors),
-            check_backlog_quota=check_backlog_quota,
             delay_shelf=bitmap_shelf(settings),
             unacked_total=UnackedTotal.of(settings),
             converting=self.converting,

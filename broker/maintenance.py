@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from magnetar.broker.admin_backend.topics import AdminTopics
-from magnetar.broker.subscriptions import expiry
 from magnetar.broker.tasks import TaskSet
-from magnetar.broker.topics import orphans, quotas
+from magnetar.broker.topics import expiry, orphans, quotas
 from magnetar.broker.topics.inactivity import delete_if_inactive
 from magnetar.broker.topics.topic import Topic
 from magnetar.storage.errors import StorageError

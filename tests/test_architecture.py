@@ -57,7 +57,7 @@ beside another below the managed layer.
 """
 STORAGE_READERS = ("reading", "pulsar_layout")
 """Packages of the storage room that know engine and managed layer, neither of which knows them."""
-CIRCLES_LEFT = (42,)
+CIRCLES_LEFT = (16,)
 """Files in each circle of imports that counts types: the next change may only make these fewer or smaller."""
 GENERATED = {
     "pulsar_api_pb2.py",

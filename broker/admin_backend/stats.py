@@ -16,28 +16,28 @@ from magnetar.storage.slab import RECORD_HEADER_BYTES
 if TYPE_CHECKING:
     from magnetar.broker.meters.distributions import BucketMeter
     from magnetar.broker.subscriptions.subscription import Subscription
-    from magnetar.broker.topics.topics import AnyTopic
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
 
-def topic_stats(topic: AnyTopic, earliest_publish_ms: dict[str, int]) -> TopicStats:
+def topic_stats(topic: ServedTopic, earliest_publish_ms: dict[str, int]) -> TopicStats:
     """Everything the stats page says of a topic; nothing is read from the log."""
-    rate = topic.rate_in.rates()
+    rate = topic.publishing.rate_in.rates()
     stats = TopicStats(
         name=topic.name,
         msg_rate_in=rate.messages_per_second,
         msg_throughput_in=rate.bytes_per_second,
         average_msg_size=rate.average_size,
-        msg_in_counter=topic.rate_in.total_messages,
-        bytes_in_counter=topic.rate_in.total_bytes,
+        msg_in_counter=topic.publishing.rate_in.total_messages,
+        bytes_in_counter=topic.publishing.rate_in.total_bytes,
         publishers=[producer.stats() for producer in topic.producers],
         waiting_publishers=topic.producers.waiting_count,
         subscriptions={name: subscription_stats(s) for name, s in topic.subscriptions.by_name.items()},
         earliest_publish_ms=earliest_publish_ms,
-        deduplication_status=topic.deduplication.status,
+        deduplication_status=topic.publishing.deduplication.status,
         topic_epoch=topic.producers.epoch,
         created_ms=topic.created_ms,
-        last_publish_ms=topic.last_publish_ms,
+        last_publish_ms=topic.publishing.last_publish_ms,
     )
     return _with_storage(stats, topic) if isinstance(topic, Topic) else stats
 
@@ -48,21 +48,20 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
     subscriptions, slowest = topic.subscriptions.by_name, topic.subscriptions.slowest()
     return replace(
         stats,
-        msg_chunk_published=topic.chunks_in > 0,
         storage_bytes=_entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
         backlog_bytes=0 if slowest is None else _backlog_bytes(topic, slowest.cursor),
         subscription_backlog_bytes={name: _backlog_bytes(topic, s.cursor) for name, s in subscriptions.items()},
-        oldest_backlog_age_seconds=topic.oldest_backlog_age_s() or -1,
+        oldest_backlog_age_seconds=topic.backlog.oldest_age_s() or -1,
         non_contiguous_deleted_ranges={name: len(deleted_ranges(topic, s.cursor)) for name, s in subscriptions.items()},
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
         delayed_index=topic.delay_index.stats() if isinstance(topic.delay_index, BucketDelayIndex) else None,
         compaction=topic.compaction.stats(),
-        storage_write_rate=topic.meters.written.rates().messages_per_second,
-        storage_read_rate=topic.meters.read.rates().messages_per_second,
-        write_latency_ms=LatencyCounts(*_parts(topic.meters.write_latency_ms)),
-        entry_sizes=SizeCounts(*_parts(topic.meters.entry_sizes)),
-        quota_evictions_size=topic.quota_evictions_size,
-        quota_evictions_age=topic.quota_evictions_age,
+        storage_write_rate=topic.publishing.meters.written.rates().messages_per_second,
+        storage_read_rate=topic.publishing.meters.read.rates().messages_per_second,
+        write_latency_ms=LatencyCounts(*_parts(topic.publishing.meters.write_latency_ms)),
+        entry_sizes=SizeCounts(*_parts(topic.publishing.meters.entry_sizes)),
+        quota_evictions_size=topic.backlog.evictions_size,
+        quota_evictions_age=topic.backlog.evictions_age,
     )
 
 
@@ -89,7 +88,7 @@ def bytes_after(topic: Topic, position: Position) -> int:
 
 def broker_properties(topic: Topic) -> dict[str, str]:
     """What the broker itself keeps among a topic's properties: the index, as of the last time they were written."""
-    return {"index": str(topic.index_as_kept)} if topic.ledger.config.entry_index else {}
+    return {"index": str(topic.properties.index_as_kept)} if topic.ledger.config.entry_index else {}
 
 
 def _parts(meter: BucketMeter) -> tuple[tuple[int, ...], int, float]:
@@ -127,7 +126,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
             for slot in slots
         ],
         "cursors": {_encoded(name): _cursor(topic, name, cursor) for name, cursor in _cursors(topic).items()},
-        "properties": topic.user_properties() | broker_properties(topic),
+        "properties": topic.properties.of_users() | broker_properties(topic),
         "schemaLedgers": [],
         "compactedLedger": topic.compaction.ledger_json(),
     }
@@ -178,7 +177,7 @@ def internal_info(topic: Topic) -> dict[str, object]:
             for slot in ledger.ledgers
         ],
         "cursors": {_encoded(name): _stored_cursor(topic, c, written) for name, c in ledger.cursors.items()},
-        "properties": topic.user_properties() | broker_properties(topic),
+        "properties": topic.properties.of_users() | broker_properties(topic),
     }
 
 

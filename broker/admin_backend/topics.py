@@ -22,9 +22,10 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.slices import sliced
-from magnetar.broker.subscriptions import expiry
 from magnetar.broker.subscriptions.subscription import Subscription
+from magnetar.broker.topics import expiry
 from magnetar.broker.topics.catalog import PartitionedTopic
+from magnetar.broker.topics.log_facts import entry_time_ms
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 from magnetar.delayed.bucket_index import BucketDelayIndex
@@ -90,7 +91,7 @@ class AdminTopics:
             self._topics.check_limit(name, 1)
         topic = await self._topics.create(name)
         if isinstance(topic, Topic) and properties:
-            await topic.set_user_properties(properties)
+            await topic.properties.replace(properties)
 
     async def create_partitioned(self, name: TopicName, partitions: int, properties: dict[str, str]) -> None:
         if self.exists(name) or self._catalog.partitioned(name) is not None:
@@ -194,7 +195,7 @@ class AdminTopics:
         if known is not None:
             return known.properties
         topic = await self._topic(name)
-        return topic.user_properties() | broker_properties(topic)
+        return topic.properties.of_users() | broker_properties(topic)
 
     async def set_properties(self, name: TopicName, properties: dict[str, str]) -> None:
         known = self._catalog.partitioned(name)
@@ -203,7 +204,7 @@ class AdminTopics:
         else:
             topic = await self._topic(name)
             own = broker_properties(topic)
-            await topic.set_user_properties({key: text for key, text in properties.items() if key not in own})
+            await topic.properties.replace({key: text for key, text in properties.items() if key not in own})
 
     # --- what is in them -----------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class AdminTopics:
         if earliest_in_backlog and isinstance(topic, Topic):
             for subscription in topic.subscriptions.by_name.values():
                 position = topic.ledger.next_valid(subscription.cursor.mark_delete)
-                earliest[subscription.name] = -1 if position is None else await topic.entry_time_ms(position)
+                earliest[subscription.name] = -1 if position is None else await entry_time_ms(topic.ledger, position)
         return topic_stats(topic, earliest)
 
     def loaded_names(self, namespace: str | None = None) -> list[TopicName]:

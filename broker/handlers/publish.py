@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from magnetar.broker.network.connection import Connection
-    from magnetar.broker.topics.topics import AnyTopic
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.protocol.topic_name import TopicName
 
 
@@ -98,7 +98,7 @@ def _success(request_id: int, producer: Producer, *, ready: bool) -> bytes:
     return replies.producer_success(
         request_id,
         producer.name,
-        last_sequence_id=producer.topic.deduplication.table.last_sequence_id(producer.name),
+        last_sequence_id=producer.publishing.deduplication.table.last_sequence_id(producer.name),
         schema_version=producer.schema_version,
         topic_epoch=producer.topic_epoch if ready else None,
         producer_ready=ready,
@@ -139,13 +139,13 @@ async def _create(
     return producer
 
 
-async def _schema_version(conn: Connection, command: pb.CommandProducer, topic: AnyTopic) -> bytes:
+async def _schema_version(conn: Connection, command: pb.CommandProducer, topic: ServedTopic) -> bytes:
     if command.HasField("schema"):
         return await conn.broker.schemas.for_producer(topic, command.schema)
     return await version_without_schema(conn, topic)
 
 
-async def _initial_subscription(topic: AnyTopic, name: str) -> None:
+async def _initial_subscription(topic: ServedTopic, name: str) -> None:
     if not topic.persistent or name in topic.subscriptions.by_name:
         return
     if not topic.config.allow_auto_subscription_creation:

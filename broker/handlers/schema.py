@@ -18,7 +18,7 @@ from magnetar.protocol import replies
 
 if TYPE_CHECKING:
     from magnetar.broker.network.connection import Connection
-    from magnetar.broker.topics.topics import AnyTopic
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.protocol.topic_name import TopicName
 
 VERSION_BYTES = 8
@@ -74,7 +74,7 @@ async def _require_known(conn: Connection, name: TopicName, schema: pb.Schema) -
         raise AuthorizationError("Client is not authorized to add a schema")
 
 
-async def version_without_schema(conn: Connection, topic: AnyTopic) -> bytes:
+async def version_without_schema(conn: Connection, topic: ServedTopic) -> bytes:
     """What a producer, or a message, that names no schema gets.
 
     Raises IncompatibleSchemaError where schemas are enforced and the topic has one.

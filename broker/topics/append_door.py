@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import NotAllowedError, PersistenceError, TopicTerminatedError
 from magnetar.broker.topics.topic import Topic
@@ -28,7 +28,8 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from magnetar.broker.topics.topics import AnyTopic, Topics
+    from magnetar.broker.topics.served_topic import ServedTopic
+    from magnetar.broker.topics.topics import Topics
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.managed_ledger import AppendResult
 
@@ -92,15 +93,15 @@ class AppendDoor:
         _check(topic, len(entry))
         run = _run(entry, metadata)
         stored: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-        producer: Any = InternalProducer(metadata.producer_name)
+        producer = InternalProducer(metadata.producer_name)
 
         def appended(result: AppendResult) -> None:
             if result.error is None:
-                topic.stored(producer, run, 1, result.pieces)
+                topic.publishing.stored(producer, run, 1, result.pieces)
                 ledger_id, entry_id, _, _ = result.pieces[0]
                 outcome: Position | PersistenceError = Position(ledger_id, entry_id)
             else:
-                topic.append_failed(producer, run, 0, result.error)
+                topic.publishing.append_failed(producer, run, 0, result.error)
                 outcome = PersistenceError(str(result.error))
             if not stored.done():
                 if isinstance(outcome, Position):
@@ -108,7 +109,7 @@ class AppendDoor:
                 else:
                     stored.set_exception(outcome)
 
-        topic.append(run, appended)
+        topic.publishing.append(run, appended)
         return await stored
 
 
@@ -124,12 +125,12 @@ class InternalProducer:
         """Nobody hears it; the caller of the door gets an exception."""
 
 
-def _check(topic: AnyTopic, size: int) -> None:
-    topic.check_usable()
+def _check(topic: ServedTopic, size: int) -> None:
+    topic.life.check_usable()
     if isinstance(topic, Topic) and topic.ledger.terminated:
         raise TopicTerminatedError("Topic was already terminated")
-    if size > topic.max_message_bytes:
-        raise NotAllowedError(f"Exceed maximum message size: {size} > {topic.max_message_bytes} bytes")
+    if (text := topic.publishing.policy.oversize(size)) is not None:
+        raise NotAllowedError(text)
 
 
 def _run(entry: bytes, metadata: MessageMetadata) -> EntryRun:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from magnetar.broker.dispatchers.ports import EntryTransformer
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
-    from magnetar.broker.topics.topic import Topic
     from magnetar.delayed.bitmap_shelf import BitmapShelf
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.managed_ledger import ManagedLedgerConfig
@@ -73,7 +72,6 @@ class TopicContext:
     call_later: Callable[..., Any]
     effective: Callable[[TopicName], TopicConfig]
     ledger_config: Callable[[TopicConfig], ManagedLedgerConfig]
-    check_backlog_quota: Callable[[Topic], None]
     rates: BrokerRates = field(init=False)
     unacked_total: UnackedTotal | None = None
     """None while the broker has no limit of unacknowledged messages."""

@@ -11,7 +11,7 @@ from magnetar.broker.topics.topic import Topic
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from magnetar.broker.topics.topics import AnyTopic
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.protocol.topic_name import TopicName
 
 log = structlog.get_logger(__name__)
@@ -19,13 +19,13 @@ WITHOUT_SUBSCRIPTIONS = "delete_when_no_subscriptions"
 CAUGHT_UP = "delete_when_subscriptions_caught_up"
 
 
-def is_deletable(topic: AnyTopic) -> bool:
+def is_deletable(topic: ServedTopic) -> bool:
     """Whether the topic's policy has it deleted now. A non-persistent one has no subscriptions without consumers."""
     policy = topic.config.inactive_topic
     if not policy.delete_while_inactive or topic.name.is_system or not topic.is_idle:
         return False
     limit_s = policy.max_inactive_duration_seconds
-    idle_s = topic.context.monotonic() - topic.last_used_s
+    idle_s = topic.context.monotonic() - topic.life.last_used_s
     if idle_s < limit_s:
         return False
     if not isinstance(topic, Topic):
@@ -39,7 +39,7 @@ def is_deletable(topic: AnyTopic) -> bool:
     return all(s.cursor.backlog_entries == 0 for s in subscriptions)
 
 
-async def delete_if_inactive(topic: AnyTopic, delete: Callable[[TopicName], Awaitable[None]]) -> None:
+async def delete_if_inactive(topic: ServedTopic, delete: Callable[[TopicName], Awaitable[None]]) -> None:
     """The periodic check of one topic; `delete` is that of the admin API: schema and policies go with the topic."""
     if is_deletable(topic):
         log.info("topic.inactive", topic=str(topic.name))

@@ -7,7 +7,7 @@ promised.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,22 +23,21 @@ from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription, as_slab
 from magnetar.broker.subscriptions.settings import SubscriptionSettings
 from magnetar.broker.topics.deduplication import SequenceTable, Verdict
+from magnetar.broker.topics.life import TopicLife, TopicState
 from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.producers import TopicProducers
-from magnetar.broker.topics.rates_in_force import TopicPublishRate
-from magnetar.broker.topics.subscriptions import RESERVED_PREFIX, check_name
-from magnetar.broker.topics.topic import max_entry_bytes
-from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.broker.topics.publish_policy import PublishPolicy
+from magnetar.broker.topics.subscriptions import RESERVED_PREFIX, check_name, close_without_right
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.network.connection import Connection
-    from magnetar.broker.topics.context import TopicContext
+    from magnetar.broker.policies.effective import TopicConfig
+    from magnetar.broker.topics.context import TopicContext, TopicConverter, UnstoredConverter
     from magnetar.broker.topics.producer import ProducerRequest
-    from magnetar.broker.topics.rates_in_force import AnyPublishThrottle
+    from magnetar.broker.topics.producer_ports import AnsweredProducer, ProducerConnection
     from magnetar.broker.topics.subscriptions import SubscribeRequest
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
@@ -62,8 +61,10 @@ class NoDeduplication:
 class NonPersistentSubscriptions:
     """The subscriptions of a non-persistent topic; each lives while it has consumers."""
 
-    def __init__(self, topic: NonPersistentTopic) -> None:
-        self._topic = topic
+    def __init__(self, life: TopicLife, context: TopicContext, config: TopicConfig) -> None:
+        self._life = life
+        self._context = context
+        self._config = config
         self.by_name: dict[str, NonPersistentSubscription] = {}
 
     def __len__(self) -> int:
@@ -75,7 +76,7 @@ class NonPersistentSubscriptions:
 
     def check_room(self) -> None:
         """Raise ConsumerBusyError when the topic has all the consumers it may have."""
-        limit = self._topic.config.max_consumers
+        limit = self._config.max_consumers
         if limit > 0 and self.consumer_count >= limit:
             raise ConsumerBusyError("Topic reached max consumers limit")
 
@@ -86,21 +87,20 @@ class NonPersistentSubscriptions:
         """Find or create a subscription by the rules of names and limits (the admin API's door)."""
         if request.subscription not in self.by_name:
             check_name(request.subscription)
-            limit = self._topic.config.max_subscriptions
+            limit = self._config.max_subscriptions
             if 0 < limit <= len(self.by_name):
-                raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {self._topic.name}")
+                raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {self._life.name}")
         return self._find_or_create(request)
 
     def _find_or_create(self, request: SubscribeRequest) -> NonPersistentSubscription:
         found = self.by_name.get(request.subscription)
         if found is not None:
             return found
-        topic = self._topic
         created = NonPersistentSubscription(
-            topic_name=topic.name,
+            topic_name=self._life.name,
             name=request.subscription,
-            settings=SubscriptionSettings.of(topic.context.settings, topic.config),
-            now_ms=topic.context.now_ms,
+            settings=SubscriptionSettings.of(self._context.settings, self._config),
+            now_ms=self._context.now_ms,
             on_empty=self._on_empty,
         )
         self.by_name[request.subscription] = created
@@ -111,12 +111,11 @@ class NonPersistentSubscriptions:
 
         Types that are switched off, blank names and the limit of subscriptions do not count here (Apache Pulsar 4.2.4).
         """
-        topic = self._topic
         if request.subscription.startswith(RESERVED_PREFIX):
             raise NamingError(f"Subscription with reserved subscription name attempted: {request.subscription}")
         if request.read_compacted:
             raise NotAllowedError("readCompacted only valid on persistent topics")
-        topic.check_usable()
+        self._life.check_usable()
         self.check_room()
         subscription = self._find_or_create(request)
         try:
@@ -124,13 +123,13 @@ class NonPersistentSubscriptions:
         except Exception:
             self._on_empty(subscription)
             raise
-        topic.last_used_s = topic.context.monotonic()
+        self._life.used()
         return subscription
 
     def _on_empty(self, subscription: NonPersistentSubscription) -> None:
         if not subscription.consumers and self.by_name.get(subscription.name) is subscription:
             del self.by_name[subscription.name]
-            self._topic.last_used_s = self._topic.context.monotonic()
+            self._life.used()
 
     async def delete(self, name: str) -> None:
         subscription = self.by_name.pop(name, None)
@@ -143,154 +142,180 @@ class NonPersistentSubscriptions:
             await subscription.close()
         self.by_name.clear()
 
+    def config_changed(self, config: TopicConfig) -> None:
+        """The topic's configuration is another: all subscriptions follow."""
+        self._config = config
+        settings = SubscriptionSettings.of(self._context.settings, config)
+        for subscription in self.by_name.values():
+            subscription.set_settings(settings)
+
+    def recheck_rights(self) -> None:
+        """Close the consumers whose role may no longer consume."""
+        close_without_right(self.by_name, self._life.name)
+
+    def roll_rates(self, seconds: float) -> None:
+        """End a stats period."""
+        for subscription in self.by_name.values():
+            subscription.roll_rates(seconds)
+
+    @property
+    def only_auto_consume(self) -> bool:
+        """Whether no connected consumer has a schema of its own."""
+        return all(c.spec.auto_consume for s in self.by_name.values() for c in s.consumers)
+
+
+class UnstoredPublishing:
+    """The way of runs to the subscriptions: sent or dropped within the call, or converted first."""
+
+    receipt_step = 0
+    """All entries have the id (0, 0)."""
+
+    def __init__(
+        self, subscriptions: NonPersistentSubscriptions, life: TopicLife, policy: PublishPolicy, context: TopicContext
+    ) -> None:
+        self.policy = policy
+        self.deduplication = NoDeduplication()
+        self.rate_in = RateMeter()
+        self.last_publish_ms = 0
+        self._by_name = subscriptions.by_name
+        self._life = life
+        self._now_ms = context.now_ms
+        self._converter: UnstoredConverter | None = None
+
+    def convert(self, converting: TopicConverter) -> None:
+        """Have entries converted before they are handed on."""
+        self._converter = converting.unstored(self._publish)
+
+    def takes(self, _producer: AnsweredProducer, _run: EntryRun) -> bool:
+        """Whether publishes are taken now."""
+        return self._life.is_open
+
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+        """Hand the entries to every subscription."""
+        if self._by_name:
+            slab = as_slab(run)
+            if self._converter is None:
+                self._publish(slab)
+            else:
+                self._converter.send(slab)
+        done(AppendResult(run, [AppendPiece(0, 0, 0, run.count)], None))
+
+    def _publish(self, slab: Slab) -> None:
+        for subscription in self._by_name.values():
+            subscription.publish(slab)
+
+    def stored(self, _producer: AnsweredProducer, run: EntryRun, _count: int, _pieces: object) -> None:
+        """Nothing is on a disk; the run counts."""
+        self.rate_in.add(run.total_messages, run.size_bytes)
+        self.last_publish_ms = self._now_ms()
+
+    def append_failed(self, _producer: AnsweredProducer, _run: EntryRun, _stored: int, error: Exception) -> None:
+        raise AssertionError("nothing is appended, so nothing fails") from error
+
+    async def close(self) -> None:
+        """What waits to be converted is dropped."""
+        if self._converter is not None:
+            await self._converter.close()
+
 
 class NonPersistentTopic:
-    """A non-persistent topic with clients. It has the face of `Topic`, as far as that makes sense without a log."""
+    """A non-persistent topic with clients."""
 
     persistent = False
-    receipt_step = 0
 
     def __init__(self, name: TopicName, context: TopicContext) -> None:
         self.name = name
         self.context = context
         self.config = context.effective(name)
         self.created_ms = context.now_ms()
-        self.last_publish_ms = 0
-        self.last_used_s = context.monotonic()
-        self.rate_in = RateMeter()
-        self.closed = False
-        self.max_message_bytes = 0
-        self.encryption_required = False
-        self.max_delay_ms = 0
-        self.publish_rate = TopicPublishRate(context.rates)
-        self.publish_throttle: AnyPublishThrottle | None = None
-        self.deduplication = NoDeduplication()
-        self.delay_index: Any = None
+        self.life = TopicLife(name, context.monotonic)
         self.producers = TopicProducers(None, _keep_in_memory)
-        self.subscriptions = NonPersistentSubscriptions(self)
+        self.subscriptions = NonPersistentSubscriptions(self.life, context, self.config)
+        policy = PublishPolicy(context.rates, context.settings, persistent=False)
+        self.publishing = UnstoredPublishing(self.subscriptions, self.life, policy, context)
         self.converting = None if context.converting is None else context.converting.topic(name, dict)
-        self._unstored = None if self.converting is None else self.converting.unstored(self._publish)
-        self._apply_config()
-
-    # --- publishing ----------------------------------------------------------------------------------------------
-
-    def takes_publishes(self, _producer: Producer, _run: EntryRun) -> bool:
-        return not self.closed
-
-    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
-        """Hand the entries to every subscription; they are sent or dropped when this returns, or converted first."""
-        if self.subscriptions.by_name:
-            slab = as_slab(run)
-            if self._unstored is None:
-                self._publish(slab)
-            else:
-                self._unstored.send(slab)
-        done(AppendResult(run, [AppendPiece(0, 0, 0, run.count)], None))
-
-    def _publish(self, slab: Slab) -> None:
-        for subscription in self.subscriptions.by_name.values():
-            subscription.publish(slab)
-
-    def stored(self, _producer: Producer, run: EntryRun, _count: int, _pieces: object) -> None:
-        self.rate_in.add(run.total_messages, run.size_bytes)
-        self.last_publish_ms = self.context.now_ms()
-
-    def append_failed(self, _producer: Producer, _run: EntryRun, _stored: int, error: Exception) -> None:
-        raise AssertionError("nothing is appended, so nothing fails") from error
+        if self.converting is not None:
+            self.publishing.convert(self.converting)
+        policy.apply(self.config)
 
     # --- producers -----------------------------------------------------------------------------------------------
 
-    def new_producer(self, connection: Connection, request: ProducerRequest) -> Producer:
+    def new_producer(self, connection: ProducerConnection, request: ProducerRequest) -> Producer:
         return Producer(connection, self, request, self.context.now_ms())
 
     def check_new_producer(self, request: ProducerRequest) -> None:
-        self.check_usable()
+        self.life.check_usable()
         self.producers.check_limit(self.config.max_producers)
-        if self.encryption_required and not request.encrypted:
+        if self.config.encryption_required and not request.encrypted:
             raise MetadataError("Encryption is required in this topic")
 
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
-        self.check_usable()
+        self.life.check_usable()
 
         def check() -> None:
             self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
             self.producers.check_limit(self.config.max_producers)
 
         await self.producers.admit(producer, on_queued, check)
-        self.last_used_s = self.context.monotonic()
+        self.life.used()
 
     def remove_producer(self, producer: Producer) -> None:
         self.producers.remove(producer)
-        self.last_used_s = self.context.monotonic()
-
-    def check_usable(self) -> None:
-        if self.closed:
-            raise ServiceNotReadyError(f"Topic {self.name} is temporarily unavailable")
+        self.life.used()
 
     # --- policies and facts --------------------------------------------------------------------------------------
 
     async def config_changed(self) -> None:
+        """Policies of the topic, its namespace or the broker changed: follow them."""
         previous, self.config = self.config, self.context.effective(self.name)
         if previous == self.config:
             return
-        self._apply_config()
-        if self.encryption_required:
-            for producer in self.producers:
-                if not producer.encrypted:
-                    producer.close_from_broker()
-        settings = SubscriptionSettings.of(self.context.settings, self.config)
-        for subscription in self.subscriptions.by_name.values():
-            subscription.set_settings(settings)
-
-    def _apply_config(self) -> None:
-        self.publish_throttle = self.publish_rate.throttle(self.config)
-        self.max_message_bytes = max_entry_bytes(self.context, self.config)
-        self.encryption_required = self.config.encryption_required
+        self.publishing.policy.apply(self.config)
+        if self.config.encryption_required:
+            self.producers.close_unencrypted()
+        self.subscriptions.config_changed(self.config)
 
     def recheck_rights(self) -> None:
         """The namespace changed: close producers and consumers whose role lost its right."""
-        for producer in self.producers:
-            if not producer.connection.may(pb.BaseCommand.PRODUCER, self.name):
-                producer.close_from_broker()
-        for subscription in list(self.subscriptions.by_name.values()):
-            for consumer in list(subscription.consumers):
-                if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, self.name, subscription.name):
-                    subscription.disconnect_all([consumer])
+        self.producers.recheck_rights(self.name)
+        self.subscriptions.recheck_rights()
 
     def roll_rates(self, seconds: float) -> None:
-        self.rate_in.roll(seconds)
-        for producer in self.producers:
-            producer.rate_in.roll(seconds)
-        for subscription in self.subscriptions.by_name.values():
-            subscription.roll_rates(seconds)
+        """End a stats period."""
+        self.publishing.rate_in.roll(seconds)
+        self.producers.roll_rates(seconds)
+        self.subscriptions.roll_rates(seconds)
 
     @property
     def is_open(self) -> bool:
-        return not self.closed
+        return self.life.is_open
 
     @property
     def is_idle(self) -> bool:
+        """No producer and no consumer is connected."""
         return not len(self.producers) and not self.subscriptions.consumer_count
 
     @property
     def is_unused(self) -> bool:
-        consumers = (c for s in self.subscriptions.by_name.values() for c in s.consumers)
-        return not len(self.producers) and all(c.spec.auto_consume for c in consumers)
+        """Nobody is connected who has a say: the first schema may still be a consumer's."""
+        return not len(self.producers) and self.subscriptions.only_auto_consume
 
     # --- end of its life -----------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Unload: every client is told."""
-        if not self.closed:
-            self.closed = True
-            self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
-            self.producers.disconnect_all()
-            await self.subscriptions.close()
-            if self.converting is not None and self._unstored is not None:
-                await self._unstored.close()
-                self.converting.close()
+        if self.life.has_ended:
+            return
+        self.life.state = TopicState.CLOSED
+        self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
+        self.producers.disconnect_all()
+        await self.subscriptions.close()
+        await self.publishing.close()
+        if self.converting is not None:
+            self.converting.close()
 
     async def delete(self) -> None:
+        """The same: nothing is stored."""
         await self.close()
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from magnetar.broker.compaction.topic_compaction import TopicCompaction
-    from magnetar.broker.topics.topics import AnyTopic
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.storage.embedded.engine import EmbeddedStorage
 
 __all__ = ["sweep"]
 
 
-async def sweep(storage: EmbeddedStorage, loaded: Mapping[str, AnyTopic]) -> list[int]:
+async def sweep(storage: EmbeddedStorage, loaded: Mapping[str, ServedTopic]) -> list[int]:
     """Delete ledgers from before the start that nobody names; returns their ids. Raises StorageError."""
 
     def compaction(name: str) -> TopicCompaction | None:

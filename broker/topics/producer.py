@@ -9,26 +9,21 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from magnetar.broker.errors import ConnectionFatalError
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.topics.deduplication import Verdict
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies, speed
-from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from magnetar.broker.network.connection import Connection
+    from magnetar.broker.topics.producer_ports import ProducerConnection, Publishing
     from magnetar.broker.topics.topic_stats import ProducerStats
-    from magnetar.broker.topics.topics import AnyTopic
     from magnetar.protocol.runs import EntryRun
+    from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.managed_ledger import AppendResult
 
-_NEEDS_A_LOOK = EntryFlag.BAD_CHECKSUM | EntryFlag.NO_ENTRY | EntryFlag.TXN | EntryFlag.SHADOW
 _NO_ID = -1
 
 
@@ -47,12 +42,25 @@ class ProducerRequest:
     schema_version: bytes = b""
 
 
-class Producer:
-    """One attached producer of a persistent topic."""
+class ProducedTopic(Protocol):
+    """What a producer needs of its topic."""
 
-    def __init__(self, connection: Connection, topic: AnyTopic, request: ProducerRequest, now_ms: int) -> None:
+    @property
+    def name(self) -> TopicName: ...
+    @property
+    def publishing(self) -> Publishing: ...
+    def remove_producer(self, producer: Producer) -> None: ...
+
+
+class Producer:
+    """One producer that is attached to a topic."""
+
+    def __init__(
+        self, connection: ProducerConnection, topic: ProducedTopic, request: ProducerRequest, now_ms: int
+    ) -> None:
         self.connection = connection
         self.topic = topic
+        self.publishing = topic.publishing
         self.producer_id = request.producer_id
         self.name = request.name
         self.user_provided_name = request.user_provided_name
@@ -85,16 +93,14 @@ class Producer:
                 answer = replies.send_error(self.producer_id, run.high(i), pb.PersistenceError, text)
                 self.connection.loop.call_soon(self.connection.write, answer)  # behind answers that are due before
             return
-        if not self.topic.takes_publishes(self, run):
+        publishing = self.publishing
+        if not publishing.takes(self, run):
             return
-        if self.topic.publish_throttle is not None:
-            self.topic.publish_throttle.published(self.connection, run.total_messages, run.size_bytes)
-        if (
-            run.any_flags & self._looked_at
-            or run.size_bytes > self.topic.max_message_bytes
-            or self.topic.encryption_required
-        ):
-            for part, refusal in self._examined(run):
+        policy = publishing.policy
+        if policy.throttle is not None:
+            policy.throttle.published(self.connection, run.total_messages, run.size_bytes)
+        if run.any_flags & policy.looked_at or run.size_bytes > policy.max_message_bytes or policy.encryption_required:
+            for part, refusal in policy.examined(run):
                 if refusal is None:
                     self._deduplicated(part)
                 else:
@@ -103,48 +109,8 @@ class Producer:
             return
         self._deduplicated(run)
 
-    def _examined(self, run: EntryRun) -> Iterator[tuple[EntryRun, tuple[int, str] | None]]:
-        """Split a run into parts that may be stored and parts that are refused, in order."""
-        flags, offsets = run.flag_view(), run.offset_view()
-        start, verdict = 0, self._refusal(run, 0, flags[0], offsets[1] - offsets[0])
-        for i in range(1, run.count):
-            following = self._refusal(run, i, flags[i], offsets[i + 1] - offsets[i])
-            if following != verdict:
-                yield run.slice(start, i), verdict
-                start, verdict = i, following
-        yield run.slice(start, run.count), verdict
-
-    @property
-    def _looked_at(self) -> int:
-        """Flags of entries that are looked at one by one."""
-        return _NEEDS_A_LOOK | EntryFlag.HAS_DELIVER_AT if self.topic.max_delay_ms else _NEEDS_A_LOOK
-
-    def _refusal(self, run: EntryRun, i: int, flags: int, size: int) -> tuple[int, str] | None:
-        if flags & EntryFlag.NO_ENTRY:
-            raise ConnectionFatalError("SEND without an entry")
-        if flags & EntryFlag.BAD_CHECKSUM:
-            return pb.ChecksumError, "Checksum failed on the broker"
-        if self.topic.encryption_required and not flags & EntryFlag.ENCRYPTED:
-            return pb.MetadataError, "Messages must be encrypted"
-        if size > self.topic.max_message_bytes:
-            return pb.NotAllowedError, f"Exceed maximum message size: {size} > {self.topic.max_message_bytes} bytes"
-        if flags & EntryFlag.TXN:
-            if not self.topic.persistent:
-                raise ConnectionFatalError("SEND of a transaction to a non-persistent topic")
-            return pb.NotAllowedError, "Transactions are not enabled"
-        if flags & EntryFlag.SHADOW:
-            return pb.NotAllowedError, "Only shadow topics take messages with ids of their own"
-        if self.topic.max_delay_ms and flags & EntryFlag.HAS_DELIVER_AT:
-            metadata = parse_metadata(run.entry(i))
-            if metadata is not None and metadata.deliver_at_time - metadata.publish_time > self.topic.max_delay_ms:
-                return (
-                    pb.NotAllowedError,
-                    f"Exceeds max allowed delivery delay of {self.topic.max_delay_ms} milliseconds",
-                )
-        return None
-
     def _deduplicated(self, run: EntryRun) -> None:
-        deduplication = self.topic.deduplication
+        deduplication = self.publishing.deduplication
         if not deduplication.enabled:
             self._append(run)
             return
@@ -153,7 +119,7 @@ class Producer:
             if verdict is Verdict.NEW:
                 self._append(part)
             elif verdict is Verdict.DUPLICATE:
-                self.topic.rate_in.add(part.total_messages, part.size_bytes)  # it came in
+                self.publishing.rate_in.add(part.total_messages, part.size_bytes)  # it came in
                 self.answer(
                     speed.encode_receipts(
                         self.producer_id, part.sequence_ids, part.highest_sequence_ids, 0, part.count, _NO_ID, _NO_ID, 0
@@ -167,7 +133,7 @@ class Producer:
     def _append(self, run: EntryRun) -> None:
         self._submitted_runs += 1
         self.connection.gate.started(run.count, run.size_bytes)
-        self.topic.append(run, self._appended)
+        self.publishing.append(run, self._appended)
 
     def answer(self, data: bytes) -> None:
         """Write an answer behind the receipts of everything sent before it."""
@@ -181,7 +147,7 @@ class Producer:
         run = result.run
         self._completed_runs += 1
         self.connection.gate.finished(run.count, run.size_bytes)
-        step = self.topic.receipt_step
+        step = self.publishing.receipt_step
         for ledger_id, first_entry_id, i, j in result.pieces:
             self.connection.write(
                 speed.encode_receipts(
@@ -193,9 +159,9 @@ class Producer:
             self.rate_in.add(run.total_messages, run.size_bytes)
             if run.any_flags & EntryFlag.CHUNK:
                 self.chunk_rate.add(run.count, 0)
-            self.topic.stored(self, run, stored, result.pieces)
+            self.publishing.stored(self, run, stored, result.pieces)
         if result.error is not None:
-            self.topic.append_failed(self, run, stored, result.error)
+            self.publishing.append_failed(self, run, stored, result.error)
         while self._parked and self._parked[0][0] <= self._completed_runs:
             self.connection.write(self._parked.popleft()[1])
         if self._drained and self._submitted_runs == self._completed_runs:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from magnetar.broker.topics.producer import Producer
+    from magnetar.protocol.topic_name import TopicName
 
 
 class TopicProducers:
@@ -204,6 +205,24 @@ class TopicProducers:
         claim stands and the others wait on, as in Apache Pulsar 4.2.4.
         """
         self.disconnect_all()
+
+    def close_unencrypted(self) -> None:
+        """Messages must be encrypted from now on: producers that do not encrypt are closed."""
+        for producer in self:
+            if not producer.encrypted:
+                producer.close_from_broker()
+
+    def recheck_rights(self, name: TopicName) -> None:
+        """Close the producers whose role may no longer produce to the topic."""
+        for producer in self:
+            if not producer.connection.may(pb.BaseCommand.PRODUCER, name):
+                producer.close_from_broker()
+
+    def roll_rates(self, seconds: float) -> None:
+        """End a stats period."""
+        for producer in self:
+            producer.rate_in.roll(seconds)
+            producer.chunk_rate.roll(seconds)
 
     def disconnect_all(self) -> None:
         """Close every producer from the broker's side, in the order in which Apache Pulsar does."""

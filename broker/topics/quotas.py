@@ -1,8 +1,7 @@
-"""Backlog quotas: what a topic's slowest subscription may leave behind, in bytes and in age.
+"""Enforcement of backlog quotas: what a topic's slowest subscription may leave behind, in bytes and in age.
 
-Sizes are estimates from the ledgers' lengths, ages come from the entry after the slowest mark-delete position. A breach
-is found by a periodic check; producers are then closed and refused when they come back (hold, exception), or entries of
-the slowest subscription are dropped (eviction).
+A breach is found by a periodic check. Producers are then closed and refused when they come back (hold, exception), or
+entries of the slowest subscription are dropped (eviction).
 """
 
 from __future__ import annotations
@@ -11,42 +10,21 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from magnetar.broker.errors import QuotaExceededError, QuotaHoldError
+from magnetar.broker.topics.backlog import EXCEPTION, HOLD
 
 if TYPE_CHECKING:
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.topic import Topic
 
 log = structlog.get_logger(__name__)
-HOLD = "producer_request_hold"
-EXCEPTION = "producer_exception"
 EVICTION = "consumer_backlog_eviction"
 _EVICT_TO = 0.9
 
 
-def exceeded_policy(topic: Topic) -> str | None:
-    """The policy of the quota that is breached now, None when none is; the one by size first."""
-    size, age = topic.config.size_quota, topic.config.age_quota
-    if size.limit_size >= 0 and topic.backlog_bytes() > size.limit_size:
-        return str(size.policy)
-    if age.limit_time > 0 and topic.backlog_age_s() > age.limit_time:
-        return str(age.policy)
-    return None
-
-
-def check_backlog_quota(topic: Topic) -> None:
-    """Raise what a new producer is told while a quota is breached."""
-    policy = exceeded_policy(topic)
-    if policy == HOLD:
-        raise QuotaHoldError(f"Cannot create producer on topic with backlog quota exceeded: {topic.name}")
-    if policy == EXCEPTION:
-        raise QuotaExceededError(f"Cannot create producer on topic with backlog quota exceeded: {topic.name}")
-
-
 async def enforce(topic: Topic) -> None:
     """The periodic check of one topic."""
-    await topic.refresh_oldest_backlog()
-    policy = exceeded_policy(topic)
+    await topic.backlog.refresh_oldest()
+    policy = topic.backlog.exceeded_policy(topic.config)
     if policy is None:
         return
     if policy in (HOLD, EXCEPTION):
@@ -58,21 +36,21 @@ async def enforce(topic: Topic) -> None:
 
 async def _evict(topic: Topic) -> None:
     size, age = topic.config.size_quota, topic.config.age_quota
-    if size.limit_size >= 0 and topic.backlog_bytes() > size.limit_size:
+    if size.limit_size >= 0 and topic.backlog.size_bytes() > size.limit_size:
         await _evict_by_size(topic, int(size.limit_size * _EVICT_TO))
-        topic.quota_evictions_size += 1
+        topic.backlog.evictions_size += 1
     elif age.limit_time > 0:
         limit_ms = int(age.limit_time * 1000 * _EVICT_TO)
         position = await topic.ledger.position_for_time(topic.context.now_ms() - limit_ms)
         for subscription in topic.subscriptions.durable():
             await topic.subscriptions.move_to(subscription, position)
-        topic.quota_evictions_age += 1
+        topic.backlog.evictions_age += 1
 
 
 async def _evict_by_size(topic: Topic, target_bytes: int) -> None:
     """Skip entries of the slowest subscription until the backlog fits; stop when skipping it changes nothing more."""
     previous: Subscription | None = None
-    while (backlog := topic.backlog_bytes()) > target_bytes:
+    while (backlog := topic.backlog.size_bytes()) > target_bytes:
         slowest = topic.subscriptions.slowest()
         if slowest is None or slowest is previous or not slowest.cursor.backlog_entries:
             return

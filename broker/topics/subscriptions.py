@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -32,11 +32,18 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.meters.rates import Rate
+    from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.policies.values import DispatchRate, SubscribeRate
-    from magnetar.broker.topics.topic import Topic
+    from magnetar.broker.topics.context import TopicContext, TopicConverter
+    from magnetar.broker.topics.delay_indexes import DelayIndex
+    from magnetar.broker.topics.life import TopicLife
+    from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 log = structlog.get_logger(__name__)
 
@@ -61,8 +68,22 @@ class SubscribeRequest:
 class TopicSubscriptions:
     """All subscriptions of one topic by name."""
 
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
+    def __init__(
+        self,
+        ledger: ManagedLedger,
+        life: TopicLife,
+        context: TopicContext,
+        config: TopicConfig,
+        converting: TopicConverter | None,
+    ) -> None:
+        self.new_compacted_reader: Callable[[ManagedCursor], CompactedReader]
+        """Set by the topic, whose compaction in turn hands its cursor to `adopt`."""
+        self._ledger = ledger
+        self._life = life
+        self._context = context
+        self._config = config
+        self._converting = converting
+        self._delay_index: DelayIndex | None = None
         self.by_name: dict[str, Subscription] = {}
         self._unused: dict[str, tuple[tuple[int, int], float]] = {}
         """By name: what the last look at a subscription saw, and since when it has been so."""
@@ -84,36 +105,36 @@ class TopicSubscriptions:
     def consumer_count(self) -> int:
         return sum(len(s.consumers) for s in self.by_name.values())
 
-    async def open_existing(self) -> None:
+    async def open_existing(self, delay_index: DelayIndex) -> None:
         """Bring up every durable subscription the ledger has a cursor for."""
+        self._delay_index = delay_index
         self._set_rates()
-        for name in list(self._topic.ledger.cursors):
+        for name in list(self._ledger.cursors):
             if name not in INTERNAL_CURSORS:
-                cursor = await self._topic.ledger.open_cursor(name, "latest")
+                cursor = await self._ledger.open_cursor(name, "latest")
                 self._attach(name, cursor)
 
     def _attach(self, name: str, cursor: ManagedCursor) -> Subscription:
-        topic = self._topic
         delay = None
-        if topic.delay_index is not None:
-            delay = topic.delay_index.view(name, cursor, lambda: subscription.delayed_due())  # noqa: PLW0108 - made below
+        if self._delay_index is not None:
+            delay = self._delay_index.view(name, cursor, lambda: subscription.delayed_due())  # noqa: PLW0108 - made below
         subscription = Subscription(
-            topic_name=topic.name,
+            topic_name=self._life.name,
             name=name,
             cursor=cursor,
             settings=self.settings(),
-            now_ms=topic.context.now_ms,
-            call_later=topic.context.call_later,
+            now_ms=self._context.now_ms,
+            call_later=self._context.call_later,
             delay=delay,
             on_empty=self._on_empty,
-            transform=None if topic.converting is None else topic.converting.transformer(name),
+            transform=None if self._converting is None else self._converting.transformer(name),
             pinned=name == COMPACTION_CURSOR,
         )
         subscription.context.throttle = self._throttle(subscription)
-        subscription.context.unacked_total = topic.context.unacked_total
+        subscription.context.unacked_total = self._context.unacked_total
         subscription.opened_at = cursor.mark_delete, cursor.individually_deleted_entries
         self.by_name[name] = subscription
-        if topic.ledger.terminated:
+        if self._ledger.terminated:
             subscription.on_terminated()
         return subscription
 
@@ -124,9 +145,11 @@ class TopicSubscriptions:
 
     def settings(self) -> SubscriptionSettings:
         """The plain values the dispatchers work with, from the topic's policies and the broker's settings."""
-        return SubscriptionSettings.of(self._topic.context.settings, self._topic.config)
+        return SubscriptionSettings.of(self._context.settings, self._config)
 
-    def config_changed(self) -> None:
+    def config_changed(self, config: TopicConfig) -> None:
+        """The topic's configuration is another: all subscriptions follow."""
+        self._config = config
         settings = self.settings()
         self._set_rates()
         for subscription in self.by_name.values():
@@ -135,7 +158,7 @@ class TopicSubscriptions:
 
     def _set_rates(self) -> None:
         """Rates of the topic's policies; one that is unchanged keeps its bucket."""
-        context, config = self._topic.context, self._topic.config
+        context, config = self._context, self._config
         self._dispatch = kept_dispatch(
             self._dispatch, dispatch_limits(config.dispatch_rate_in_force), context.monotonic
         )
@@ -148,7 +171,7 @@ class TopicSubscriptions:
 
     def _throttle(self, subscription: Subscription) -> Throttles | None:
         """What the dispatch of the subscription has to keep: the rates of broker, topic and its own."""
-        context, config = self._topic.context, self._topic.config
+        context, config = self._context, self._config
         limits = dispatch_limits(self._own_rate(subscription.name))
         own = kept_dispatch(self._own.pop(subscription.name, None), limits, context.monotonic)
         if own is not None:
@@ -161,12 +184,12 @@ class TopicSubscriptions:
 
     def _own_rate(self, name: str) -> DispatchRate:
         """The dispatch rate of the subscription of that name."""
-        config = self._topic.config
+        config = self._config
         return config.subscription_rates.get(name, config.subscription_dispatch_rate_in_force)
 
     def published(self, rate: Rate) -> None:
         """What the producers sent in the last period: dispatch rates that are relative to it follow."""
-        config = self._topic.config
+        config = self._config
         if self._dispatch is not None and config.dispatch_rate_in_force.relative_to_publish_rate:
             self._dispatch.allow_more(rate.messages_per_second, rate.bytes_per_second)
         for name, own in self._own.items():
@@ -177,17 +200,16 @@ class TopicSubscriptions:
 
     async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> Subscription:
         """Find or create the subscription and attach the consumer; raises what the client is told."""
-        topic = self._topic
         if request.read_compacted and consumer.sub_type not in (
             pb.CommandSubscribe.Exclusive,
             pb.CommandSubscribe.Failover,
         ):
             raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
-        if TYPE_NAMES[consumer.sub_type] not in topic.config.subscription_types_enabled:
-            raise NotAllowedError(f"Topic[{topic.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
+        if TYPE_NAMES[consumer.sub_type] not in self._config.subscription_types_enabled:
+            raise NotAllowedError(f"Topic[{self._life.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
         check_name(request.subscription)
         self._check_rate(consumer)
-        topic.check_usable()
+        self._life.check_usable()
         subscription = self.by_name.get(request.subscription)
         if subscription is None:
             subscription = await self.create(request)
@@ -206,19 +228,19 @@ class TopicSubscriptions:
             if not subscription.durable and not subscription.consumers:
                 self._on_empty(subscription)
             raise
-        topic.last_used_s = topic.context.monotonic()
-        if topic.ledger.terminated:
+        self._life.used()
+        if self._ledger.terminated:
             subscription.on_terminated()
         return subscription
 
     def check_room(self) -> None:
         """Raise ConsumerBusyError when the topic has all the consumers it may have: asked before anything else."""
-        most = self._topic.config.max_consumers
+        most = self._config.max_consumers
         if 0 < most <= self.consumer_count:
             raise ConsumerBusyError("Topic reached max consumers limit")
 
     def _check_same_address(self, consumer: Consumer) -> None:
-        limit = self._topic.context.settings.max_same_address_consumers_per_topic
+        limit = self._context.settings.max_same_address_consumers_per_topic
         host = consumer.outbox.address.rpartition(":")[0]
         same = (c.outbox.address.rpartition(":")[0] == host for s in self.by_name.values() for c in s.consumers)
         if limit > 0 and sum(same) >= limit:
@@ -235,7 +257,7 @@ class TopicSubscriptions:
         cursor = subscription.cursor
         reads_compacted = isinstance(subscription.context.reader, CompactedReader)
         if request.read_compacted and not reads_compacted:
-            subscription.context.reader = self._topic.compaction.new_reader(cursor)
+            subscription.context.reader = self.new_compacted_reader(cursor)
         elif reads_compacted and not request.read_compacted:
             subscription.context.reader, cursor.earlier = cursor, None
 
@@ -250,11 +272,10 @@ class TopicSubscriptions:
 
     async def create(self, request: SubscribeRequest) -> Subscription:
         """Create a subscription by the rules of names and limits."""
-        topic = self._topic
         check_name(request.subscription)
-        limit = topic.config.max_subscriptions
+        limit = self._config.max_subscriptions
         if limit > 0 and len(self.by_name) >= limit:
-            raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {topic.name}")
+            raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {self._life.name}")
         if request.subscription in self._deleting:
             raise ServiceNotReadyError("Subscription is fenced")
         sought = self._sought.take(request.subscription)
@@ -263,10 +284,10 @@ class TopicSubscriptions:
         return await self._create_durable(request)
 
     async def _create_durable(self, request: SubscribeRequest) -> Subscription:
-        topic, name = self._topic, request.subscription
+        name = request.subscription
         self._opening[name] += 1
         try:
-            cursor = await topic.ledger.open_cursor(
+            cursor = await self._ledger.open_cursor(
                 name,
                 request.start if request.start is not None else "earliest" if request.from_earliest else "latest",
                 request.properties,
@@ -278,14 +299,14 @@ class TopicSubscriptions:
         existing = self.by_name.get(name)
         if existing is not None:
             return existing  # another consumer's request was first
-        topic.check_usable()
+        self._life.check_usable()
         subscription = self._attach(name, cursor)
-        log.info("subscription.created", topic=str(topic.name), subscription=name)
+        log.info("subscription.created", topic=str(self._life.name), subscription=name)
         await self._begin_compacted(subscription, request)
         return subscription
 
     async def _create_non_durable(self, request: SubscribeRequest, sought: SoughtPlace | None) -> Subscription:
-        name, ledger, start = request.subscription, self._topic.ledger, request.start
+        name, ledger, start = request.subscription, self._ledger, request.start
         if name in self._opening or name in ledger.cursors:
             raise _collision(durable=True)
         if start is None or start.ledger_id == LATEST.ledger_id:  # of "latest" only the ledger id counts
@@ -301,14 +322,14 @@ class TopicSubscriptions:
     async def _roll_back(self, subscription: Subscription, request: SubscribeRequest) -> None:
         """start_message_rollback_duration_sec: a SEEK by time, whether the subscription is new or has consumers."""
         if request.rollback_s > 0:
-            ledger = self._topic.ledger
-            position = await ledger.position_for_time(self._topic.context.now_ms() - request.rollback_s * 1000)
+            ledger = self._ledger
+            position = await ledger.position_for_time(self._context.now_ms() - request.rollback_s * 1000)
             with contextlib.suppress(BrokerError):  # the consumer joins all the same
                 await subscription.seek(position, rolls_back=True)
 
     def require_creatable(self, name: str, *, durable: bool) -> None:
         """Whether SUBSCRIBE may create `name` here: auto creation of subscriptions must be on."""
-        if durable and name not in self.by_name and not self._topic.config.allow_auto_subscription_creation:
+        if durable and name not in self.by_name and not self._config.allow_auto_subscription_creation:
             raise SubscriptionNotFoundError(f"Subscription {name} does not exist")
 
     # --- and goes ------------------------------------------------------------------------------------------------
@@ -318,8 +339,8 @@ class TopicSubscriptions:
         if not subscription.durable and self.by_name.get(subscription.name) is subscription:
             del self.by_name[subscription.name]
             self._own.pop(subscription.name, None)
-            if self._topic.delay_index is not None:
-                self._topic.delay_index.remove_view(subscription.name)
+            if self._delay_index is not None:
+                self._delay_index.remove_view(subscription.name)
             if subscription.sought is not None:
                 self._sought.keep(subscription.name, subscription.sought)
             subscription.cursor.close()
@@ -337,19 +358,19 @@ class TopicSubscriptions:
         self._deleting.add(name)
         try:
             await subscription.close(disconnect=True)
-            if self._topic.delay_index is not None:
-                self._topic.delay_index.remove_view(name)
+            if self._delay_index is not None:
+                self._delay_index.remove_view(name)
             if subscription.durable:
-                await self._topic.ledger.delete_cursor(name)
+                await self._ledger.delete_cursor(name)
             else:
                 subscription.cursor.close()
         except StorageError:
-            if self._topic.is_open:
+            if self._life.is_open:
                 self._attach(name, subscription.cursor)
             raise
         finally:
             self._deleting.discard(name)
-        log.info("subscription.deleted", topic=str(self._topic.name), subscription=name)
+        log.info("subscription.deleted", topic=str(self._life.name), subscription=name)
 
     # --- moving ahead --------------------------------------------------------------------------------------------
 
@@ -366,7 +387,7 @@ class TopicSubscriptions:
         back.
         """
         subscription.check_movable()
-        last = self._topic.ledger.previous(position)
+        last = self._ledger.previous(position)
         cursor = subscription.cursor
         if last <= cursor.mark_delete:
             return
@@ -388,7 +409,7 @@ class TopicSubscriptions:
 
     def unused_s(self, subscription: Subscription) -> float:
         """For how long, as far as earlier calls saw, no consumer took part in it."""
-        now_s, seen = self._topic.context.monotonic(), (subscription.last_flow_ms, len(subscription.consumers))
+        now_s, seen = self._context.monotonic(), (subscription.last_flow_ms, len(subscription.consumers))
         last_seen, since_s = self._unused.get(subscription.name, (seen, now_s))
         if subscription.consumers or seen != last_seen:
             since_s = now_s
@@ -396,6 +417,20 @@ class TopicSubscriptions:
         return now_s - since_s
 
     # --- events of the topic -------------------------------------------------------------------------------------
+
+    def recheck_rights(self) -> None:
+        """Close the consumers whose role may no longer consume."""
+        close_without_right(self.by_name, self._life.name)
+
+    def roll_rates(self, seconds: float) -> None:
+        """End a stats period."""
+        for subscription in self.by_name.values():
+            subscription.roll_rates(seconds)
+
+    @property
+    def only_auto_consume(self) -> bool:
+        """Whether no connected consumer has a schema of its own."""
+        return all(c.spec.auto_consume for s in self.by_name.values() for c in s.consumers)
 
     def entries_available(self) -> None:
         """New entries became readable: once per burst of appends."""
@@ -421,13 +456,29 @@ class TopicSubscriptions:
                     await subscription.cursor.flush()
                 except StorageError as error:
                     name = subscription.name
-                    log.warning("acks.not_saved", topic=str(self._topic.name), subscription=name, error=str(error))
+                    log.warning("acks.not_saved", topic=str(self._life.name), subscription=name, error=str(error))
         self.by_name.clear()
 
 
 def _collision(*, durable: bool) -> NotAllowedError:
     """A durable and a non-durable subscription never share a name."""
     return NotAllowedError(f"{'D' if durable else 'Non-d'}urable subscription with the same name already exists.")
+
+
+class _Joined(Protocol):
+    name: str
+
+    @property
+    def consumers(self) -> Sequence[Consumer]: ...
+    def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None: ...
+
+
+def close_without_right(by_name: Mapping[str, _Joined], topic: TopicName) -> None:
+    """CLOSE_CONSUMER to the consumers whose role lost its right to their subscription."""
+    for subscription in list(by_name.values()):  # that of a reader goes with its last consumer
+        for consumer in list(subscription.consumers):
+            if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, topic, subscription.name):
+                subscription.disconnect_all([consumer])
 
 
 def check_name(name: str) -> None:

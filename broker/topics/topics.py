@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from magnetar.broker.errors import BrokerError, MetadataError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
+from magnetar.broker.errors import BrokerError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.non_persistent import NonPersistentTopic
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.catalog import TopicCatalog
     from magnetar.broker.topics.context import TopicContext
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.factory import ManagedLedgerFactory
 
 log = structlog.get_logger(__name__)
-AnyTopic = Topic | NonPersistentTopic
 
 
 class Topics:
@@ -42,7 +42,7 @@ class Topics:
     ) -> None:
         self.context = context
         self.catalog = catalog
-        self.loaded: dict[str, AnyTopic] = {}
+        self.loaded: dict[str, ServedTopic] = {}
         self._ledgers = ledgers
         self._namespaces = namespaces
         self._tasks = tasks
@@ -88,7 +88,7 @@ class Topics:
         base = self.catalog.partitioned(name.base) if name.is_partition else None
         return name.is_partition and (base is None or name.partition >= base.partitions)
 
-    async def get(self, name: TopicName, *, create: bool) -> AnyTopic:
+    async def get(self, name: TopicName, *, create: bool) -> ServedTopic:
         """The topic, loaded; created when `create` and the rules of auto creation allow it.
 
         Raises: TopicNotFoundError, NotAllowedError, ServiceNotReadyError.
@@ -115,7 +115,7 @@ class Topics:
         except TimeoutError as e:
             raise ServiceNotReadyError(f"Topic was not loaded in {timeout_s} seconds") from e
 
-    async def create(self, name: TopicName) -> AnyTopic:
+    async def create(self, name: TopicName) -> ServedTopic:
         """Create the topic whatever the rules of auto creation say (the admin API's door), or find it; loaded on
         return.
         """
@@ -261,6 +261,3 @@ class Topics:
             if isinstance(result, BaseException):
                 log.error("topic.close_failed", topic=str(topic.name), exc_info=result)
         self.loaded.clear()
-
-
-__all__ = ["AnyTopic", "MetadataError", "ServiceNotReadyError", "Topics"]

@@ -12,7 +12,6 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.context import TopicContext
 from magnetar.broker.topics.ledger_config import ledger_config
-from magnetar.broker.topics.quotas import check_backlog_quota
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol.topic_name import TopicName
@@ -40,7 +39,6 @@ class TopicBench:
             call_later=self.ground.scheduler.call_later,
             effective=lambda _: effective_config(self.settings, self.namespace, self.own),
             ledger_config=lambda config: ledger_config(self.settings, config, self.interceptors),
-            check_backlog_quota=check_backlog_quota,
         )
         self.topic: Topic
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from magnetar.broker.subscriptions import expiry
+from magnetar.broker.topics import expiry
 from magnetar.storage.position import EARLIEST
 from tests.broker.topic_for_tests import TopicBench
 from tests.crash.managed_ledger_scenario import CONFIG, Promise, Work, check

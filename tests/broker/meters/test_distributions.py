@@ -64,7 +64,7 @@ async def test_a_topic_counts_latency_sizes_and_rates():
     subscription = await bench.subscribe()
     bench.ground.ledgers.hold()
     run = run_of([b"x" * 300] * 4)
-    topic.append(run, lambda result: topic.stored(Sender(), run, 4, result.pieces))
+    topic.publishing.append(run, lambda result: topic.publishing.stored(Sender(), run, 4, result.pieces))
     await settle()
     bench.pass_time(0.015)
     bench.ground.ledgers.release()

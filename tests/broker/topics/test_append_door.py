@@ -45,7 +45,7 @@ async def test_entries_are_stored_in_order_with_index_and_count(broker):
         assert metadata.num_messages_in_batch == 3
         assert {each.key: each.value for each in metadata.properties} == {"entry.format": "kafka", "a": "b"}
         assert parse_entry_metadata(body).index == 3 * n + 2
-    assert topic.rate_in.total_messages == 15
+    assert topic.publishing.rate_in.total_messages == 15
 
 
 async def test_a_single_message_is_no_batch(broker):

@@ -6,8 +6,7 @@ import pytest
 
 from magnetar.broker.errors import NotAllowedError, QuotaExceededError, QuotaHoldError
 from magnetar.broker.policies.values import BacklogQuota, InactiveTopicPolicies, PersistencePolicies, RetentionPolicies
-from magnetar.broker.subscriptions import expiry
-from magnetar.broker.topics import quotas
+from magnetar.broker.topics import expiry, quotas
 from magnetar.broker.topics.deduplication import CURSOR_NAME
 from magnetar.broker.topics.inactivity import is_deletable
 from tests.broker.compaction_for_tests import single
@@ -152,11 +151,11 @@ async def test_backlog_quota_by_age(level, policy, error):
     await bench.publish(b"x")
     bench.pass_time(99)
     await quotas.enforce(bench.topic)
-    quotas.check_backlog_quota(bench.topic)
+    bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
     bench.pass_time(10)
     await quotas.enforce(bench.topic)
     with pytest.raises(error):
-        quotas.check_backlog_quota(bench.topic)
+        bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -47,9 +47,9 @@ async def test_a_send_while_the_end_is_stored_is_answered_by_close_producer_alon
     await asyncio.sleep(0)
     assert topic.ledger.terminated
     assert not ending.done()
-    assert not topic.takes_publishes(producer, RUN)
-    topic._begun.append(topic.context.monotonic())
-    topic.append_failed(producer, RUN, 0, StorageError("terminated"))
+    assert not topic.publishing.takes(producer, RUN)
+    topic.publishing._begun.append(topic.context.monotonic())
+    topic.publishing.append_failed(producer, RUN, 0, StorageError("terminated"))
     assert producer.heard == []
     stored.set()
     await ending

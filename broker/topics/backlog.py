@@ -1,0 +1,89 @@
+"""What the subscriptions of a persistent topic have still to acknowledge, and the quotas on that.
+
+Sizes are estimates from the ledgers' lengths, ages come from the entry after the slowest mark-delete position.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import QuotaExceededError, QuotaHoldError
+from magnetar.broker.topics.log_facts import entry_time_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.policies.effective import TopicConfig
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.subscriptions import TopicSubscriptions
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.managed.managed_ledger import ManagedLedger
+
+HOLD = "producer_request_hold"
+EXCEPTION = "producer_exception"
+
+
+class TopicBacklog:
+    """The backlog of the slowest durable subscription. evictions_*: how often a quota had entries dropped."""
+
+    def __init__(
+        self,
+        ledger: ManagedLedger,
+        subscriptions: TopicSubscriptions,
+        settings: Settings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.evictions_size = 0
+        self.evictions_age = 0
+        self._ledger = ledger
+        self._subscriptions = subscriptions
+        self._settings = settings
+        self._now_ms = now_ms
+        self._oldest_ms = 0
+
+    def size_bytes(self) -> int:
+        """Estimated bytes the slowest durable subscription has still to acknowledge; 0 without subscriptions."""
+        slowest = self._subscriptions.slowest()
+        return 0 if slowest is None else slowest.cursor.backlog_bytes
+
+    def age_s(self) -> int:
+        """Age of the backlog as the quota by age takes it: precise, or (the default) that of its oldest closed
+        ledger.
+        """
+        if self._settings.precise_time_based_backlog_quota_check:
+            return self.oldest_age_s()
+        slowest = self._subscriptions.slowest()
+        first = None if slowest is None else self._ledger.next_valid(slowest.cursor.mark_delete)
+        if first is None:
+            return 0
+        closed_ms = next((s.closed_at_ms for s in self._ledger.ledgers if s.ledger_id == first.ledger_id), 0)
+        return max(0, self._now_ms() - closed_ms) // 1000 if closed_ms else 0
+
+    def oldest_age_s(self) -> int:
+        """Age of the oldest entry not yet acknowledged by all, as of the last check; 0 when there is none."""
+        return max(0, self._now_ms() - self._oldest_ms) // 1000 if self._oldest_ms else 0
+
+    async def refresh_oldest(self) -> None:
+        """Read the time of the entry behind the slowest mark-delete position."""
+        self._oldest_ms = 0
+        slowest = self._subscriptions.slowest()
+        if slowest is not None and slowest.cursor.backlog_entries:
+            position = self._ledger.next_valid(slowest.cursor.mark_delete)
+            self._oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
+
+    def exceeded_policy(self, config: TopicConfig) -> str | None:
+        """The policy of the quota that is breached now, None when none is; the one by size first."""
+        size, age = config.size_quota, config.age_quota
+        if size.limit_size >= 0 and self.size_bytes() > size.limit_size:
+            return str(size.policy)
+        if age.limit_time > 0 and self.age_s() > age.limit_time:
+            return str(age.policy)
+        return None
+
+    def check_quota(self, name: TopicName, config: TopicConfig) -> None:
+        """Raise the refusal of a new producer while a quota is breached."""
+        policy = self.exceeded_policy(config)
+        if policy == HOLD:
+            raise QuotaHoldError(f"Cannot create producer on topic with backlog quota exceeded: {name}")
+        if policy == EXCEPTION:
+            raise QuotaExceededError(f"Cannot create producer on topic with backlog quota exceeded: {name}")

@@ -1,0 +1,53 @@
+"""Where a topic is in its life: open (the usual one), fenced (an append failed; until what is under way has drained,
+publishes are refused), closing and closed (unload, deletion, shutdown).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import ServiceNotReadyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.protocol.topic_name import TopicName
+
+
+class TopicState(enum.Enum):
+    """See the module."""
+
+    OPEN = "open"
+    FENCED = "fenced"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class TopicLife:
+    """The state of one topic and when it was last used; the topic and its parts share it."""
+
+    def __init__(self, name: TopicName, monotonic: Callable[[], float]) -> None:
+        self.state = TopicState.OPEN
+        self.last_used_s = monotonic()
+        """By the monotonic clock: when a client last came or went."""
+        self.name = name
+        self._monotonic = monotonic
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is TopicState.OPEN
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the topic is being closed or is closed."""
+        return self.state in (TopicState.CLOSING, TopicState.CLOSED)
+
+    def used(self) -> None:
+        """A client came or went."""
+        self.last_used_s = self._monotonic()
+
+    def check_usable(self) -> None:
+        """Raise ServiceNotReadyError unless the topic is open; the client looks it up again."""
+        if self.state is not TopicState.OPEN:
+            raise ServiceNotReadyError(f"Topic {self.name} is temporarily unavailable")

@@ -1,0 +1,81 @@
+"""What the entries of a log tell of it: times, the last message, the properties that users keep with a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.compaction.compacted_ledger import last_batch_index
+from magnetar.protocol.runs import EntryFlag
+from magnetar.storage.errors import StorageError
+from magnetar.storage.position import EARLIEST, Position
+
+if TYPE_CHECKING:
+    from magnetar.broker.compaction.topic_compaction import TopicCompaction
+    from magnetar.storage.managed.managed_ledger import ManagedLedger
+
+USER_PROPERTY = "user."
+
+
+async def entry_time_ms(ledger: ManagedLedger, position: Position) -> int:
+    """Entry timestamp: the broker's if the entry has one, else the publish time; 0 for an entry that is not there."""
+    try:
+        span = await ledger.read_entry(position)
+    except StorageError:
+        return 0
+    facts = span.slab.facts()
+    stamped = memoryview(facts.broker_timestamp).cast("q")[span.start]
+    published: int = memoryview(facts.publish_time).cast("q")[span.start]
+    return stamped if stamped >= 0 else published
+
+
+async def last_publish_ms(ledger: ManagedLedger) -> int:
+    """Publish time of the last entry; 0 without one, or while it cannot be read."""
+    try:
+        span = await ledger.read_last_entry()
+    except StorageError:
+        return 0
+    if span is None:
+        return 0
+    found: int = memoryview(span.slab.facts().publish_time).cast("q")[span.start]
+    return found
+
+
+async def last_message_id(ledger: ManagedLedger, compaction: TopicCompaction | None = None) -> tuple[Position, int]:
+    """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty.
+
+    compaction: for a reader of the compacted topic, where that covers the whole log.
+    """
+    if compaction is not None and compaction.covers_all:
+        compacted = await compaction.last_entry()
+        return (EARLIEST, -1) if compacted is None else (compacted.first_position, last_batch_index(compacted))
+    span = await ledger.read_last_entry()
+    if span is None:
+        return EARLIEST, -1
+    facts = span.slab.facts()
+    batched = memoryview(facts.flags).cast("I")[span.start] & EntryFlag.BATCHED
+    size = memoryview(facts.batch_sizes).cast("q")[span.start]
+    return span.first_position, size - 1 if batched else -1
+
+
+class TopicProperties:
+    """What users keep with a topic, among the properties of its log.
+
+    index_as_kept: the broker index as of the last time the properties were written.
+    """
+
+    def __init__(self, ledger: ManagedLedger) -> None:
+        self._ledger = ledger
+        self.index_as_kept = ledger.confirmed_index
+
+    def of_users(self) -> dict[str, str]:
+        return {
+            key.removeprefix(USER_PROPERTY): value
+            for key, value in self._ledger.properties.items()
+            if key.startswith(USER_PROPERTY)
+        }
+
+    async def replace(self, properties: dict[str, str]) -> None:
+        """Replace those of users in one transaction, durable on return."""
+        gone: dict[str, str | None] = dict.fromkeys(self.of_users().keys() - properties.keys())
+        await self._ledger.set_properties({USER_PROPERTY + key: value for key, value in (gone | properties).items()})
+        self.index_as_kept = self._ledger.confirmed_index

@@ -1,0 +1,112 @@
+"""What producers need of the world around them: their connection, the topic, and the way into it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, MutableMapping
+
+    from magnetar.broker.meters.rates import RateMeter
+    from magnetar.broker.topics.deduplication import SequenceTable, Verdict
+    from magnetar.broker.topics.publish_policy import PublishPolicy
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.errors import StorageError
+    from magnetar.storage.managed.append_result import AppendPiece, AppendResult
+
+
+class Gate(Protocol):
+    """Counts publishes in flight (`network.publish_gate`)."""
+
+    def started(self, entries: int, size: int) -> None: ...
+    def finished(self, entries: int, size: int) -> None: ...
+
+
+class ProducerConnection(Protocol):
+    """What a producer needs of its connection."""
+
+    loop: asyncio.AbstractEventLoop
+    address: str
+    client_version: str
+    recently_closed_producers: dict[int, float]
+    """Producers that the broker closed, with the time: what they still send is ignored for a while."""
+
+    @property
+    def gate(self) -> Gate: ...
+    @property
+    def producers(self) -> MutableMapping[int, Any]:
+        """Producers of the connection by id; one that the broker closes takes itself out."""
+        ...
+
+    def write(self, data: bytes) -> None: ...
+    def close_notice(self, frame: bytes, since_version: int) -> None:
+        """Write CLOSE_PRODUCER, or close the connection of a peer too old to know it."""
+        ...
+
+    async def check_alive(self) -> bool:
+        """PING the peer; whether it answered in time."""
+        ...
+
+    def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
+        """Whether a right that was used still stands."""
+        ...
+
+    def hold_reading(self, reason: str) -> None: ...
+    def release_reading(self, reason: str) -> None: ...
+
+
+class AnsweredProducer(Protocol):
+    """A producer as the topic answers it: one of a client, or the broker's own."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def producer_id(self) -> int: ...
+    def answer(self, data: bytes) -> None: ...
+
+
+class Deduplication(Protocol):
+    """Which entries of a run are new."""
+
+    enabled: bool
+    table: SequenceTable
+
+    @property
+    def status(self) -> str:
+        """As the stats page names it."""
+        ...
+
+    def judge(self, name: str, run: EntryRun) -> Iterable[tuple[int, int, Verdict]]:
+        """(start, end, verdict) of each part of the run, in order."""
+        ...
+
+
+class Publishing(Protocol):
+    """The way into a topic, stored or not."""
+
+    receipt_step: int
+    """From the id of one entry of a run to that of the next."""
+    policy: PublishPolicy
+    rate_in: RateMeter
+    last_publish_ms: int
+    """0: none since the topic was loaded."""
+
+    @property
+    def deduplication(self) -> Deduplication: ...
+    def takes(self, producer: AnsweredProducer, run: EntryRun) -> bool:
+        """Whether publishes are taken now; if not, the producer has been answered."""
+        ...
+
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+        """Hand over a run; `done` is called once, in the order of the calls."""
+        ...
+
+    def stored(self, producer: AnsweredProducer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:
+        """To be called when `done` tells of `count` entries that are on the disk."""
+        ...
+
+    def append_failed(self, producer: AnsweredProducer, run: EntryRun, stored: int, error: StorageError) -> None:
+        """To be called when `done` tells of an error behind `stored` entries."""
+        ...

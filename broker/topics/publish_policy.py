@@ -1,0 +1,108 @@
+"""What a topic takes from those who publish: the one set of rules for producers, REST and the broker's own entries.
+
+A run that needs no look costs a comparison of its flags and its size. Of any other the entries are looked at one by
+one: damaged, of a transaction or for a shadow topic, not encrypted where that is required, larger than the topic
+allows, delayed for longer than the topic allows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import ConnectionFatalError
+from magnetar.broker.topics.rates_in_force import TopicPublishRate
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.metadata import parse_metadata
+from magnetar.protocol.runs import EntryFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.broker.policies.effective import TopicConfig
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.rates_in_force import AnyPublishThrottle, BrokerRates
+    from magnetar.protocol.runs import EntryRun
+
+FRAME_PADDING_BYTES = 10 * 1024
+"""What a frame may hold beyond maxMessageSize for commands and headers."""
+_NEEDS_A_LOOK = int(EntryFlag.BAD_CHECKSUM | EntryFlag.NO_ENTRY | EntryFlag.TXN | EntryFlag.SHADOW)
+_DELAYED = int(EntryFlag.HAS_DELIVER_AT)
+
+Refusal = tuple[int, str]
+"""Pulsar's error code and text."""
+
+
+class PublishPolicy:
+    """The rules of one topic, as its configuration has them now.
+
+    looked_at: flags of entries that are looked at one by one; throttle: None while neither the topic nor the broker has
+    a publish rate.
+    """
+
+    def __init__(self, rates: BrokerRates, settings: Settings, *, persistent: bool) -> None:
+        self.rate = TopicPublishRate(rates)
+        self.throttle: AnyPublishThrottle | None = None
+        self.looked_at = _NEEDS_A_LOOK
+        self.max_message_bytes = 0
+        self.max_delay_ms = 0
+        self.encryption_required = False
+        self._settings = settings
+        self._persistent = persistent
+
+    def apply(self, config: TopicConfig) -> None:
+        """Follow the topic's configuration.
+
+        Without a maxMessageSize of its own a topic takes whatever fits a frame: clients add headers to a full payload.
+        """
+        self.throttle = self.rate.throttle(config)
+        self.encryption_required = config.encryption_required
+        own, limit = config.max_message_size, self._settings.max_message_size
+        self.max_message_bytes = own if 0 < own < limit else limit + FRAME_PADDING_BYTES
+        if self._persistent:
+            self.max_delay_ms = config.delayed_delivery.max_delivery_delay_in_millis
+        self.looked_at = _NEEDS_A_LOOK | _DELAYED if self.max_delay_ms else _NEEDS_A_LOOK
+
+    def oversize(self, size: int) -> str | None:
+        """What is wrong with an entry of so many bytes; None when it is small enough."""
+        if size <= self.max_message_bytes:
+            return None
+        return f"Exceed maximum message size: {size} > {self.max_message_bytes} bytes"
+
+    def examined(self, run: EntryRun) -> Iterator[tuple[EntryRun, Refusal | None]]:
+        """Split a run into parts that may be stored (None) and parts that are refused, in order.
+
+        Raises ConnectionFatalError for what breaks the connection.
+        """
+        flags, offsets = run.flag_view(), run.offset_view()
+        start, verdict = 0, self._refusal(run, 0, flags[0], offsets[1] - offsets[0])
+        for i in range(1, run.count):
+            following = self._refusal(run, i, flags[i], offsets[i + 1] - offsets[i])
+            if following != verdict:
+                yield run.slice(start, i), verdict
+                start, verdict = i, following
+        yield run.slice(start, run.count), verdict
+
+    def _refusal(self, run: EntryRun, i: int, flags: int, size: int) -> Refusal | None:
+        if flags & EntryFlag.NO_ENTRY:
+            raise ConnectionFatalError("SEND without an entry")
+        if flags & EntryFlag.BAD_CHECKSUM:
+            return pb.ChecksumError, "Checksum failed on the broker"
+        if self.encryption_required and not flags & EntryFlag.ENCRYPTED:
+            return pb.MetadataError, "Messages must be encrypted"
+        if (text := self.oversize(size)) is not None:
+            return pb.NotAllowedError, text
+        if flags & EntryFlag.TXN:
+            if not self._persistent:
+                raise ConnectionFatalError("SEND of a transaction to a non-persistent topic")
+            return pb.NotAllowedError, "Transactions are not enabled"
+        if flags & EntryFlag.SHADOW:
+            return pb.NotAllowedError, "Only shadow topics take messages with ids of their own"
+        if self.max_delay_ms and flags & _DELAYED:
+            return self._delay_refusal(run, i)
+        return None
+
+    def _delay_refusal(self, run: EntryRun, i: int) -> Refusal | None:
+        metadata = parse_metadata(run.entry(i))
+        if metadata is None or metadata.deliver_at_time - metadata.publish_time <= self.max_delay_ms:
+            return None
+        return pb.NotAllowedError, f"Exceeds max allowed delivery delay of {self.max_delay_ms} milliseconds"

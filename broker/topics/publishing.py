@@ -1,0 +1,140 @@
+"""The way of runs into the log of a persistent topic, and what a failed append means for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.broker.meters.distributions import TopicMeters
+from magnetar.broker.meters.rates import RateMeter
+from magnetar.broker.topics.life import TopicState
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import replies
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.topics.context import TopicContext
+    from magnetar.broker.topics.deduplication_cursor import TopicDeduplication
+    from magnetar.broker.topics.delay_indexes import DelayIndex
+    from magnetar.broker.topics.life import TopicLife
+    from magnetar.broker.topics.producer_ports import AnsweredProducer
+    from magnetar.broker.topics.publish_policy import PublishPolicy
+    from magnetar.protocol.runs import EntryRun
+    from magnetar.storage.errors import StorageError
+    from magnetar.storage.managed.append_result import AppendPiece
+    from magnetar.storage.managed.managed_ledger import AppendResult, ManagedLedger
+
+log = structlog.get_logger(__name__)
+
+
+class TopicPublishing:
+    """Appends of one topic: every run that began ends here, in order.
+
+    delay_index: told of delayed entries that are on the disk; None until the topic is open.
+    """
+
+    receipt_step = 1
+    """Entries of a run get ids one after the other."""
+
+    def __init__(
+        self,
+        ledger: ManagedLedger,
+        life: TopicLife,
+        policy: PublishPolicy,
+        deduplication: TopicDeduplication,
+        context: TopicContext,
+    ) -> None:
+        self.policy = policy
+        self.deduplication = deduplication
+        self.delay_index: DelayIndex | None = None
+        self.rate_in = RateMeter()
+        self.meters = TopicMeters(context.publish_latency)
+        self.last_publish_ms = 0
+        self._ledger = ledger
+        self._life = life
+        self._now_ms, self._monotonic = context.now_ms, context.monotonic
+        self._begun: deque[float] = deque()
+        """When each append under way began, by the monotonic clock."""
+        self._drained: list[asyncio.Future[None]] = []
+        self._on_failure: Callable[[], object] = lambda: None
+
+    def on_failure(self, callback: Callable[[], object]) -> None:
+        """`callback` is called when an append failed and the topic is fenced for that."""
+        self._on_failure = callback
+
+    def takes(self, producer: AnsweredProducer, run: EntryRun) -> bool:
+        """Whether publishes are taken now; if not, the producer has been answered.
+
+        Of an end or a close it hears by CLOSE_PRODUCER, which may be still to come: the next PRODUCER says why. A
+        SEND_ERROR before it would make the Go client forget the producer and leave what is in flight to time out.
+        """
+        state = self._life.state
+        if state is TopicState.OPEN and not self._ledger.terminated:
+            return True
+        if state is TopicState.FENCED and not self._ledger.terminated:
+            text = "topic does not take publishes now"
+            for i in range(run.count):
+                producer.answer(replies.send_error(producer.producer_id, run.high(i), pb.PersistenceError, text))
+        return False
+
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+        self._begun.append(self._monotonic())
+        self._ledger.append(run, done)
+
+    def stored(self, producer: AnsweredProducer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:
+        """`count` entries of a run are on the disk and will be seen by the subscriptions."""
+        self.meters.stored(run.count, run.size_bytes, self._run_ended())
+        self.rate_in.add(run.total_messages, run.size_bytes)
+        self.last_publish_ms = self._now_ms()
+        ledger_id, first_entry_id, i, j = pieces[-1]
+        if self.deduplication.enabled:
+            self.deduplication.stored(producer.name, run, count, Position(ledger_id, first_entry_id + j - i - 1))
+        if run.deliver_at is not None and self.delay_index is not None:
+            self.delay_index.published(run, pieces)
+
+    def append_failed(self, producer: AnsweredProducer, run: EntryRun, stored: int, error: StorageError) -> None:
+        """An append failed: its producer hears of the first entry, the topic is fenced.
+
+        Clients send again, in order, whatever has no receipt.
+        """
+        if not stored:
+            self._run_ended()
+        if self._ledger.terminated or self._life.state is TopicState.CLOSING:
+            return  # CLOSE_PRODUCER is its answer
+        producer.answer(replies.send_error(producer.producer_id, run.high(stored), pb.PersistenceError, str(error)))
+        if self._life.state is TopicState.OPEN:
+            self._life.state = TopicState.FENCED
+            log.warning("topic.fenced", topic=str(self._life.name), reason=str(error))
+            self._on_failure()
+
+    async def unfence(self) -> None:
+        """Take publishes again, once what is under way has ended."""
+        await self.wait_drained()
+        if self._life.state is not TopicState.FENCED:
+            return
+        self.deduplication.table.reset_pushed()
+        self._ledger.ready_to_create_new_ledger()
+        self._life.state = TopicState.OPEN
+        log.info("topic.unfenced", topic=str(self._life.name))
+
+    def _run_ended(self) -> float:
+        """Runs end in the order in which they began; returns the seconds it took."""
+        seconds = self._monotonic() - self._begun.popleft()
+        if not self._begun and self._drained:
+            waiters, self._drained = self._drained, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+        return seconds
+
+    async def wait_drained(self) -> None:
+        """Return when no append is under way."""
+        while self._begun:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._drained.append(waiter)
+            await waiter

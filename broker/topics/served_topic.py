@@ -1,0 +1,107 @@
+"""A topic as everything above sees it, whether it stores its messages or not (`Topic`, `NonPersistentTopic`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from magnetar.broker.consumers.consumer import Consumer, ServingSubscription
+    from magnetar.broker.policies.effective import TopicConfig
+    from magnetar.broker.subscriptions.stats import AnySubscription
+    from magnetar.broker.topics.context import TopicContext
+    from magnetar.broker.topics.life import TopicLife
+    from magnetar.broker.topics.producer import Producer, ProducerRequest
+    from magnetar.broker.topics.producer_ports import ProducerConnection, Publishing
+    from magnetar.broker.topics.producers import TopicProducers
+    from magnetar.broker.topics.subscriptions import SubscribeRequest
+    from magnetar.protocol.topic_name import TopicName
+
+
+class ServedSubscriptions(Protocol):
+    """The subscriptions of a topic."""
+
+    @property
+    def by_name(self) -> Mapping[str, AnySubscription]: ...
+    @property
+    def consumer_count(self) -> int: ...
+    def check_room(self) -> None:
+        """Raise ConsumerBusyError when the topic has all the consumers it may have."""
+        ...
+
+    def require_creatable(self, name: str, *, durable: bool) -> None:
+        """Raise SubscriptionNotFoundError when SUBSCRIBE may not create `name` here."""
+        ...
+
+    async def create(self, request: SubscribeRequest) -> AnySubscription:
+        """Create a subscription by the rules of names and limits."""
+        ...
+
+    async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> ServingSubscription:
+        """Find or create the subscription and attach the consumer; raises the refusal."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete a subscription; raises SubscriptionNotFoundError."""
+        ...
+
+
+class ServedTopic(Protocol):
+    """A loaded topic."""
+
+    name: TopicName
+    persistent: bool
+    config: TopicConfig
+    context: TopicContext
+    created_ms: int
+    life: TopicLife
+    producers: TopicProducers
+
+    @property
+    def publishing(self) -> Publishing: ...
+    @property
+    def subscriptions(self) -> ServedSubscriptions: ...
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def is_idle(self) -> bool:
+        """No producer and no consumer is connected."""
+        ...
+
+    @property
+    def is_unused(self) -> bool:
+        """Nothing is stored and no connected client has a schema."""
+        ...
+
+    def check_new_producer(self, request: ProducerRequest) -> None:
+        """Raise what can be refused before schema and subscription of the request are looked at."""
+        ...
+
+    def new_producer(self, connection: ProducerConnection, request: ProducerRequest) -> Producer:
+        """A producer of this topic, not yet attached."""
+        ...
+
+    async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
+        """Attach a producer by the rules of access; raises the refusal."""
+        ...
+
+    async def config_changed(self) -> None:
+        """Policies of the topic, its namespace or the broker changed: follow them."""
+        ...
+
+    def recheck_rights(self) -> None:
+        """Close producers and consumers whose role lost its right."""
+        ...
+
+    def roll_rates(self, seconds: float) -> None:
+        """End a stats period."""
+        ...
+
+    async def close(self) -> None:
+        """Unload: clients are closed, everything is on the disk on return."""
+        ...
+
+    async def delete(self) -> None:
+        """Remove the topic and all it holds."""
+        ...
