@@ -13,7 +13,7 @@ from array import array
 from collections import deque
 
 from magnetar.broker.consumers.consumer import EXCLUSIVE, KEY_SHARED, SHARED, TYPE_NAMES, Consumer, ConsumerSpec
-from magnetar.broker.subscriptions.settings import SubscriptionSettings
+from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed

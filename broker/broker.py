@@ -22,17 +22,20 @@ from magnetar.broker import entry_interceptors
 from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
+from magnetar.broker.auth.sessions import AuthServices
 from magnetar.broker.auth.table import check_complete
 from magnetar.broker.consumers.unacked_total import UnackedTotal
 from magnetar.broker.descriptors import DescriptorShares, process_limit, raise_limit
 from magnetar.broker.dynamic_settings import DynamicSettings
+from magnetar.broker.handlers.client import ClientServices, LookupCounters
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.loop_watch import LoopWatch
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.meters.distributions import CacheMeter
-from magnetar.broker.network.connections import Connections, LookupCounters
+from magnetar.broker.network.connections import Connections
 from magnetar.broker.network.publish_gate import PublishBudget
 from magnetar.broker.network.read_buffer import SharedReadBuffer
+from magnetar.broker.network.resources import ConnectionResources
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.network.server import BinaryServer
 from magnetar.broker.policies.namespaces import NamespaceStore
@@ -45,6 +48,7 @@ from magnetar.broker.topics.catalog import TopicCatalog
 from magnetar.broker.topics.context import TopicContext
 from magnetar.broker.topics.delay_indexes import bitmap_shelf
 from magnetar.broker.topics.ledger_config import engine_settings, ledger_config
+from magnetar.broker.topics.lifecycle import TopicLifecycle
 from magnetar.broker.topics.list_watchers import TopicListWatchers
 from magnetar.broker.topics.publish_policy import FRAME_PADDING_BYTES
 from magnetar.broker.topics.topics import Topics
@@ -83,20 +87,27 @@ class Broker:
         self.settings = settings
         self.environment = environment or EngineEnvironment.real()
         self.now_ms = self.environment.clock.now_ms
-        self.server_version = f"Magnetar {__version__}"
         self.max_frame_bytes = settings.max_message_size + FRAME_PADDING_BYTES
         self.tasks = TaskSet()
         self.descriptors = DescriptorShares.of_limit(
             process_limit(), settings.max_http_server_connections, settings.broker_max_connections
         )
-        self.seats = Seats(self.descriptors.connections)
         self.connections = Connections(self.descriptors.connections, settings.broker_max_connections_per_ip)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, self.max_frame_bytes))
         self.process_load = ProcessLoad()
         self.publish_budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20)
-        self.shared_buffer = SharedReadBuffer()
         self.addresses = AdvertisedAddresses(settings)
-        self.server = BinaryServer(self)
+        self.resources = ConnectionResources(
+            settings,
+            self.max_frame_bytes,
+            self.connections,
+            self.memory,
+            self.publish_budget,
+            SharedReadBuffer(),
+            self.tasks,
+        )
+        self.server = BinaryServer(self.resources, Seats(self.descriptors.connections))
+        self.services: ClientServices
         self.storage: EmbeddedStorage
         self.dynamic_settings: DynamicSettings
         self.namespaces: NamespaceStore
@@ -104,6 +115,7 @@ class Broker:
         self.catalog: TopicCatalog
         self.topic_watchers: TopicListWatchers
         self.topics: Topics
+        self.lifecycle: TopicLifecycle
         self.append_door: AppendDoor
         self.schemas: SchemaRegistry
         self.authenticator: Authenticator
@@ -170,6 +182,7 @@ class Broker:
             converting=self.converting,
         )
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
+        self.lifecycle = TopicLifecycle(self.topics, self.schemas, self.namespaces)
         self.append_door = AppendDoor(self.topics, self.now_ms)
         if self.converting is not None:
             self.converting.use_topics(self.topics)
@@ -177,9 +190,11 @@ class Broker:
         self.namespaces.listen(self._on_policies_changed)
         if before_listening is not None:
             before_listening()
-        await self.server.start()
+        self.services = self._client_services()
+        await self.server.start(self.services)
         self.addresses.bound(self.server.port, self.server.port_tls, None, None)
-        self.maintenance = (await _import_later("magnetar.broker.maintenance")).Maintenance(self)
+        maintenance = (await _import_later("magnetar.broker.maintenance")).Maintenance
+        self.maintenance = maintenance(settings, self.topics, self.lifecycle, self.storage, self.roll_rates)
         self.maintenance.start()
         self._apply_settings()
         self.dynamic_settings.on_change = self._on_settings_changed
@@ -195,17 +210,33 @@ class Broker:
         if self._stop_requested:
             self.request_stop()
 
+    def _client_services(self) -> ClientServices:
+        version = f"Magnetar {__version__}"
+        return ClientServices(
+            settings=self.settings,
+            auth=AuthServices(self.authenticator, self.authorizer, self.settings, version, self.now_ms),
+            addresses=self.addresses,
+            topics=self.topics,
+            namespaces=self.namespaces,
+            schemas=self.schemas,
+            topic_watchers=self.topic_watchers,
+            lookups=self.lookups,
+            new_producer_name=self.generate_producer_name,
+        )
+
     async def _start_admin(self) -> None:
         """Open the web port; a broker without it still serves its clients."""
         settings = self.settings
         if settings.web_service_port is None and settings.web_service_port_tls is None:
             return
         try:
-            self.admin_topics = (await _import_later("magnetar.broker.admin_backend.topics")).AdminTopics(self)
-            self.publishing = (await _import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing(self)
+            topics = (await _import_later("magnetar.broker.admin_backend.topics")).AdminTopics
+            self.admin_topics = topics(self.topics, self.lifecycle, self.schemas, self.converting)
+            publishing = (await _import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing
+            self.publishing = publishing(self.topics, self.schemas, self.append_door)
             if settings.web_socket_service_enabled:
-                service = await _import_later("magnetar.broker.websocket.service")
-                self.web_sockets = service.WebSocketService(self)
+                service = (await _import_later("magnetar.broker.websocket.service")).WebSocketService
+                self.web_sockets = service(self.resources, self.services)
             self._admin = admin = await (await _import_later("magnetar.broker.admin.server")).start_admin(self)
         except OSError as e:
             log.error("admin.failed", reason=e.strerror or str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
@@ -347,9 +378,26 @@ class Broker:
         await self.storage.metadata.put("/magnetar/health", str(self.now_ms()).encode())
 
     def metrics(self) -> BrokerMetrics:
-        from magnetar.broker.metrics.broker_metrics import broker_metrics  # noqa: PLC0415 - not before the binary port listens
+        from magnetar.broker.metrics.broker_metrics import (  # noqa: PLC0415 - not before the binary port listens
+            Measured,
+            broker_metrics,
+        )
 
-        return broker_metrics(self)
+        measured = Measured(
+            broker_id=f"{self.addresses.host}:{self.http_port}",
+            connections=self.connections,
+            lookups=self.lookups,
+            descriptors=self.descriptors,
+            memory=self.memory,
+            topics=self.topics,
+            storage=self.storage,
+            cache_meter=self.cache_meter,
+            authenticator=self.authenticator,
+            converting=self.converting,
+            loop_watch=self.loop_watch,
+            process_load=self.process_load,
+        )
+        return broker_metrics(measured)
 
     def roll_rates(self, seconds: float) -> None:
         """End a stats period of what no topic counts."""
@@ -361,14 +409,6 @@ class Broker:
     def generate_producer_name(self) -> str:
         """`<cluster>-<start number>-<n>`: unique over all restarts."""
         return f"{self.settings.cluster_name}-{self._start_number}-{next(self._producer_numbers)}"
-
-    def non_persistent_names(self, namespace: str) -> list[str]:
-        """Non-persistent topics that have a client now."""
-        return [
-            name
-            for name, topic in self.topics.loaded.items()
-            if not topic.persistent and topic.name.namespace == namespace and not topic.is_idle
-        ]
 
 
 async def _import_later(name: str) -> Any:

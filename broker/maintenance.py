@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from magnetar.broker.admin_backend.topics import AdminTopics
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics import expiry, orphans, quotas
 from magnetar.broker.topics.inactivity import delete_if_inactive
@@ -21,7 +20,10 @@ from magnetar.storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from magnetar.broker.broker import Broker
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.lifecycle import TopicLifecycle
+    from magnetar.broker.topics.topics import Topics
+    from magnetar.storage.embedded.engine import EmbeddedStorage
 
 log = structlog.get_logger(__name__)
 ORPHANS_AFTER_S = 10.0
@@ -39,14 +41,25 @@ class Job(NamedTuple):
 class Maintenance:
     """The broker's timers."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Topics,
+        lifecycle: TopicLifecycle,
+        storage: EmbeddedStorage,
+        roll_broker_rates: Callable[[float], None],
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._lifecycle = lifecycle
+        self._storage = storage
+        self._roll_broker_rates = roll_broker_rates
         self._tasks = TaskSet()
         self.jobs = self._table()
         self._running: dict[str, tuple[float, asyncio.Task[None]]] = {}
 
     def _table(self) -> list[Job]:
-        settings = self._broker.settings
+        settings = self._settings
         inactivity_s = settings.broker_deduplication_producer_inactivity_timeout_minutes * 60 / 3
         return [
             Job("stats", settings.stats_update_frequency_in_secs, self._roll_stats),
@@ -98,7 +111,7 @@ class Maintenance:
         """Once; not while clients that come back after a restart have the broker busy."""
         await asyncio.sleep(ORPHANS_AFTER_S)
         try:
-            await orphans.sweep(self._broker.storage, self._broker.topics.loaded)
+            await orphans.sweep(self._storage, self._topics.loaded)
         except StorageError as error:  # the next start does it
             log.warning("orphans.not_swept", error=str(error))
 
@@ -115,8 +128,8 @@ class Maintenance:
             except Exception:
                 log.exception("maintenance.failed", job=job.name)
 
-    async def _topics(self) -> AsyncIterator[Topic]:
-        for topic in list(self._broker.topics.loaded.values()):
+    async def _open_topics(self) -> AsyncIterator[Topic]:
+        for topic in list(self._topics.loaded.values()):
             if isinstance(topic, Topic) and topic.is_open:
                 yield topic
                 await asyncio.sleep(0)
@@ -124,43 +137,42 @@ class Maintenance:
     # --- jobs ----------------------------------------------------------------------------------------------------
 
     async def _roll_stats(self) -> None:
-        seconds = self._broker.settings.stats_update_frequency_in_secs
-        for topic in list(self._broker.topics.loaded.values()):
+        seconds = self._settings.stats_update_frequency_in_secs
+        for topic in list(self._topics.loaded.values()):
             topic.roll_rates(seconds)
-        self._broker.roll_rates(seconds)
+        self._roll_broker_rates(seconds)
 
     async def _trim(self) -> None:
-        async for topic in self._topics():
-            await topic.ledger.trim(self._broker.now_ms())
+        async for topic in self._open_topics():
+            await topic.ledger.trim(self._topics.context.now_ms())
 
     async def _expire(self) -> None:
-        async for topic in self._topics():
+        async for topic in self._open_topics():
             await expiry.expire_by_ttl(topic)
 
     async def _quotas(self) -> None:
-        async for topic in self._topics():
+        async for topic in self._open_topics():
             await quotas.enforce(topic)
 
     async def _dedup_snapshots(self) -> None:
-        async for topic in self._topics():
+        async for topic in self._open_topics():
             await topic.deduplication.snapshot_if_older(topic.config.deduplication_snapshot_interval_seconds)
 
     async def _dedup_purge(self) -> None:
-        async for topic in self._topics():
+        async for topic in self._open_topics():
             await topic.deduplication.purge_inactive()
 
     async def _inactive_topics(self) -> None:
-        delete = AdminTopics(self._broker).delete  # ours, as a broker may have no web port
-        for topic in list(self._broker.topics.loaded.values()):
+        for topic in list(self._topics.loaded.values()):
             if topic.is_open:
-                await delete_if_inactive(topic, delete)
+                await delete_if_inactive(topic, self._lifecycle.delete)
                 await asyncio.sleep(0)
 
     async def _subscriptions(self) -> None:
-        async for topic in self._topics():
+        async for topic in self._open_topics():
             await expiry.delete_unused_subscriptions(topic)
 
     async def _compact(self) -> None:
-        async for topic in self._topics():
+        async for topic in self._open_topics():
             if topic.compaction is not None:
                 topic.compaction.start_if_needed(topic.config.compaction_threshold_bytes)

@@ -5,7 +5,7 @@ Errors are those of broker/errors.py; `responses.STATUS_OF` says which HTTP stat
 
     TopicNotFoundError, SubscriptionNotFoundError   404     ConsumerBusyError, ProducerBusyError (still in use)   412
     NotAllowedError                                 405     MetadataError, InvalidTopicNameError                  412
-    ConflictError (below)                           409     ServiceNotReadyError                                  503
+    ConflictError (topics/lifecycle.py)             409     ServiceNotReadyError                                  503
 """
 
 from dataclasses import dataclass
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 
 Domain = Literal["persistent", "non-persistent"]
 Start = Literal["earliest", "latest"]
-
-
-class ConflictError(Exception):
-    """The request contradicts what is there: it exists already, nothing to expire. HTTP 409."""
 
 
 @dataclass(frozen=True, slots=True)

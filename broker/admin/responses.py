@@ -6,8 +6,8 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker import errors
-from magnetar.broker.admin.api import ConflictError
 from magnetar.broker.policies.namespaces import ExistsError, MissingError
+from magnetar.broker.topics.lifecycle import ConflictError
 
 JSON: Final = "application/json"
 

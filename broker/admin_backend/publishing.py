@@ -11,8 +11,9 @@ from magnetar.broker.slices import sliced
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.schemas.registry import StoredSchema
+    from magnetar.broker.schemas.registry import SchemaRegistry, StoredSchema
+    from magnetar.broker.topics.append_door import AppendDoor
+    from magnetar.broker.topics.topics import Topics
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.position import Position
@@ -21,16 +22,18 @@ if TYPE_CHECKING:
 class AdminPublishing:
     """The broker's side of `PublishApi`; see there for what each call promises."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, topics: Topics, schemas: SchemaRegistry, door: AppendDoor) -> None:
+        self._topics = topics
+        self._schemas = schemas
+        self._door = door
 
     def now_ms(self) -> int:
-        return self._broker.now_ms()
+        return self._topics.context.now_ms()
 
     async def schema(self, name: TopicName, schema: pb.Schema) -> StoredSchema:
-        topic = await self._broker.topics.get(name, create=True)
-        version = int.from_bytes(await self._broker.schemas.for_producer(topic, schema), "big")
-        stored = await self._broker.schemas.get(name, version)
+        topic = await self._topics.get(name, create=True)
+        version = int.from_bytes(await self._schemas.for_producer(topic, schema), "big")
+        stored = await self._schemas.get(name, version)
         if stored is None:
             raise BrokerError(f"{name}: its schema was deleted in this moment")
         return stored
@@ -38,7 +41,7 @@ class AdminPublishing:
     async def publish(self, entries: Sequence[tuple[TopicName, bytes]]) -> list[Position | BrokerError]:
         for name in dict.fromkeys(name for name, _ in entries):  # loaded, the order of the calls is that of the entries
             try:
-                await self._broker.topics.get(name, create=True)
+                await self._topics.get(name, create=True)
             except BrokerError:
                 continue  # each of its messages will tell
         outcomes: list[Position | BrokerError] = []
@@ -48,6 +51,6 @@ class AdminPublishing:
 
     async def _append(self, name: TopicName, entry: bytes) -> Position | BrokerError:
         try:
-            return await self._broker.append_door.append(name, entry)
+            return await self._door.append(name, entry)
         except BrokerError as e:
             return e

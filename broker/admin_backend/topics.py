@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.admin.api import ConflictError, MessagePosition, StoredMessage
+from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.admin_backend.log_ranges import LogRanges
 from magnetar.broker.admin_backend.scan import analyze_backlog, entry_of_index, place_of_reset
 from magnetar.broker.admin_backend.stats import (
@@ -19,12 +19,12 @@ from magnetar.broker.errors import (
     ConsumerBusyError,
     NotAllowedError,
     SubscriptionNotFoundError,
-    TopicNotFoundError,
 )
 from magnetar.broker.slices import sliced
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics import expiry
 from magnetar.broker.topics.catalog import PartitionedTopic
+from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.broker.topics.log_facts import entry_time_ms
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
@@ -34,9 +34,12 @@ from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain, Start
-    from magnetar.broker.broker import Broker
     from magnetar.broker.compaction.compaction_stats import CompactionStatus
+    from magnetar.broker.converting.service import Converting
+    from magnetar.broker.schemas.registry import SchemaRegistry
+    from magnetar.broker.topics.lifecycle import TopicLifecycle
     from magnetar.broker.topics.topic_stats import TopicStats
+    from magnetar.broker.topics.topics import Topics
     from magnetar.protocol.topic_name import TopicName
 
 
@@ -48,10 +51,14 @@ _STATS_IN_ONE_TURN = 16
 class AdminTopics:
     """The broker's side of `TopicsApi`; see there for what each call promises."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._topics = broker.topics
-        self._catalog = broker.catalog
+    def __init__(
+        self, topics: Topics, lifecycle: TopicLifecycle, schemas: SchemaRegistry, converting: Converting | None
+    ) -> None:
+        self._topics = topics
+        self._catalog = topics.catalog
+        self._lifecycle = lifecycle
+        self._schemas = schemas
+        self._converting = converting
         self.offloads_asked: set[TopicName] = set()
         self._log_ranges = LogRanges()
 
@@ -77,124 +84,64 @@ class AdminTopics:
 
     # --- their life ----------------------------------------------------------------------------------------------
 
-    async def _topic(self, name: TopicName) -> Topic:
-        """The persistent topic, loaded; raises TopicNotFoundError."""
-        topic = await self._topics.get(name, create=False)
-        if not isinstance(topic, Topic):
-            raise NotAllowedError("not for non-persistent topics")
-        return topic
-
     async def create(self, name: TopicName, properties: dict[str, str]) -> None:
-        if self.exists(name) or self._catalog.partitioned(name) is not None:
-            raise ConflictError("This topic already exists")
-        if not name.is_partition:
-            self._topics.check_limit(name, 1)
-        topic = await self._topics.create(name)
-        if isinstance(topic, Topic) and properties:
-            await topic.properties.replace(properties)
+        await self._lifecycle.create(name, properties)
 
     async def create_partitioned(self, name: TopicName, partitions: int, properties: dict[str, str]) -> None:
-        if self.exists(name) or self._catalog.partitioned(name) is not None:
-            raise ConflictError("This topic already exists")
-        self._topics.check_limit(name, partitions)
-        if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties or None)):
-            raise ConflictError("This topic already exists")
-        await self._create_partitions(name, 0, partitions)
-
-    async def _create_partitions(self, name: TopicName, first: int, end: int) -> list[Topic]:
-        created = []
-        if name.persistent:
-            for index in range(first, end):
-                topic = await self._topics.create(name.partition_name(index))
-                if isinstance(topic, Topic):
-                    created.append(topic)
-        return created
+        await self._lifecycle.create_partitioned(name, partitions, properties)
 
     async def create_missed_partitions(self, name: TopicName) -> None:
-        known = self._catalog.partitioned(name)
-        for index in range(0 if known is None else known.partitions):
-            if not self.exists(name.partition_name(index)):
-                await self._create_partitions(name, index, index + 1)
+        await self._lifecycle.create_missed_partitions(name)
 
     async def grow(self, name: TopicName, partitions: int) -> None:
-        known = self._catalog.partitioned(name)
-        if known is None:
-            raise TopicNotFoundError(f"Topic {name} is not partitioned")
-        subscriptions: dict[str, Subscription] = {}
-        for index in range(known.partitions):
-            if name.persistent and self.exists(name.partition_name(index)):
-                topic = await self._topic(name.partition_name(index))
-                subscriptions |= {s.name: s for s in topic.subscriptions.durable()}
-        await self._catalog.update_partitioned(name, PartitionedTopic(partitions, known.properties))
-        for topic in await self._create_partitions(name, known.partitions, partitions):
-            for subscription in subscriptions.values():
-                properties = dict(subscription.cursor.cursor_properties)
-                await topic.subscriptions.create(
-                    SubscribeRequest(subscription.name, from_earliest=True, properties=properties)
-                )
-
-    def _parts(self, name: TopicName) -> list[TopicName]:
-        known = self._catalog.partitioned(name)
-        return [name] if known is None else [name.partition_name(i) for i in range(known.partitions)]
+        await self._lifecycle.grow(name, partitions)
 
     def in_use(self, name: TopicName) -> bool:
-        loaded = (self._topics.loaded.get(str(part)) for part in self._parts(name))
-        return any(topic is not None and not topic.is_idle for topic in loaded)
+        return self._lifecycle.in_use(name)
 
     async def delete(self, name: TopicName) -> None:
-        await self._topics.delete(name)
-        if not name.is_partition:
-            await self._forget(name)
+        await self._lifecycle.delete(name)
 
     async def forget_schema(self, name: TopicName) -> None:
-        await self._broker.schemas.forget(name)
+        await self._schemas.forget(name)
 
     async def delete_partitioned(self, name: TopicName) -> None:
-        for part in self._parts(name):
-            if self.exists(part):
-                await self._topics.delete(part)
-        await self._catalog.delete_partitioned(name)
-        await self._forget(name)
-
-    async def _forget(self, name: TopicName) -> None:
-        await self._broker.schemas.forget(name)
-        await self._broker.namespaces.delete_topic(name)
+        await self._lifecycle.delete_partitioned(name)
 
     async def unload(self, name: TopicName) -> None:
-        for part in self._parts(name):
-            await self._topics.unload(part)
+        await self._lifecycle.unload(name)
 
     async def terminate(self, name: TopicName) -> MessagePosition:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         before = await topic.position_before_first() if topic.ledger.entries == 0 else None
         last = await topic.terminate()
         return _message(topic, before if before is not None and last == EARLIEST else last)
 
     async def truncate(self, name: TopicName) -> None:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         last = topic.ledger.last_confirmed
         await topic.ledger.truncate()
         for subscription in topic.subscriptions.by_name.values():
             subscription.backlog_dropped(last)
 
     async def trim(self, name: TopicName) -> None:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         await topic.ledger.trim(topic.context.now_ms())
 
     async def compact(self, name: TopicName) -> None:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         if not topic.compaction.start():
             raise ConflictError("Compaction already in progress")
 
     async def compaction_status(self, name: TopicName) -> CompactionStatus:
-        status: CompactionStatus = (await self._topic(name)).compaction.status()
+        status: CompactionStatus = (await self._lifecycle.persistent(name)).compaction.status()
         return status
 
     async def properties(self, name: TopicName) -> dict[str, str] | None:
         known = self._catalog.partitioned(name)
         if known is not None:
             return known.properties
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         return topic.properties.of_users() | broker_properties(topic)
 
     async def set_properties(self, name: TopicName, properties: dict[str, str]) -> None:
@@ -202,7 +149,7 @@ class AdminTopics:
         if known is not None:
             await self._catalog.update_partitioned(name, PartitionedTopic(known.partitions, properties))
         else:
-            topic = await self._topic(name)
+            topic = await self._lifecycle.persistent(name)
             own = broker_properties(topic)
             await topic.properties.replace({key: text for key, text in properties.items() if key not in own})
 
@@ -230,17 +177,17 @@ class AdminTopics:
         return found
 
     async def internal_stats(self, name: TopicName) -> dict[str, object]:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         await topic.position_before_first()  # an empty topic has its first ledger
         return internal_stats(topic)
 
     async def internal_info(self, name: TopicName) -> dict[str, object]:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         await topic.position_before_first()
         return internal_info(topic)
 
     async def last_message(self, name: TopicName) -> MessagePosition:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         position, batch_index = await topic.last_message_id()
         if position.entry_id < 0:
             ended = topic.ledger.terminated
@@ -248,30 +195,30 @@ class AdminTopics:
         return _message(topic, position, batch_index)
 
     async def message_at_time(self, name: TopicName, timestamp_ms: int) -> MessagePosition:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         if topic.ledger.entries == 0:
             return _message(topic, (await topic.position_before_first()).next())
         return _message(topic, await topic.ledger.position_for_time(timestamp_ms))
 
     async def message_by_index(self, name: TopicName, index: int) -> MessagePosition | None:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         position = await entry_of_index(topic.ledger, index)
         return None if position is None else _message(topic, position)
 
     async def log_range(self, name: TopicName, *, ledgers: bool) -> dict[str, object]:
-        return await self._log_ranges.of(await self._topic(name), ledgers=ledgers)
+        return await self._log_ranges.of(await self._lifecycle.persistent(name), ledgers=ledgers)
 
     async def bytes_after(self, name: TopicName, message: MessagePosition) -> int:
-        return bytes_after(await self._topic(name), Position(message.ledger_id, message.entry_id))
+        return bytes_after(await self._lifecycle.persistent(name), Position(message.ledger_id, message.entry_id))
 
     async def read_message(self, name: TopicName, ledger_id: int, entry_id: int) -> StoredMessage | None:
-        return await _stored(await self._topic(name), Position(ledger_id, entry_id))
+        return await _stored(await self._lifecycle.persistent(name), Position(ledger_id, entry_id))
 
     async def has_ledger(self, name: TopicName, ledger_id: int) -> bool:
-        return any(slot.ledger_id == ledger_id for slot in (await self._topic(name)).ledger.ledgers)
+        return any(slot.ledger_id == ledger_id for slot in (await self._lifecycle.persistent(name)).ledger.ledgers)
 
     async def examine_message(self, name: TopicName, start: Start, number: int) -> StoredMessage | None:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         total = topic.ledger.entries
         if total == 0:
             return None
@@ -287,7 +234,7 @@ class AdminTopics:
         return list(topic.subscriptions.by_name)
 
     async def _subscription(self, name: TopicName, subscription: str) -> tuple[Topic, Subscription]:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         found = topic.subscriptions.by_name.get(subscription)
         if found is None:
             raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
@@ -359,7 +306,7 @@ class AdminTopics:
         return expired or not nearly_caught_up
 
     async def peek(self, name: TopicName, subscription: str, number: int) -> StoredMessage | None:
-        topic = await self._topic(name)
+        topic = await self._lifecycle.persistent(name)
         found = topic.subscriptions.by_name.get(subscription)
         if found is None:  # as in Apache Pulsar, who asks for a message of it makes it
             found = await topic.subscriptions.create(SubscribeRequest(subscription, from_earliest=True))
@@ -367,14 +314,13 @@ class AdminTopics:
         return None if position is None else await _stored(topic, position)
 
     async def as_delivered(self, name: TopicName, message: StoredMessage) -> StoredMessage:
-        converting = self._broker.converting
-        if converting is None:
+        if self._converting is None:
             return message
-        entry, conversion = await converting.show(str(name), message.entry)
+        entry, conversion = await self._converting.show(str(name), message.entry)
         return StoredMessage(message.position, entry, conversion)
 
     async def _delay_index(self, name: TopicName) -> BucketDelayIndex:
-        index = (await self._topic(name)).delay_index
+        index = (await self._lifecycle.persistent(name)).delay_index
         if not isinstance(index, BucketDelayIndex):
             raise NotAllowedError("the in-memory tracker of delayed messages does not tell")
         return index

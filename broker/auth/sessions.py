@@ -7,7 +7,8 @@ authenticationRefreshCheckSeconds to come and must prove the same role.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.auth.authorizer import Authorizer
+    from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
 
 log = structlog.get_logger(__name__)
@@ -37,18 +39,46 @@ _DENIED: dict[int, str] = {
 }
 
 
+class ProvingPeer(Protocol):
+    """What a session needs of its connection."""
+
+    connection_id: int
+    address: str
+    closed: bool
+    loop: asyncio.AbstractEventLoop
+    features: pb.FeatureFlags
+
+    @property
+    def negotiated_version(self) -> int: ...
+    def peer_certificate(self) -> Any:
+        """The verified certificate of a TLS client, as `ssl` describes it; None without."""
+        ...
+
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AuthServices:
+    """What all sessions share."""
+
+    authenticator: Authenticator
+    authorizer: Authorizer
+    settings: Settings
+    server_version: str
+    now_ms: Callable[[], int]
+
+
 class AuthSession:
     """The identity of one connection."""
 
-    def __init__(
-        self, conn: Any, authenticator: Authenticator, authorizer: Authorizer, now_ms: Callable[[], int]
-    ) -> None:
-        self.enabled = authenticator.enabled
+    def __init__(self, conn: ProvingPeer, services: AuthServices) -> None:
+        self.enabled = services.authenticator.enabled
         self.identity = Identity(None)
         self._conn = conn
-        self._authenticator = authenticator
-        self._authorizer = authorizer
-        self._now_ms = now_ms
+        self._services = services
+        self._authenticator = services.authenticator
+        self._authorizer = services.authorizer
         self._method = "none"
         self._proof: Authenticated | None = None
         self._challenged = False
@@ -99,7 +129,7 @@ class AuthSession:
         """The role a proxy speaks for: proven again when authenticateOriginalAuthData asks for it, else believed."""
         if not command.HasField("original_principal") and not command.HasField("original_auth_data"):
             return None
-        if self._conn.broker.settings.authenticate_original_auth_data and command.HasField("original_auth_data"):
+        if self._services.settings.authenticate_original_auth_data and command.HasField("original_auth_data"):
             method = command.original_auth_method or self._method
             return (await self._prove(method, command.original_auth_data.encode())).role
         return command.original_principal or None
@@ -107,7 +137,7 @@ class AuthSession:
     # --- refreshing ----------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        seconds = self._conn.broker.settings.authentication_refresh_check_seconds
+        seconds = self._services.settings.authentication_refresh_check_seconds
         if seconds > 0:
             self._timer = self._conn.loop.call_later(seconds, self._on_refresh_tick)
 
@@ -119,15 +149,13 @@ class AuthSession:
         if self._challenged:
             log.info("connection.refused", conn=self._conn.connection_id, reason="no answer to AUTH_CHALLENGE")
             self._conn.close()
-        elif expires_ms is not None and self._now_ms() >= expires_ms:
+        elif expires_ms is not None and self._services.now_ms() >= expires_ms:
             if not self._conn.features.supports_auth_refresh:
                 self._conn.close()
                 return
             self._challenged = True
             version = self._conn.negotiated_version
-            self._conn.write(
-                replies.auth_challenge(self._conn.broker.server_version, version, self._method, REFRESH_DATA)
-            )
+            self._conn.write(replies.auth_challenge(self._services.server_version, version, self._method, REFRESH_DATA))
 
     async def answer(self, command: pb.CommandAuthResponse) -> None:
         """The answer to a challenge; one nobody asked for is checked the same way, by the method of CONNECT whatever it

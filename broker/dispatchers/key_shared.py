@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.pending_acks import PendingAck
     from magnetar.broker.dispatchers.key_ranges import Assignment
     from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
-    from magnetar.broker.subscriptions.settings import SubscriptionSettings
+    from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer, KeySharedPolicy
-    from magnetar.broker.subscriptions.settings import SubscriptionSettings
+    from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.storage.slab import Slab
 
 

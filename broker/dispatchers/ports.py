@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap
 
     from magnetar.broker.consumers.unacked_total import UnackedTotal
-    from magnetar.broker.subscriptions.settings import SubscriptionSettings
+    from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.broker.tasks import TaskSet
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span

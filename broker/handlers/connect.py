@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from magnetar.broker.auth.sessions import AuthSession
+from magnetar.broker.auth.sessions import AuthSession, ProvingPeer
 from magnetar.broker.errors import ConnectionFatalError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
@@ -14,14 +14,34 @@ from magnetar.protocol import replies
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from magnetar.broker.network.connection import Connection
+    from magnetar.broker.handlers.client import ClientServices
+
 
 log = structlog.get_logger(__name__)
 _ENTRY_METADATA_SINCE = 18
 _MOST_VERSION_CHARS = 1024
 
 
-def on_connect(conn: Connection, command: pb.CommandConnect) -> Coroutine[Any, Any, None] | None:
+class ConnectingClient(ProvingPeer, Protocol):
+    """A connection around its handshake."""
+
+    services: ClientServices
+    auth: AuthSession | None
+    peer_version: int
+    client_version: str
+    knows_entry_metadata: bool
+    wants_entry_metadata: bool
+
+    def admit(self) -> None:
+        """The handshake is done."""
+        ...
+
+    def on_pong(self) -> None:
+        """The client answered a PING."""
+        ...
+
+
+def on_connect(conn: ConnectingClient, command: pb.CommandConnect) -> Coroutine[Any, Any, None] | None:
     """Learn who the client is and what it can do; from here on the connection is of use.
 
     A proof is looked at when everything read together with CONNECT has been handled, as in Apache Pulsar 4.2: a
@@ -29,8 +49,7 @@ def on_connect(conn: Connection, command: pb.CommandConnect) -> Coroutine[Any, A
     """
     if conn.auth is not None:
         raise ConnectionFatalError("second CONNECT")
-    broker = conn.broker
-    conn.auth = AuthSession(conn, broker.authenticator, broker.authorizer, broker.now_ms)
+    conn.auth = AuthSession(conn, conn.services.auth)
     conn.peer_version = command.protocol_version
     conn.client_version = command.client_version[:_MOST_VERSION_CHARS]
     conn.features.CopyFrom(command.feature_flags)
@@ -41,7 +60,7 @@ def on_connect(conn: Connection, command: pb.CommandConnect) -> Coroutine[Any, A
     return None
 
 
-async def _prove(conn: Connection, auth: AuthSession, command: pb.CommandConnect) -> None:
+async def _prove(conn: ConnectingClient, auth: AuthSession, command: pb.CommandConnect) -> None:
     if conn.closed:
         return
     await auth.begin(command)
@@ -49,8 +68,8 @@ async def _prove(conn: Connection, auth: AuthSession, command: pb.CommandConnect
         _connected(conn)
 
 
-def _connected(conn: Connection) -> None:
-    settings = conn.broker.settings
+def _connected(conn: ConnectingClient) -> None:
+    settings = conn.services.settings
     conn.knows_entry_metadata = (
         conn.peer_version >= _ENTRY_METADATA_SINCE and conn.features.supports_broker_entry_metadata
     )
@@ -58,7 +77,7 @@ def _connected(conn: Connection) -> None:
     conn.admit()
     conn.write(
         replies.connected(
-            server_version=conn.broker.server_version,
+            server_version=conn.services.auth.server_version,
             protocol_version=conn.negotiated_version,
             max_message_size=settings.max_message_size,
             topic_watchers=settings.enable_broker_topic_list_watcher,
@@ -67,7 +86,7 @@ def _connected(conn: Connection) -> None:
     log.debug("connection.established", conn=conn.connection_id, address=conn.address, client=conn.client_version)
 
 
-def on_auth_response(conn: Connection, command: pb.CommandAuthResponse) -> Coroutine[Any, Any, None] | None:
+def on_auth_response(conn: ConnectingClient, command: pb.CommandAuthResponse) -> Coroutine[Any, Any, None] | None:
     """The client's answer to a challenge (also one nobody asked for is checked)."""
     response = command.response
     if not (response.HasField("auth_data") and response.HasField("auth_method_name")):
@@ -79,9 +98,9 @@ def on_auth_response(conn: Connection, command: pb.CommandAuthResponse) -> Corou
     return conn.auth.answer(command)
 
 
-def on_ping(conn: Connection, _command: pb.CommandPing) -> None:
+def on_ping(conn: ConnectingClient, _command: pb.CommandPing) -> None:
     conn.write(replies.pong())
 
 
-def on_pong(conn: Connection, _command: pb.CommandPong) -> None:
+def on_pong(conn: ConnectingClient, _command: pb.CommandPong) -> None:
     conn.on_pong()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from magnetar.broker.consumers.consumer import Consumer
+from magnetar.broker.consumers.consumer import Consumer, Outbox
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
@@ -14,6 +14,7 @@ from magnetar.broker.errors import (
     ServiceNotReadyError,
     UnsupportedOnTopicError,
 )
+from magnetar.broker.handlers.client import Client
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.publish import unique_metadata
 from magnetar.broker.limits import (
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from magnetar.broker.consumers.consumer import ServingSubscription
-    from magnetar.broker.network.connection import Connection
     from magnetar.protocol.topic_name import TopicName
 
 _INT32_MAX = 2**31 - 1
@@ -43,7 +43,16 @@ ACKS_IN_ONE_TURN = 5000
 """Message ids of one ACK that are handled in one go: some 5 ms."""
 
 
-def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None]:
+class ConsumingClient(Client, Outbox, Protocol):
+    """A connection that may have consumers."""
+
+    consumers: dict[int, Consumer | asyncio.Future[Consumer]]
+
+    def hold_reading(self, reason: str) -> None: ...
+    def release_reading(self, reason: str) -> None: ...
+
+
+def on_subscribe(conn: ConsumingClient, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None]:
     """Create a consumer, or answer again for one that is there.
 
     The id is taken at once, also for a CLOSE_CONSUMER in the same read; everything else comes in its turn.
@@ -56,7 +65,7 @@ def on_subscribe(conn: Connection, command: pb.CommandSubscribe) -> Coroutine[An
     return _answer_again(conn, command, name, existing)
 
 
-def _check(conn: Connection, command: pb.CommandSubscribe, name: TopicName) -> dict[str, str]:
+def _check(conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName) -> dict[str, str]:
     """The metadata of a consumer that may be; raises what the client is told."""
     conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.subscription)
     check_subscription_name(command.subscription)
@@ -65,13 +74,13 @@ def _check(conn: Connection, command: pb.CommandSubscribe, name: TopicName) -> d
     check_properties("Subscription properties", properties, MAX_SUBSCRIPTION_PROPERTIES_BYTES)
     metadata = unique_metadata(command.metadata)
     size = sum(len(k.encode()) + len(v.encode()) for k, v in metadata.items())
-    if size > conn.broker.settings.max_consumer_metadata_size:
+    if size > conn.services.settings.max_consumer_metadata_size:
         raise MetadataError(f"Consumer metadata size is too large: {size} bytes")
     return metadata
 
 
 async def _answer_again(
-    conn: Connection, command: pb.CommandSubscribe, name: TopicName, existing: Consumer | asyncio.Future[Consumer]
+    conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName, existing: Consumer | asyncio.Future[Consumer]
 ) -> None:
     _check(conn, command, name)
     if isinstance(existing, asyncio.Future):
@@ -80,7 +89,7 @@ async def _answer_again(
 
 
 async def _subscribe(
-    conn: Connection, command: pb.CommandSubscribe, name: TopicName, pending: asyncio.Future[Consumer]
+    conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName, pending: asyncio.Future[Consumer]
 ) -> None:
     try:
         consumer = await _create(conn, command, name, _check(conn, command, name))
@@ -102,15 +111,15 @@ async def _subscribe(
 
 
 async def _create(
-    conn: Connection, command: pb.CommandSubscribe, name: TopicName, metadata: dict[str, str]
+    conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName, metadata: dict[str, str]
 ) -> Consumer:
-    broker = conn.broker
-    topic = await broker.topics.get(name, create=command.force_topic_creation)
+    services = conn.services
+    topic = await services.topics.get(name, create=command.force_topic_creation)
     request = subscribe_request(command)
     topic.subscriptions.check_room()
     topic.subscriptions.require_creatable(request.subscription, durable=request.durable)
     if command.HasField("schema"):
-        await broker.schemas.for_consumer(topic, command.schema)
+        await services.schemas.for_consumer(topic, command.schema)
     consumer = Consumer.from_command(command, conn, name, metadata)
     await topic.subscriptions.subscribe(consumer, request)
     return consumer
@@ -133,19 +142,19 @@ def subscribe_request(command: pb.CommandSubscribe) -> SubscribeRequest:
     )
 
 
-def _consumer(conn: Connection, consumer_id: int) -> Consumer | None:
+def _consumer(conn: ConsumingClient, consumer_id: int) -> Consumer | None:
     entry = conn.consumers.get(consumer_id)
     return None if isinstance(entry, asyncio.Future) else entry
 
 
-def _required(conn: Connection, consumer_id: int) -> tuple[Consumer, ServingSubscription]:
+def _required(conn: ConsumingClient, consumer_id: int) -> tuple[Consumer, ServingSubscription]:
     consumer = _consumer(conn, consumer_id)
     if consumer is None:
         raise MetadataError("Consumer not found")
     return consumer, consumer.subscription
 
 
-def on_flow(conn: Connection, command: pb.CommandFlow) -> None:
+def on_flow(conn: ConsumingClient, command: pb.CommandFlow) -> None:
     """More permits, counted in messages. None or fewer breaks the connection; an unknown consumer is ignored."""
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
@@ -155,12 +164,12 @@ def on_flow(conn: Connection, command: pb.CommandFlow) -> None:
     consumer.subscription.on_flow(consumer, command.messagePermits)
 
 
-async def _answer_ack(conn: Connection, command: pb.CommandAck, durable: object) -> None:
+async def _answer_ack(conn: ConsumingClient, command: pb.CommandAck, durable: object) -> None:
     await durable  # type: ignore[misc]
     conn.write(replies.ack_response(command.consumer_id, command.request_id))
 
 
-def on_ack(conn: Connection, command: pb.CommandAck):  # type: ignore[no-untyped-def]  # noqa: ANN201 - None or a coroutine
+def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-untyped-def]  # noqa: ANN201 - None or a coroutine
     """Acknowledge; answered, once durable, only when the client gave a request id. Unknown consumers are ignored."""
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
@@ -180,7 +189,7 @@ def on_ack(conn: Connection, command: pb.CommandAck):  # type: ignore[no-untyped
     return _answer_ack(conn, command, durable)
 
 
-async def _ack_in_slices(conn: Connection, consumer: Consumer, command: pb.CommandAck) -> None:
+async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.CommandAck) -> None:
     """Many ids, a few at a time; nothing more is read from the connection meanwhile, so that the order stays."""
     ids = list(command.message_id)
     part = pb.CommandAck()
@@ -201,7 +210,9 @@ async def _ack_in_slices(conn: Connection, consumer: Consumer, command: pb.Comma
         conn.write(replies.ack_response(command.consumer_id, command.request_id))
 
 
-def on_redeliver_unacknowledged_messages(conn: Connection, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+def on_redeliver_unacknowledged_messages(
+    conn: ConsumingClient, command: pb.CommandRedeliverUnacknowledgedMessages
+) -> None:
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
         return
@@ -209,9 +220,9 @@ def on_redeliver_unacknowledged_messages(conn: Connection, command: pb.CommandRe
     consumer.subscription.on_redeliver(consumer, command.message_ids or None, epoch)
 
 
-async def on_unsubscribe(conn: Connection, command: pb.CommandUnsubscribe) -> None:
+async def on_unsubscribe(conn: ConsumingClient, command: pb.CommandUnsubscribe) -> None:
     consumer, subscription = _required(conn, command.consumer_id)
-    topic = conn.broker.topics.loaded.get(str(consumer.topic_name))
+    topic = conn.services.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
     await subscription.unsubscribe(consumer, force=command.force)
@@ -221,10 +232,10 @@ async def on_unsubscribe(conn: Connection, command: pb.CommandUnsubscribe) -> No
     conn.write(replies.success(command.request_id))
 
 
-async def on_seek(conn: Connection, command: pb.CommandSeek) -> None:
+async def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> None:
     """Move the subscription; its consumers are closed and come back by themselves."""
     consumer, subscription = _required(conn, command.consumer_id)
-    topic = conn.broker.topics.loaded.get(str(consumer.topic_name))
+    topic = conn.services.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
     if not command.HasField("message_id") and not command.HasField("message_publish_time"):
@@ -242,7 +253,7 @@ async def on_seek(conn: Connection, command: pb.CommandSeek) -> None:
         conn.write(replies.success(command.request_id))
 
 
-def on_close_consumer(conn: Connection, command: pb.CommandCloseConsumer) -> None:
+def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -> None:
     """At once, before the answers of requests sent with it: what follows is for nobody."""
     entry = conn.consumers.pop(command.consumer_id, None)
     if isinstance(entry, asyncio.Future):
@@ -252,10 +263,10 @@ def on_close_consumer(conn: Connection, command: pb.CommandCloseConsumer) -> Non
     conn.write(replies.success(command.request_id))
 
 
-async def on_get_last_message_id(conn: Connection, command: pb.CommandGetLastMessageId) -> None:
+async def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLastMessageId) -> None:
     """The last message of the topic and how far the subscription has acknowledged."""
     consumer, subscription = _required(conn, command.consumer_id)
-    topic = conn.broker.topics.loaded.get(str(consumer.topic_name))
+    topic = conn.services.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
     if not isinstance(topic, Topic):
@@ -270,7 +281,7 @@ async def on_get_last_message_id(conn: Connection, command: pb.CommandGetLastMes
     conn.write(replies.last_message_id(command.request_id, last, topic.name.partition, batch_index, mark_delete))
 
 
-def on_consumer_stats(conn: Connection, command: pb.CommandConsumerStats) -> None:
+def on_consumer_stats(conn: ConsumingClient, command: pb.CommandConsumerStats) -> None:
     from magnetar.broker.subscriptions.stats import consumer_stats  # noqa: PLC0415 - not at the start
 
     consumer = _consumer(conn, command.consumer_id)

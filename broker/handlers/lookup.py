@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.errors import (
     ConnectionFatalError,
@@ -12,6 +12,8 @@ from magnetar.broker.errors import (
     ServiceNotReadyError,
     TooManyRequestsError,
 )
+from magnetar.broker.handlers.client import Client
+from magnetar.broker.topics.list_watcher import WatchingClient
 from magnetar.broker.topics.patterns import InvalidPatternError, JavaPatternError, TopicPattern
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
@@ -20,9 +22,28 @@ from magnetar.protocol.topic_list import topics_hash
 from magnetar.protocol.topic_name import NamespaceName, TopicName
 
 if TYPE_CHECKING:
-    from magnetar.broker.network.connection import Connection
+    import asyncio
+
+    from magnetar.broker.topics.list_watcher import TopicListWatcher
 
 MAX_WATCHERS_PER_CONNECTION = 1000
+
+
+class LookingClient(Client, WatchingClient, Protocol):
+    """A connection that asks for topics."""
+
+    connection_id: int
+    watchers: dict[int, TopicListWatcher]
+    lists: asyncio.Lock
+    """Held while a list is made whose length another peer chooses."""
+
+    def authorize_namespace(self, command_type: int, namespace: str) -> None:
+        """Raise AuthorizationError unless the connection's role may use the command on the namespace."""
+        ...
+
+    def may_namespace(self, command_type: int, namespace: str) -> bool:
+        """Whether a right to a namespace this connection used still stands."""
+        ...
 
 
 def parse_topic(text: str) -> TopicName:
@@ -33,11 +54,11 @@ def parse_topic(text: str) -> TopicName:
         raise InvalidTopicNameError(str(e)) from e
 
 
-async def on_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
+async def on_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
     """Which broker serves a topic: we do. The topic need not exist, its namespace must."""
-    counters = conn.broker.lookups
+    counters = conn.services.lookups
     try:
-        with counters.slot(conn.broker.settings.max_concurrent_lookup_request):
+        with counters.slot(conn.services.settings.max_concurrent_lookup_request):
             _answer_lookup(conn, command)
     except Exception:
         counters.failures += 1
@@ -45,16 +66,16 @@ async def on_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
     counters.answers += 1
 
 
-def _answer_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
-    broker = conn.broker
+def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
+    services = conn.services
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.LOOKUP, name)
     listener = command.advertised_listener_name if command.HasField("advertised_listener_name") else ""
-    urls = broker.advertised(listener)
+    urls = services.addresses.of(listener)
     if urls is None:
         raise ServiceNotReadyError(f"the broker do not have {listener} listener")
-    broker.topics.require_namespace(name)
-    broker.namespaces.in_use.add(name.namespace)
+    services.topics.require_namespace(name)
+    services.namespaces.in_use.add(name.namespace)
     conn.write(
         replies.lookup_connect(
             command.request_id,
@@ -66,14 +87,14 @@ def _answer_lookup(conn: Connection, command: pb.CommandLookupTopic) -> None:
     )
 
 
-async def on_partitioned_metadata(conn: Connection, command: pb.CommandPartitionedTopicMetadata) -> None:
+async def on_partitioned_metadata(conn: LookingClient, command: pb.CommandPartitionedTopicMetadata) -> None:
     """How many partitions a topic has; creates a partitioned one when auto creation says so."""
-    broker = conn.broker
+    services = conn.services
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
-    broker.topics.require_tenant(name)  # Apache Pulsar 4.2 looks for the tenant first, and so tells which ones exist
-    with broker.lookups.slot(broker.settings.max_concurrent_lookup_request):
-        partitions = await broker.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
+    services.topics.require_tenant(name)  # Apache Pulsar 4.2 looks for the tenant first, and so tells which ones exist
+    with services.lookups.slot(services.settings.max_concurrent_lookup_request):
+        partitions = await services.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
     conn.write(replies.partitioned_metadata(command.request_id, partitions))
 
 
@@ -85,7 +106,7 @@ def _namespace(text: str) -> str:
     return text  # with slashes behind it: a name that passes, of a namespace that nobody has
 
 
-async def on_get_topics_of_namespace(conn: Connection, command: pb.CommandGetTopicsOfNamespace) -> None:
+async def on_get_topics_of_namespace(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Names of a namespace's topics, filtered by a pattern and left out when the client's hash shows it has them."""
     namespace = _namespace(command.namespace)
     conn.authorize_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
@@ -93,15 +114,15 @@ async def on_get_topics_of_namespace(conn: Connection, command: pb.CommandGetTop
         await _answer_topics(conn, command, namespace)
 
 
-async def _answer_topics(conn: Connection, command: pb.CommandGetTopicsOfNamespace, namespace: str) -> None:
-    broker = conn.broker
+async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace, namespace: str) -> None:
+    services = conn.services
     names: list[str] = []
-    if command.mode != pb.CommandGetTopicsOfNamespace.PERSISTENT and not broker.namespaces.exists(namespace):
+    if command.mode != pb.CommandGetTopicsOfNamespace.PERSISTENT and not services.namespaces.exists(namespace):
         raise MetadataError(f"Namespace {namespace} does not exist")
     if command.mode in (pb.CommandGetTopicsOfNamespace.PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
-        names += broker.catalog.listed_names(namespace)
+        names += services.topics.catalog.listed_names(namespace)
     if command.mode in (pb.CommandGetTopicsOfNamespace.NON_PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
-        names += broker.non_persistent_names(namespace)
+        names += services.topics.non_persistent_names(namespace)
     pattern = _pattern_to_filter_by(conn, command)
     if pattern is not None:
         names = await pattern.filter_in_slices(names)
@@ -118,9 +139,9 @@ async def _answer_topics(conn: Connection, command: pb.CommandGetTopicsOfNamespa
     )
 
 
-def _pattern_to_filter_by(conn: Connection, command: pb.CommandGetTopicsOfNamespace) -> TopicPattern | None:
+def _pattern_to_filter_by(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace) -> TopicPattern | None:
     """The client's pattern; None where the client filters itself: without one, or one this broker does not evaluate."""
-    settings = conn.broker.settings
+    settings = conn.services.settings
     if (
         not command.HasField("topics_pattern")
         or not settings.enable_broker_side_subscription_pattern_evaluation
@@ -135,10 +156,10 @@ def _pattern_to_filter_by(conn: Connection, command: pb.CommandGetTopicsOfNamesp
         raise MetadataError(str(e)) from e
 
 
-async def on_watch_topic_list(conn: Connection, command: pb.CommandWatchTopicList) -> None:
+async def on_watch_topic_list(conn: LookingClient, command: pb.CommandWatchTopicList) -> None:
     """Start telling the client of topics that match a pattern, as they come and go."""
-    broker = conn.broker
-    settings = broker.settings
+    services = conn.services
+    settings = services.settings
     namespace = _namespace(command.namespace)
     conn.authorize_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, namespace)
     if not settings.enable_broker_side_subscription_pattern_evaluation:
@@ -154,9 +175,9 @@ async def on_watch_topic_list(conn: Connection, command: pb.CommandWatchTopicLis
     if watcher is None:
         if len(conn.watchers) >= MAX_WATCHERS_PER_CONNECTION:
             raise TooManyRequestsError(f"A connection has at most {MAX_WATCHERS_PER_CONNECTION} topic list watchers")
-        watcher = conn.watchers[watcher_id] = broker.topic_watchers.open(conn, watcher_id, namespace, pattern)
+        watcher = conn.watchers[watcher_id] = services.topic_watchers.open(conn, watcher_id, namespace, pattern)
     try:
-        names, digest = await broker.topic_watchers.first_list(watcher, namespace)
+        names, digest = await services.topic_watchers.first_list(watcher, namespace)
     except TooManyRequestsError:
         if conn.watchers.get(watcher_id) is watcher:
             del conn.watchers[watcher_id]
@@ -165,7 +186,7 @@ async def on_watch_topic_list(conn: Connection, command: pb.CommandWatchTopicLis
     conn.write(replies.watch_topic_list_success(command.request_id, watcher_id, [] if same else names, digest))
 
 
-def on_watch_topic_list_close(conn: Connection, command: pb.CommandWatchTopicListClose) -> None:
+def on_watch_topic_list_close(conn: LookingClient, command: pb.CommandWatchTopicListClose) -> None:
     watcher = conn.watchers.pop(command.watcher_id, None)
     if watcher is not None:
         watcher.stop()

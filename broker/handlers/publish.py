@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.errors import (
     BrokerError,
@@ -11,6 +11,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
     ServiceNotReadyError,
 )
+from magnetar.broker.handlers.client import Client
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.schema import version_without_schema
 from magnetar.broker.limits import (
@@ -21,6 +22,7 @@ from magnetar.broker.limits import (
 )
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.producer import Producer, ProducerRequest
+from magnetar.broker.topics.producer_ports import ProducerConnection
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
@@ -28,9 +30,14 @@ from magnetar.protocol import replies
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from magnetar.broker.network.connection import Connection
     from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.protocol.topic_name import TopicName
+
+
+class PublishingClient(Client, ProducerConnection, Protocol):
+    """A connection that may have producers."""
+
+    producers: dict[int, Producer | asyncio.Future[Producer]]
 
 
 def unique_metadata(pairs: object) -> dict[str, str]:
@@ -43,7 +50,7 @@ def unique_metadata(pairs: object) -> dict[str, str]:
     return out
 
 
-async def on_producer(conn: Connection, command: pb.CommandProducer) -> None:
+async def on_producer(conn: PublishingClient, command: pb.CommandProducer) -> None:
     """Create a producer, or answer again for one that is there."""
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.PRODUCER, name)
@@ -78,7 +85,9 @@ async def on_producer(conn: Connection, command: pb.CommandProducer) -> None:
     conn.write(_success(command.request_id, producer, ready=True))
 
 
-def _answer_again(conn: Connection, command: pb.CommandProducer, existing: Producer | asyncio.Future[Producer]) -> None:
+def _answer_again(
+    conn: PublishingClient, command: pb.CommandProducer, existing: Producer | asyncio.Future[Producer]
+) -> None:
     if isinstance(existing, asyncio.Future):
         raise ServiceNotReadyError("Producer is already present on the connection")
     # neither the topic epoch nor the last sequence id is told again
@@ -106,17 +115,17 @@ def _success(request_id: int, producer: Producer, *, ready: bool) -> bytes:
 
 
 async def _create(
-    conn: Connection,
+    conn: PublishingClient,
     command: pb.CommandProducer,
     name: TopicName,
     metadata: dict[str, str],
     pending: asyncio.Future[Producer],
 ) -> Producer:
-    broker = conn.broker
-    topic = await broker.topics.get(name, create=True)
+    services = conn.services
+    topic = await services.topics.get(name, create=True)
     request = ProducerRequest(
         producer_id=command.producer_id,
-        name=command.producer_name if command.HasField("producer_name") else broker.generate_producer_name(),
+        name=command.producer_name if command.HasField("producer_name") else services.new_producer_name(),
         user_provided_name=command.user_provided_producer_name,
         epoch=command.epoch,
         access_mode=command.producer_access_mode,
@@ -139,9 +148,9 @@ async def _create(
     return producer
 
 
-async def _schema_version(conn: Connection, command: pb.CommandProducer, topic: ServedTopic) -> bytes:
+async def _schema_version(conn: PublishingClient, command: pb.CommandProducer, topic: ServedTopic) -> bytes:
     if command.HasField("schema"):
-        return await conn.broker.schemas.for_producer(topic, command.schema)
+        return await conn.services.schemas.for_producer(topic, command.schema)
     return await version_without_schema(conn, topic)
 
 
@@ -155,7 +164,7 @@ async def _initial_subscription(topic: ServedTopic, name: str) -> None:
     await topic.subscriptions.create(SubscribeRequest(subscription=name, from_earliest=True))
 
 
-def on_close_producer(conn: Connection, command: pb.CommandCloseProducer) -> Coroutine[Any, Any, None]:
+def on_close_producer(conn: PublishingClient, command: pb.CommandCloseProducer) -> Coroutine[Any, Any, None]:
     """Close after the receipts of all that was sent; an id nobody knows is closed already."""
     entry = conn.producers.get(command.producer_id)
     if isinstance(entry, asyncio.Future):
@@ -167,7 +176,7 @@ def on_close_producer(conn: Connection, command: pb.CommandCloseProducer) -> Cor
     return _close(conn, command.request_id, entry)
 
 
-async def _close(conn: Connection, request_id: int, producer: Producer | None) -> None:
+async def _close(conn: PublishingClient, request_id: int, producer: Producer | None) -> None:
     if producer is not None:
         await producer.close()
     conn.write(replies.success(request_id))

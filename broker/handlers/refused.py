@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.errors import ConnectionFatalError, InvalidTopicNameError, NotAllowedError
+from magnetar.broker.handlers.client import Client
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
-    from magnetar.broker.network.connection import Connection
     from magnetar.protocol.topic_name import TopicName
 
 
-def on_transaction(_conn: Connection, _command: Any) -> None:
+class RefusedClient(Client, Protocol):
+    """A connection whose role says how much of a refusal is told."""
+
+    @property
+    def is_super_user(self) -> bool: ...
+
+
+def on_transaction(_conn: RefusedClient, _command: Any) -> None:
     """Everything a client asks a transaction coordinator for."""
     raise NotAllowedError("Transactions are not enabled.")
 
@@ -26,17 +33,17 @@ def _topic(text: str) -> TopicName:
         raise ConnectionFatalError(str(e)) from e
 
 
-def _refusal(conn: Connection, name: TopicName) -> int:
+def _refusal(conn: RefusedClient, name: TopicName) -> int:
     """What is told of something that is here: to those who are no broker not even that transactions are off."""
     if not conn.is_super_user:
         return pb.TransactionNotFound
     return pb.NotAllowedError if name.persistent else pb.UnknownError
 
 
-def on_end_txn_on_partition(conn: Connection, command: Any) -> None:
+def on_end_txn_on_partition(conn: RefusedClient, command: Any) -> None:
     """Between brokers only: an error for a topic that is here, no news for any other."""
     name = _topic(command.topic)
-    topics = conn.broker.topics
+    topics = conn.services.topics
     code = _refusal(conn, name) if topics.known(name) else None
     if code is None and topics.is_loaded_by_a_look(name) and topics.is_partition_of_nothing(name):
         code = pb.ServiceNotReady
@@ -47,10 +54,10 @@ def on_end_txn_on_partition(conn: Connection, command: Any) -> None:
     )
 
 
-def on_end_txn_on_subscription(conn: Connection, command: Any) -> None:
+def on_end_txn_on_subscription(conn: RefusedClient, command: Any) -> None:
     """Between brokers only: an error for a subscription that is here, no news for any other."""
     name = _topic(command.subscription.topic)
-    topic = conn.broker.topics.loaded.get(str(name))
+    topic = conn.services.topics.loaded.get(str(name))
     known = topic is not None and command.subscription.subscription in topic.subscriptions.by_name
     code = _refusal(conn, name) if known else None
     conn.write(

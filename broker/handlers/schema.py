@@ -17,14 +17,14 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
-    from magnetar.broker.network.connection import Connection
+    from magnetar.broker.handlers.client import Client
     from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.protocol.topic_name import TopicName
 
 VERSION_BYTES = 8
 
 
-async def on_get_schema(conn: Connection, command: pb.CommandGetSchema) -> None:
+async def on_get_schema(conn: Client, command: pb.CommandGetSchema) -> None:
     """A schema of a topic, the latest when no version is named."""
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.GET_SCHEMA, name)
@@ -35,7 +35,7 @@ async def on_get_schema(conn: Connection, command: pb.CommandGetSchema) -> None:
         if len(command.schema_version) < VERSION_BYTES:
             raise ConnectionFatalError(f"schema version of {len(command.schema_version)} bytes")
         version = int.from_bytes(command.schema_version[:VERSION_BYTES], "big", signed=True)
-    found = await conn.broker.schemas.get(name, version)
+    found = await conn.services.schemas.get(name, version)
     if found is None:
         raise TopicNotFoundError("Topic not found or no-schema")
     conn.write(
@@ -47,39 +47,39 @@ async def on_get_schema(conn: Connection, command: pb.CommandGetSchema) -> None:
     )
 
 
-async def on_get_or_create_schema(conn: Connection, command: pb.CommandGetOrCreateSchema) -> None:
+async def on_get_or_create_schema(conn: Client, command: pb.CommandGetOrCreateSchema) -> None:
     """The version of a schema of an existing topic, added when it is new and compatible: with the right to produce."""
     try:
         name = parse_topic(command.topic)
     except InvalidTopicNameError as e:
         raise ConnectionFatalError(str(e)) from e  # as Apache Pulsar 4.2
     conn.authorize(pb.BaseCommand.GET_OR_CREATE_SCHEMA, name)
-    topic = conn.broker.topics.loaded.get(str(name))
+    topic = conn.services.topics.loaded.get(str(name))
     if topic is None:
-        if not conn.broker.topics.known(name) and not conn.broker.topics.is_loaded_by_a_look(name):
+        if not conn.services.topics.known(name) and not conn.services.topics.is_loaded_by_a_look(name):
             raise TopicNotFoundError(f"Topic {name} does not exist")
-        topic = await conn.broker.topics.get(name, create=False)
+        topic = await conn.services.topics.get(name, create=False)
     if command.schema.type == NO_SCHEMA:
         version = await version_without_schema(conn, topic)
     else:
         if not conn.may(pb.BaseCommand.PRODUCER, name):
             await _require_known(conn, name, command.schema)
-        version = await conn.broker.schemas.for_producer(topic, command.schema)
+        version = await conn.services.schemas.for_producer(topic, command.schema)
     conn.write(replies.get_or_create_schema_response(command.request_id, version))
 
 
-async def _require_known(conn: Connection, name: TopicName, schema: pb.Schema) -> None:
+async def _require_known(conn: Client, name: TopicName, schema: pb.Schema) -> None:
     """Raise AuthorizationError unless the topic has this schema."""
-    if await conn.broker.schemas.find(name, schema.type, schema.schema_data) is None:
+    if await conn.services.schemas.find(name, schema.type, schema.schema_data) is None:
         raise AuthorizationError("Client is not authorized to add a schema")
 
 
-async def version_without_schema(conn: Connection, topic: ServedTopic) -> bytes:
+async def version_without_schema(conn: Client, topic: ServedTopic) -> bytes:
     """What a producer, or a message, that names no schema gets.
 
     Raises IncompatibleSchemaError where schemas are enforced and the topic has one.
     """
-    if topic.config.schema_validation_enforced and await conn.broker.schemas.live(topic.name):
+    if topic.config.schema_validation_enforced and await conn.services.schemas.live(topic.name):
         raise IncompatibleSchemaError(
             "Producers cannot connect or send message without a schema to topics with a schema"
         )

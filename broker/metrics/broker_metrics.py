@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.broker.metrics.exposition import BrokerMetrics
 from magnetar.broker.metrics.resources import ResourceFigures
 
 if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
+    from magnetar.broker.auth.authenticator import Authenticator
+    from magnetar.broker.converting.service import Converting
+    from magnetar.broker.descriptors import DescriptorShares
+    from magnetar.broker.handlers.client import LookupCounters
+    from magnetar.broker.loop_watch import LoopWatch
+    from magnetar.broker.memory_account import MemoryAccount
+    from magnetar.broker.meters.distributions import CacheMeter
+    from magnetar.broker.network.connections import Connections
+    from magnetar.broker.process_load import ProcessLoad
+    from magnetar.broker.topics.topics import Topics
+    from magnetar.storage.embedded.engine import EmbeddedStorage
 
 
-def broker_metrics(broker: Broker) -> BrokerMetrics:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The parts of the broker that have figures. broker_id: "host:web port"."""
+
+    broker_id: str
+    connections: Connections
+    lookups: LookupCounters
+    descriptors: DescriptorShares
+    memory: MemoryAccount
+    topics: Topics
+    storage: EmbeddedStorage
+    cache_meter: CacheMeter
+    authenticator: Authenticator
+    converting: Converting | None
+    loop_watch: LoopWatch
+    process_load: ProcessLoad
+
+
+def broker_metrics(broker: Measured) -> BrokerMetrics:
     """What no topic has: connections, caches, the store."""
     counters = broker.connections.counters
     cache = broker.storage.cache.stats()
@@ -45,12 +74,12 @@ def broker_metrics(broker: Broker) -> BrokerMetrics:
     )
 
 
-def resources(broker: Broker) -> ResourceFigures:
+def resources(broker: Measured) -> ResourceFigures:
     """What the broker has and what is left of it: memory for clients, connections, the disk, the processor."""
     memory = broker.memory
     engine = broker.storage.stats()
     return ResourceFigures(
-        broker_id=f"{broker.addresses.host}:{broker.http_port}",
+        broker_id=broker.broker_id,
         client_memory_used_bytes=memory.used_bytes,
         client_memory_limit_bytes=memory.limits.total,
         client_memory_most_bytes=memory.most_bytes,

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.auth.sessions import AuthSession
-    from magnetar.broker.broker import Broker
     from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.handlers.client import ClientServices
     from magnetar.broker.memory_account import MemoryShare
+    from magnetar.broker.network.resources import ConnectionResources
     from magnetar.broker.network.seats import Seat
     from magnetar.broker.topics.list_watcher import TopicListWatcher
     from magnetar.broker.topics.producer import Producer
@@ -72,16 +73,24 @@ _connection_ids = itertools.count(1)
 class Connection(asyncio.BufferedProtocol):
     """Server side of one TCP connection; also the `Outbox` of its producers and consumers."""
 
-    def __init__(self, broker: Broker, *, tls: bool = False, seat: Seat | None = None) -> None:
-        self.broker = broker
+    def __init__(
+        self,
+        resources: ConnectionResources,
+        services: ClientServices,
+        *,
+        tls: bool = False,
+        seat: Seat | None = None,
+    ) -> None:
+        self.services = services
         self.tls = tls
         self._seat = seat
         self.connection_id = next(_connection_ids)
         self.loop = asyncio.get_running_loop()
         self.tasks = TaskSet()
-        self.gate = PublishGate(
-            self, broker.publish_budget, broker.settings.max_pending_publish_requests_per_connection
-        )
+        self._resources = resources
+        self._settings = resources.settings
+        most_entries = self._settings.max_pending_publish_requests_per_connection
+        self.gate = PublishGate(self, resources.publish_budget, most_entries)
         self.producers: dict[int, Producer | asyncio.Future[Producer]] = {}
         self.consumers: dict[int, Consumer | asyncio.Future[Consumer]] = {}
         self.recently_closed_producers: dict[int, float] = {}
@@ -97,8 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = ""
         self.knows_entry_metadata = False
         self.wants_entry_metadata = False
-        self.non_persistent_pending = 0
-        self._buffer = ReadBuffer(broker.shared_buffer, broker.max_frame_bytes)
+        self._buffer = ReadBuffer(resources.shared_buffer, resources.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._read_holds: set[str] = set()
         self._frame_pages = 0
@@ -115,23 +123,23 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.address = f"/{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
         host = peer[0] if isinstance(peer, tuple) else ""
-        self._share = self.broker.memory.share(host, lambda: self.release_reading("memory"))
+        self._share = self._resources.memory.share(host, lambda: self.release_reading("memory"))
         self._share.set("connection", CONNECTION_BYTES)
         self._output = Output(transport, self._share)
         self._keep_alive = KeepAlive(self, self._buffer, self._output, self.loop)
         if self._seat is not None:
             self._seat.idle(lambda: self.lost("no handshake, and others want its place"))
-        refusal = self.broker.connections.admit(self, host)
+        refusal = self._resources.connections.admit(self, host)
         if refusal is not None:
             self.write(replies.error(-1, pb.NotAllowedError, refusal))
             self.close()
             return
-        self._keep_alive.start(lambda: self.broker.settings.keep_alive_interval_seconds)
+        self._keep_alive.start(lambda: self._settings.keep_alive_interval_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
         self.closed = True
         self._keep_alive.stop()
-        self.broker.connections.forget(self)
+        self._resources.connections.forget(self)
         if self._seat is not None:
             self._seat.leave()
         if self.auth is not None:
@@ -150,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         self._output.call_waiting()  # whoever waits for room learns that nothing is to be written any more
         self._share.close()
         if len(self.tasks):  # none is cancelled: what a request changes in the metadata store it changes whole
-            self.broker.tasks.spawn(self.tasks.settle(), "connection.settle")
+            self._resources.tasks.spawn(self.tasks.settle(), "connection.settle")
 
     def close(self) -> None:
         """Close after what was written has been sent, or when that takes too long; safe to call twice."""
@@ -259,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
             producer.publish(run)
             return
         closed_at = self.recently_closed_producers.get(run.producer_id)
-        keep_alive_s = self.broker.settings.keep_alive_interval_seconds
+        keep_alive_s = self._settings.keep_alive_interval_seconds
         if closed_at is None or self.loop.time() - closed_at > keep_alive_s:
             raise ConnectionFatalError(f"SEND for the unknown producer {run.producer_id}")
 
@@ -404,13 +412,13 @@ class Connection(asyncio.BufferedProtocol):
         self.connected = True
         if self._seat is not None:
             self._seat.busy()
-        self._buffer.admit(self.broker.max_frame_bytes)
+        self._buffer.admit(self._resources.max_frame_bytes)
 
     def refresh(self) -> None:
         """Forget what is outdated, once per keep-alive interval."""
         if self.waits_for_memory and not self._share.is_over:
             self.release_reading("memory")
-        horizon = self.loop.time() - self.broker.settings.keep_alive_interval_seconds
+        horizon = self.loop.time() - self._settings.keep_alive_interval_seconds
         self.recently_closed_producers = {k: t for k, t in self.recently_closed_producers.items() if t >= horizon}
         self._share.set("clients", CLIENT_BYTES * (len(self.producers) + len(self.consumers) + len(self.watchers)))
 
@@ -421,7 +429,7 @@ class Connection(asyncio.BufferedProtocol):
         """PING the peer; False (and the connection closed) when nothing answers in
         connectionLivenessCheckTimeoutMillis.
         """
-        return await self._keep_alive.check(self.broker.settings.connection_liveness_check_timeout_millis)
+        return await self._keep_alive.check(self._settings.connection_liveness_check_timeout_millis)
 
     # --- roles ---------------------------------------------------------------------------------------------------
 

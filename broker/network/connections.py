@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from magnetar.broker.errors import TooManyRequestsError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from magnetar.broker.network.connection import Connection
+from typing import Protocol
 
 
 @dataclass(slots=True)
@@ -24,24 +16,10 @@ class ConnectionCounters:
     closed: int = 0
 
 
-@dataclass(slots=True)
-class LookupCounters:
-    """LOOKUPs since the start of the broker, and requests about topics in progress."""
+class Closable(Protocol):
+    """A connection, as far as it is counted here."""
 
-    answers: int = 0
-    failures: int = 0
-    in_progress: int = 0
-
-    @contextlib.contextmanager
-    def slot(self, most: int) -> Iterator[None]:
-        """Be one of at most so many requests in progress (maxConcurrentLookupRequest); raises TooManyRequestsError."""
-        if self.in_progress >= most:
-            raise TooManyRequestsError("Failed due to too many pending lookup requests")
-        self.in_progress += 1
-        try:
-            yield
-        finally:
-            self.in_progress -= 1
+    def close(self) -> None: ...
 
 
 class Connections:
@@ -51,7 +29,7 @@ class Connections:
         self.counters = ConnectionCounters()
         self._max_total = max_total
         self._max_per_address = max_per_address
-        self._open: dict[Connection, str] = {}
+        self._open: dict[Closable, str] = {}
         self._per_address: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -60,7 +38,7 @@ class Connections:
     def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204 - over a copy: connections close while they are walked
         return iter(list(self._open))
 
-    def admit(self, connection: Connection, address: str) -> str | None:
+    def admit(self, connection: Closable, address: str) -> str | None:
         """Count a new connection; the reason when it is one too many (it is not counted then)."""
         if self._max_total > 0 and len(self._open) >= self._max_total:
             self.counters.refused += 1
@@ -73,7 +51,7 @@ class Connections:
         self.counters.created += 1
         return None
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: Closable) -> None:
         """A connection is gone; one that was never admitted is unknown here."""
         address = self._open.pop(connection, None)
         if address is None:

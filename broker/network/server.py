@@ -14,24 +14,27 @@ from magnetar.broker.network.tls import CertificateWatch, tls_context
 if TYPE_CHECKING:
     import ssl
 
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.network.seats import Seat
+    from magnetar.broker.handlers.client import ClientServices
+    from magnetar.broker.network.resources import ConnectionResources
+    from magnetar.broker.network.seats import Seat, Seats
 
 
 class BinaryServer:
     """Listens on brokerServicePort and, when configured, brokerServicePortTls."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._seats = broker.seats
+    def __init__(self, resources: ConnectionResources, seats: Seats) -> None:
+        self._resources = resources
+        self._settings = resources.settings
+        self._seats = seats
+        self._services: ClientServices
         self._acceptors: list[Acceptor] = []
         self._certificates: CertificateWatch | None = None
         self.port: int | None = None
         self.port_tls: int | None = None
 
-    async def start(self) -> None:
+    async def start(self, services: ClientServices) -> None:
         """Bind and accept; port 0 takes a free one. Raises OSError that names the setting which cannot be met."""
-        settings = self._broker.settings
+        self._services, settings = services, self._settings
         if settings.broker_service_port is not None:
             self.port = await self._listen("brokerServicePort", settings.broker_service_port, None)
         if settings.broker_service_port_tls is not None:
@@ -41,7 +44,7 @@ class BinaryServer:
             self.port_tls = await self._listen("brokerServicePortTls", settings.broker_service_port_tls, context)
 
     async def _listen(self, key: str, port: int, context: ssl.SSLContext | None) -> int:
-        loop, settings = asyncio.get_running_loop(), self._broker.settings
+        loop, settings = asyncio.get_running_loop(), self._settings
         bound = 0
         with told_by_setting(key, settings.bind_address, port):
             for listening in await bind(loop, settings.bind_address, port):
@@ -50,7 +53,7 @@ class BinaryServer:
                     listening,
                     self._seats,
                     lambda seat: self._accepted(seat, tls=context is not None),
-                    self._broker.tasks,
+                    self._resources.tasks,
                     context=context,
                     handshake_s=settings.keep_alive_interval_seconds,
                 )
@@ -60,8 +63,8 @@ class BinaryServer:
         return bound
 
     def _accepted(self, seat: Seat, *, tls: bool) -> asyncio.BaseProtocol:
-        connection = Connection(self._broker, tls=tls, seat=seat)
-        if self._broker.settings.ha_proxy_protocol_enabled:
+        connection = Connection(self._resources, self._services, tls=tls, seat=seat)
+        if self._settings.ha_proxy_protocol_enabled:
             from magnetar.broker.network.proxied import ProxiedConnection  # noqa: PLC0415 - few brokers are behind one
 
             return ProxiedConnection(connection)

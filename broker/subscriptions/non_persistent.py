@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.non_persistent import NonPersistentDispatcher
-    from magnetar.broker.subscriptions.settings import SubscriptionSettings
+    from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName

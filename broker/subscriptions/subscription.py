@@ -27,8 +27,8 @@ from magnetar.broker.errors import (
     SubscriptionBusyError,
 )
 from magnetar.broker.meters.rates import RateMeter
+from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.acknowledge import Acknowledger
-from magnetar.broker.subscriptions.settings import SubscriptionSettings
 from magnetar.broker.subscriptions.sought_places import SoughtPlace
 from magnetar.broker.tasks import TaskSet
 from magnetar.converters.entry import wants_raw

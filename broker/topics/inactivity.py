@@ -40,7 +40,7 @@ def is_deletable(topic: ServedTopic) -> bool:
 
 
 async def delete_if_inactive(topic: ServedTopic, delete: Callable[[TopicName], Awaitable[None]]) -> None:
-    """The periodic check of one topic; `delete` is that of the admin API: schema and policies go with the topic."""
+    """The periodic check of one topic; `delete` is that of `TopicLifecycle`: schema and policies go with the topic."""
     if is_deletable(topic):
         log.info("topic.inactive", topic=str(topic.name))
         await delete(topic.name)

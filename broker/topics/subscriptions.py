@@ -21,7 +21,7 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
 )
 from magnetar.broker.java_order import java_order
-from magnetar.broker.subscriptions.settings import SubscriptionSettings
+from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlaces
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR

@@ -75,6 +75,14 @@ class Topics:
         """Topics that are being loaded or closed now."""
         return len(self._busy)
 
+    def non_persistent_names(self, namespace: str) -> list[str]:
+        """Non-persistent topics of the namespace that have a client now."""
+        return [
+            name
+            for name, topic in self.loaded.items()
+            if not topic.persistent and topic.name.namespace == namespace and not topic.is_idle
+        ]
+
     def known(self, name: TopicName) -> bool:
         """Whether the topic (a partition or a plain one) exists now."""
         return self.catalog.exists(name) if name.persistent else str(name) in self.loaded

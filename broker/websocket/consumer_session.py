@@ -87,7 +87,7 @@ class ConsumerSession(Session):
             self._dead_letters = DeadLetters(self, topic, parameters.max_redeliver_count)
 
     def now_ms(self) -> int:
-        return self.broker.now_ms()
+        return self.now_ms()
 
     @property
     def is_shared(self) -> bool:
@@ -190,7 +190,7 @@ class ConsumerSession(Session):
         entry = message_id.ledgerId, message_id.entryId
         self._weigh(-len(answer.entry))
         try:
-            found = list(take_apart(answer, part.index, self.broker.settings.max_message_size))
+            found = list(take_apart(answer, part.index, self.settings.max_message_size))
         except UnreadableEntryError as e:
             log.info("websocket.unreadable", topic=part.topic, ledger=entry[0], entry=entry[1], reason=str(e))
             self.link.send(commands.ack(part.index, entry, validation=e.validation))

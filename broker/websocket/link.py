@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from magnetar.broker.auth.authorizer import Identity
     from magnetar.broker.auth.provider import Authenticated
-    from magnetar.broker.broker import Broker
+    from magnetar.broker.handlers.client import ClientServices
+    from magnetar.broker.network.resources import ConnectionResources
 
 _TYPE = pb.BaseCommand
 ANSWER_WITHIN_S = 30.0
@@ -56,9 +57,9 @@ class Link:
     subscribers: command type -> function that is called with each such Answer (SEND_RECEIPT, MESSAGE, ...).
     """
 
-    def __init__(self, broker: Broker, socket: Socket, *, tls: bool) -> None:
+    def __init__(self, resources: ConnectionResources, services: ClientServices, socket: Socket, *, tls: bool) -> None:
         self.subscribers: dict[int, Callable[[Answer], None]] = {}
-        self.connection = Connection(broker, tls=tls)
+        self.connection = Connection(resources, services, tls=tls)
         self._cutter = AnswerCutter()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._last_request = 0
@@ -72,8 +73,7 @@ class Link:
     def admit(self, identity: Identity, proof: Authenticated | None) -> None:
         """Speak for this role from now on. A proof that expires ends the connection."""
         connection = self.connection
-        broker = connection.broker
-        connection.auth = AuthSession(connection, broker.authenticator, broker.authorizer, broker.now_ms)
+        connection.auth = AuthSession(connection, connection.services.auth)
         connection.auth.take(identity, proof)
         connection.peer_version = PROTOCOL_VERSION
         connection.client_version = CLIENT_VERSION

@@ -90,7 +90,7 @@ class ProducerSession(Session):
     # --- publishing ----------------------------------------------------------------------------------------------
 
     def on_text(self, text: str) -> None:
-        now_ms = self.broker.now_ms()
+        now_ms = self.now_ms()
         try:
             message = messages.decode_message(text, now_ms)
             self._check(message)
@@ -144,7 +144,7 @@ class ProducerSession(Session):
         batch, part.batch = part.batch, Batch(part.index)
         if not batch.messages or self.closed:
             return
-        entry = batch_entry_of(batch, self.parameters, part.name, self.broker.now_ms())
+        entry = batch_entry_of(batch, self.parameters, part.name, self.now_ms())
         contexts = [message.context for _, message in batch.messages]
         first, last = batch.messages[0][0], batch.messages[-1][0]
         self._send(part, Outgoing(part.index, first, last, entry, contexts, is_batch=True))
@@ -153,7 +153,7 @@ class ProducerSession(Session):
         if part.refusal is not None:
             self._fail(outgoing, part.refusal)
             return
-        most = self.broker.settings.max_message_size
+        most = self.settings.max_message_size
         if len(outgoing.entry) > most:
             self._fail(outgoing, f"The message has {len(outgoing.entry)} bytes with its headers; at most {most} may be")
             return

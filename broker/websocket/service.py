@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from magnetar.broker.auth.provider import Authenticated
-    from magnetar.broker.broker import Broker
+    from magnetar.broker.handlers.client import ClientServices
+    from magnetar.broker.network.resources import ConnectionResources
     from magnetar.broker.websocket.session import Session
 
 log = structlog.get_logger(__name__)
@@ -39,8 +40,9 @@ _BEARER: Final = "Bearer "
 class WebSocketService:
     """The sessions of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, resources: ConnectionResources, services: ClientServices) -> None:
+        self._resources = resources
+        self._services = services
         self._open: dict[WebSocket, None] = {}
 
     def __len__(self) -> int:
@@ -62,7 +64,7 @@ class WebSocketService:
         head: the request's line and headers; path and headers (lower-case names) are those in it, the path still
         percent-encoded. on_gone: called when the connection is lost.
         """
-        settings = self._broker.settings
+        settings = self._resources.settings
 
         def gone() -> None:
             self._open.pop(socket, None)
@@ -80,7 +82,7 @@ class WebSocketService:
         async def open_session(socket: WebSocket) -> Session:
             return await self._session(socket, path, query, headers, certificate)
 
-        self._broker.tasks.spawn(socket.open(head, open_session), "websocket.open")
+        self._resources.tasks.spawn(socket.open(head, open_session), "websocket.open")
         return socket
 
     async def _session(
@@ -100,15 +102,17 @@ class WebSocketService:
         identity, proof = await self._identify(headers, parameters.get("token"), certificate)
         self._authorize(identity, found)
         tls = socket.transport.get_extra_info("ssl_object") is not None
-        socket.link = link = Link(self._broker, socket, tls=tls)
+        socket.link = link = Link(self._resources, self._services, socket, tls=tls)
         if link.closed:
             raise SessionRefusedError(503, "no room for another connection")
         link.admit(identity, proof)
         peer = socket.transport.get_extra_info("peername")
         host = peer[0] if isinstance(peer, tuple) else ""
-        share = self._broker.memory.share(host, lambda: socket.release_reading("memory"))
+        share = self._resources.memory.share(host, lambda: socket.release_reading("memory"))
         socket.keep(share.close)
-        session: Session = session_class(Place(self._broker, link, socket, found, share), chosen)
+        session: Session = session_class(
+            Place(self._resources, self._services.auth.now_ms, link, socket, found, share), chosen
+        )
         try:
             await session.open()
         except BaseException:
@@ -121,25 +125,25 @@ class WebSocketService:
         self, headers: Mapping[str, str], token: str | None, certificate: dict[str, Any] | None
     ) -> tuple[Identity, Authenticated | None]:
         """Who asks; browsers, which cannot set headers, give a token in the query. Raises SessionRefusedError."""
-        broker = self._broker
-        if not broker.authenticator.enabled:
+        auth = self._services.auth
+        if not auth.authenticator.enabled:
             return Identity(None), None
         authorization = headers.get("authorization")
         if authorization is None and token is not None:
             authorization = token if token.startswith(_BEARER) else _BEARER + token
         try:
-            proof = await broker.authenticator.authenticate_http(authorization, certificate)
+            proof = await auth.authenticator.authenticate_http(authorization, certificate)
         except AuthenticationFailedError as e:
             log.info("websocket.refused", reason=str(e))
             raise SessionRefusedError(401, "Failed to authenticate") from e
         identity = Identity(proof.role, headers.get("x-original-principal") or None)
-        if not broker.authorizer.valid_identity(identity, itself=True):
+        if not auth.authorizer.valid_identity(identity, itself=True):
             raise SessionRefusedError(401, "Invalid roles")
         return identity, proof
 
     def _authorize(self, identity: Identity, path: SessionPath) -> None:
         target = Target.of_topic(path.topic, path.subscription)
-        if not self._broker.authorizer.allows(identity, NEEDS[path.kind], target):
+        if not self._services.auth.authorizer.allows(identity, NEEDS[path.kind], target):
             raise SessionRefusedError(403, "Not authorized")
 
     def close(self) -> None:

@@ -16,8 +16,8 @@ from magnetar.protocol import requests
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from magnetar.broker.broker import Broker
     from magnetar.broker.memory_account import MemoryShare
+    from magnetar.broker.network.resources import ConnectionResources
     from magnetar.broker.websocket.link import Link
     from magnetar.broker.websocket.paths import SessionPath
 
@@ -50,7 +50,8 @@ class Peer(Protocol):
 class Place:
     """Where a session stands. `share`: the account of what the session itself keeps."""
 
-    broker: Broker
+    resources: ConnectionResources
+    now_ms: Callable[[], int]
     link: Link
     peer: Peer
     path: SessionPath
@@ -61,7 +62,9 @@ class Session:
     """One session between its client and its link."""
 
     def __init__(self, place: Place) -> None:
-        self.broker = place.broker
+        self.settings = place.resources.settings
+        self.now_ms = place.now_ms
+        self._lasting_tasks = place.resources.tasks
         self.link = place.link
         self.peer = place.peer
         self.path = place.path
@@ -89,7 +92,7 @@ class Session:
         """The peer is gone; safe to call twice."""
         self.closed = True
         if len(self.tasks):
-            self.broker.tasks.spawn(self.tasks.close(), "websocket.close")
+            self._lasting_tasks.spawn(self.tasks.close(), "websocket.close")
 
     # --- requests ------------------------------------------------------------------------------------------------
 

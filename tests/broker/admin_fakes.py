@@ -4,7 +4,7 @@ import asyncio
 import json
 from urllib.parse import urlsplit
 
-from magnetar.broker.admin.api import BrokerUrls, ConflictError, MessagePosition
+from magnetar.broker.admin.api import BrokerUrls, MessagePosition
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
@@ -24,6 +24,7 @@ from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.settings import Settings
+from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.broker.topics.topic_stats import TopicStats
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.position import Position

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from magnetar.broker.consumers.consumer import Consumer, ConsumerSpec, KeySharedPolicy
-from magnetar.broker.subscriptions.settings import SubscriptionSettings
+from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed

@@ -109,7 +109,7 @@ class Peer:
         self.held = False
         self._out = bytearray()
         self._pipe = _Pipe(self)
-        self.connection = Connection(broker)
+        self.connection = Connection(broker.resources, broker.services)
         self.connection.connection_made(self._pipe)
         connect = pb.CommandConnect(client_version="model", protocol_version=21)
         self.send(Command(type=Command.CONNECT, connect=connect))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.admin.api import ConflictError
 from magnetar.broker.admin_backend.topics import AdminTopics
 from magnetar.broker.errors import BrokerError
+from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageError
 
@@ -118,7 +118,10 @@ class Faults:
             return
         known = self.chance.choice(list(self.world.history.topics.values()))
         subscription = self.chance.choice([None, *known.subscriptions.values()])
-        admin, name = AdminTopics(broker), TopicName.parse(known.name)
+        admin, name = (
+            AdminTopics(broker.topics, broker.lifecycle, broker.schemas, broker.converting),
+            TopicName.parse(known.name),
+        )
         if subscription is None:
             act = self.chance.choice([admin.unload, admin.trim, admin.internal_stats, admin.compact])
             broker.tasks.spawn(self._try(act(name)), "world.admin")

@@ -49,7 +49,7 @@ class Link(asyncio.Transport):
         self._marks: deque[tuple[int, float]] = deque()
         """(bytes written until then, time) of each write of the broker."""
         self._port = chance.randrange(1024, 65536)
-        self.connection = Connection(broker)
+        self.connection = Connection(broker.resources, broker.services)
         self.connection.connection_made(self)
 
     # --- the client's end ------------------------------------------------------------------------------------------

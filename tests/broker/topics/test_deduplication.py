@@ -155,5 +155,5 @@ async def test_the_last_publish_of_a_lost_ledger_is_unknown():
     topic = await bench.reopen()
     del bench.ground.ledgers._ledgers[position.ledger_id]
     await topic.recall_last_publish()
-    assert topic.last_publish_ms == 0
+    assert topic.publishing.last_publish_ms == 0
     await bench.close()

@@ -3,7 +3,7 @@
 import pytest
 
 from magnetar.broker.errors import TooManyRequestsError
-from magnetar.broker.network.connections import LookupCounters
+from magnetar.broker.handlers.client import LookupCounters
 
 
 def test_one_too_many_is_refused_and_places_come_back():

@@ -1,0 +1,78 @@
+"""The client as handlers of commands see it, and what they need of the broker.
+
+Each handler names in addition what it alone needs of the connection, next to its functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from magnetar.broker.errors import TooManyRequestsError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+
+    from magnetar.broker.advertised import AdvertisedAddresses
+    from magnetar.broker.auth.sessions import AuthServices
+    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.schemas.registry import SchemaRegistry
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.list_watchers import TopicListWatchers
+    from magnetar.broker.topics.topics import Topics
+    from magnetar.protocol.topic_name import TopicName
+
+
+@dataclass(slots=True)
+class LookupCounters:
+    """LOOKUPs since the start of the broker, and requests about topics in progress."""
+
+    answers: int = 0
+    failures: int = 0
+    in_progress: int = 0
+
+    @contextlib.contextmanager
+    def slot(self, most: int) -> Iterator[None]:
+        """Be one of at most so many requests in progress (maxConcurrentLookupRequest); raises TooManyRequestsError."""
+        if self.in_progress >= most:
+            raise TooManyRequestsError("Failed due to too many pending lookup requests")
+        self.in_progress += 1
+        try:
+            yield
+        finally:
+            self.in_progress -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClientServices:
+    """What the commands of clients are served with."""
+
+    settings: Settings
+    auth: AuthServices
+    addresses: AdvertisedAddresses
+    topics: Topics
+    namespaces: NamespaceStore
+    schemas: SchemaRegistry
+    topic_watchers: TopicListWatchers
+    lookups: LookupCounters
+    new_producer_name: Callable[[], str]
+    """A name that no other producer has, over all restarts."""
+
+
+class Client(Protocol):
+    """The connection of a client that may use commands on topics."""
+
+    services: ClientServices
+    loop: asyncio.AbstractEventLoop
+    closed: bool
+
+    def write(self, data: bytes) -> None: ...
+    def authorize(self, command_type: int, name: TopicName, subscription: str = "") -> None:
+        """Raise AuthorizationError unless the connection's role may use the command on the topic."""
+        ...
+
+    def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
+        """Whether the connection's role may use the command on the topic."""
+        ...

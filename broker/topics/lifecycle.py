@@ -1,0 +1,138 @@
+"""The life of topics from creation to deletion, plain or partitioned, with all that belongs to them: partitions, the
+record of a partitioned topic, subscriptions of new partitions, schemas and policies of their own.
+
+The admin API, the deletion of unused topics and whatever else creates or deletes topics come through here; what a
+client's request may create by itself is decided in `Topics`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import NotAllowedError, TopicNotFoundError
+from magnetar.broker.topics.catalog import PartitionedTopic
+from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.schemas.registry import SchemaRegistry
+    from magnetar.broker.subscriptions.subscription import Subscription
+    from magnetar.broker.topics.topics import Topics
+    from magnetar.protocol.topic_name import TopicName
+
+_EXISTS = "This topic already exists"
+
+
+class ConflictError(Exception):
+    """The request contradicts what is there: it exists already, nothing to expire. HTTP 409."""
+
+
+class TopicLifecycle:
+    """Creates, grows, unloads and deletes topics."""
+
+    def __init__(self, topics: Topics, schemas: SchemaRegistry, namespaces: NamespaceStore) -> None:
+        self._topics = topics
+        self._catalog = topics.catalog
+        self._schemas = schemas
+        self._namespaces = namespaces
+
+    async def persistent(self, name: TopicName) -> Topic:
+        """The persistent topic, loaded. Raises TopicNotFoundError; NotAllowedError for one that stores nothing."""
+        topic = await self._topics.get(name, create=False)
+        if not isinstance(topic, Topic):
+            raise NotAllowedError("not for non-persistent topics")
+        return topic
+
+    def parts(self, name: TopicName) -> list[TopicName]:
+        """The partitions of a partitioned topic, or the plain topic itself."""
+        known = self._catalog.partitioned(name)
+        return [name] if known is None else [name.partition_name(i) for i in range(known.partitions)]
+
+    def in_use(self, name: TopicName) -> bool:
+        """Whether a client is connected to the topic or, given a partitioned one, to any partition."""
+        loaded = (self._topics.loaded.get(str(part)) for part in self.parts(name))
+        return any(topic is not None and not topic.is_idle for topic in loaded)
+
+    # --- creation ------------------------------------------------------------------------------------------------
+
+    async def create(self, name: TopicName, properties: dict[str, str]) -> None:
+        """A plain topic, or one partition of a partitioned one. Raises ConflictError; NotAllowedError at a limit."""
+        if self._topics.known(name) or self._catalog.partitioned(name) is not None:
+            raise ConflictError(_EXISTS)
+        if not name.is_partition:
+            self._topics.check_limit(name, 1)
+        topic = await self._topics.create(name)
+        if isinstance(topic, Topic) and properties:
+            await topic.properties.replace(properties)
+
+    async def create_partitioned(self, name: TopicName, partitions: int, properties: dict[str, str]) -> None:
+        """With all its partitions. Raises ConflictError; NotAllowedError at a limit."""
+        if self._topics.known(name) or self._catalog.partitioned(name) is not None:
+            raise ConflictError(_EXISTS)
+        self._topics.check_limit(name, partitions)
+        if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties or None)):
+            raise ConflictError(_EXISTS)
+        await self._create_partitions(name, 0, partitions)
+
+    async def _create_partitions(self, name: TopicName, first: int, end: int) -> list[Topic]:
+        created = []
+        if name.persistent:
+            for index in range(first, end):
+                topic = await self._topics.create(name.partition_name(index))
+                if isinstance(topic, Topic):
+                    created.append(topic)
+        return created
+
+    async def create_missed_partitions(self, name: TopicName) -> None:
+        """Create the partitions that were deleted one by one."""
+        known = self._catalog.partitioned(name)
+        for index in range(0 if known is None else known.partitions):
+            if not self._topics.known(name.partition_name(index)):
+                await self._create_partitions(name, index, index + 1)
+
+    async def grow(self, name: TopicName, partitions: int) -> None:
+        """More partitions; each new one gets the existing subscriptions. Raises TopicNotFoundError."""
+        known = self._catalog.partitioned(name)
+        if known is None:
+            raise TopicNotFoundError(f"Topic {name} is not partitioned")
+        subscriptions: dict[str, Subscription] = {}
+        for index in range(known.partitions):
+            if name.persistent and self._topics.known(name.partition_name(index)):
+                topic = await self.persistent(name.partition_name(index))
+                subscriptions |= {s.name: s for s in topic.subscriptions.durable()}
+        await self._catalog.update_partitioned(name, PartitionedTopic(partitions, known.properties))
+        for topic in await self._create_partitions(name, known.partitions, partitions):
+            for subscription in subscriptions.values():
+                properties = dict(subscription.cursor.cursor_properties)
+                await topic.subscriptions.create(
+                    SubscribeRequest(subscription.name, from_earliest=True, properties=properties)
+                )
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    async def unload(self, name: TopicName) -> None:
+        """Close it, all partitions of a partitioned one; the next request loads it again."""
+        for part in self.parts(name):
+            await self._topics.unload(part)
+
+    async def delete(self, name: TopicName) -> None:
+        """Delete a plain topic or one partition, whoever is connected: clients are closed. Raises TopicNotFoundError.
+
+        Schemas and policies of its own go with a plain topic.
+        """
+        await self._topics.delete(name)
+        if not name.is_partition:
+            await self._forget(name)
+
+    async def delete_partitioned(self, name: TopicName) -> None:
+        """Delete all partitions, the record of the partitioned topic, its schemas and policies."""
+        for part in self.parts(name):
+            if self._topics.known(part):
+                await self._topics.delete(part)
+        await self._catalog.delete_partitioned(name)
+        await self._forget(name)
+
+    async def _forget(self, name: TopicName) -> None:
+        await self._schemas.forget(name)
+        await self._namespaces.delete_topic(name)
