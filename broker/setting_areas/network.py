@@ -84,7 +84,7 @@ class NetworkSettings(Table):
     keep_alive_interval_seconds: int = setting(
         "keepAliveIntervalSeconds",
         30,
-        "A silent connection is asked with PING after this time and closed after as much again.",
+        "The broker sends PING to a silent connection after this time and closes it after as much again.",
         unit="s",
         minimum=1,
     )
@@ -205,7 +205,7 @@ class NetworkSettings(Table):
     tls_allow_insecure_connection: bool = setting(
         "tlsAllowInsecureConnection",
         False,
-        "Accept client certificates that nobody trusted has signed; they carry no identity.",
+        "Accept client certificates of unknown authorities; they carry no identity.",
     )
     tls_require_trusted_client_cert_on_connect: bool = setting(
         "tlsRequireTrustedClientCertOnConnect", False, "Refuse TLS clients without a trusted certificate."

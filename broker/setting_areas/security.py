@@ -9,7 +9,7 @@ _PULSAR_AUTHORIZATION = "org.apache.pulsar.broker.authorization.PulsarAuthorizat
 class SecuritySettings(Table):
     """Who a client is, and what it may do."""
 
-    authentication_enabled: bool = setting("authenticationEnabled", False, "Clients must say who they are.")
+    authentication_enabled: bool = setting("authenticationEnabled", False, "Clients must prove a role.")
     authentication_providers: tuple[str, ...] = setting(
         "authenticationProviders",
         (),

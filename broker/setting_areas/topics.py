@@ -107,7 +107,9 @@ class TopicSettings(Table):
         "forceDeleteNamespaceAllowed", False, "Namespaces with topics may be deleted by force."
     )
     broker_delete_inactive_topics_enabled: bool = setting(
-        "brokerDeleteInactiveTopicsEnabled", True, "Topics that nobody uses are deleted after a while."
+        "brokerDeleteInactiveTopicsEnabled",
+        True,
+        "Topics without producers, consumers and subscriptions are deleted after a while.",
     )
     broker_delete_inactive_topics_frequency_seconds: int = setting(
         "brokerDeleteInactiveTopicsFrequencySeconds", 60, "How often unused topics are looked for.", unit="s", minimum=1
@@ -201,5 +203,5 @@ class TopicSettings(Table):
         "subscriptionPatternMaxLength", 50, "Longest pattern that is evaluated here.", unit="characters", minimum=0
     )
     enable_broker_topic_list_watcher: bool = setting(
-        "enableBrokerTopicListWatcher", True, "Clients with a pattern are told of new and deleted topics at once."
+        "enableBrokerTopicListWatcher", True, "Clients with a pattern learn of new and deleted topics at once."
     )
