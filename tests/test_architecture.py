@@ -52,7 +52,7 @@ BROKER_FLOORS = (
     *("importing", "rebuilding", "maintenance", "broker", "cli"),
 )
 """Packages and modules of the broker from the lowest up: each takes from lower ones only, types included."""
-STORAGE_SIBLINGS = ("embedded", "managed", "zookeeper")
+STORAGE_SIBLINGS = ("embedded", "bookkeeper", "managed", "zookeeper")
 """Packages of the storage room: each takes from the room's own modules and from itself only, so that an engine can be put
 beside another below the managed layer.
 """

@@ -55,6 +55,7 @@ __all__ = ["LedgerWriter"]
 
 log = structlog.get_logger(__name__)
 _REFUSAL_PAUSE_S = 1.0
+_TRUST_LATER_S = 0.5
 
 
 class LedgerWriter:
@@ -86,6 +87,7 @@ class LedgerWriter:
         self._closing = False
         self._closed: asyncio.Future[LedgerMetadata] | None = None
         self._confirming = False
+        self._trust_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._room: list[asyncio.Future[None]] = []
         self._idle: list[asyncio.Future[None]] = []
@@ -228,6 +230,9 @@ class LedgerWriter:
             if replica.connection is connection and replica.acks is not None:
                 self.window.added(replica.acks, first, last)
                 self._drain()
+                if replica.acks is not None and not replica.acks.trusted and self._trust_timer is None:
+                    # not needed now, but when a trusted bookie goes and the metadata service cannot be asked
+                    self._trust_timer = self._loop.call_later(_TRUST_LATER_S, self._start_confirming)
                 return
 
     def on_add_failed(self, connection: BookieConnection, entry_id: int, code: int) -> None:
@@ -329,9 +334,11 @@ class LedgerWriter:
                 self._wake(self._room)
             if self._idle and self.queue.oldest is None:
                 self._wake(self._idle)
-        if self._confirming or window.confirmed == window.pushed:
-            return
-        if window.complete(trusted_only=False) > window.confirmed:
+        if window.confirmed < window.pushed and window.complete(trusted_only=False) > window.confirmed:
+            self._start_confirming()
+
+    def _start_confirming(self) -> None:
+        if not self._confirming and self._failure is None:
             self._confirming = True
             self._context.background.start(self._confirm(), f"confirm ledger {self.ledger_id}")
 
@@ -345,6 +352,7 @@ class LedgerWriter:
             return
         finally:
             self._confirming = False
+            self._trust_timer = None
         for acks in delivered:
             acks.trusted = True
         self._drain()
@@ -366,9 +374,10 @@ class LedgerWriter:
             self._timer = self._loop.call_later(self._context.options.add_timeout_s / 4, self._check_time)
 
     def _end_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._trust_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._trust_timer = None
 
     def _check_time(self) -> None:
         self._timer = None

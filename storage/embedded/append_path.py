@@ -20,13 +20,13 @@ from magnetar.storage.histogram import Histogram
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.storage.embedded.entry_cache import EntryCache
     from magnetar.storage.embedded.health import Health
     from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
     from magnetar.storage.embedded.journal.writer import BatchResult, Journal
     from magnetar.storage.embedded.lanes import Lane, Threads
     from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.entry_cache import EntryCache
     from magnetar.storage.interfaces import AppendDone, Scheduler, Timer
     from magnetar.storage.slab import Slab
 

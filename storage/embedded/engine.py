@@ -31,9 +31,9 @@ from magnetar.storage.errors import StorageFullError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.storage.embedded.entry_cache import EntryCache
     from magnetar.storage.embedded.health import Health
     from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport
+    from magnetar.storage.entry_cache import EntryCache
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
 
 __all__ = ["EmbeddedStorage", "EngineEnvironment", "EngineSettings", "open_embedded"]

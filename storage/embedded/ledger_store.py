@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from magnetar.storage.embedded.append_path import AppendPath
     from magnetar.storage.embedded.checkpoints import Checkpointer
-    from magnetar.storage.embedded.entry_cache import EntryCache
     from magnetar.storage.embedded.ledger_catalog import LedgerCatalog, LedgerNode
     from magnetar.storage.embedded.ledger_files import LedgerFiles
     from magnetar.storage.embedded.read_path import ReadPath
     from magnetar.storage.embedded.recovery.engine_recovery import Recovered
+    from magnetar.storage.entry_cache import EntryCache
     from magnetar.storage.interfaces import AppendDone, LedgerInfo
     from magnetar.storage.slab import Slab
 

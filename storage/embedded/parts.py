@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from magnetar.storage.embedded.append_path import AppendPath
 from magnetar.storage.embedded.checkpoints import Checkpointer
 from magnetar.storage.embedded.disk_usage import DiskUsageWatch
-from magnetar.storage.embedded.entry_cache import EntryCache
 from magnetar.storage.embedded.health import Health
 from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
 from magnetar.storage.embedded.journal.writer import Journal
 from magnetar.storage.embedded.ledger_store import EmbeddedLedgerStore
 from magnetar.storage.embedded.read_path import ReadPath
 from magnetar.storage.embedded.space_probe import SpaceProbe
+from magnetar.storage.entry_cache import EntryCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable

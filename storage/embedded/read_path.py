@@ -23,11 +23,11 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.storage.embedded.entry_cache import EntryCache
     from magnetar.storage.embedded.lanes import Pool
     from magnetar.storage.embedded.ledger_files import LedgerFiles
     from magnetar.storage.embedded.ledger_index import LedgerIndex
     from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.entry_cache import EntryCache
     from magnetar.storage.slab import Slab
 
 __all__ = ["ReadPath", "check_range"]

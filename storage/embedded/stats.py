@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from magnetar.storage.histogram import BUCKET_SECONDS
 
 if TYPE_CHECKING:
-    from magnetar.storage.embedded.entry_cache import CacheStats
     from magnetar.storage.embedded.parts import EngineParts
+    from magnetar.storage.entry_cache import CacheStats
     from magnetar.storage.histogram import Histogram
 
 __all__ = ["EngineStats", "HistogramStats", "collect_stats"]

@@ -1,8 +1,8 @@
 """Metrics of client memory, the ledger store and the processor."""
 
 from magnetar.broker.metrics.resources import FULL_SOURCES, ResourceFigures, resource_metrics
-from magnetar.storage.embedded.entry_cache import CacheStats
 from magnetar.storage.embedded.stats import EngineStats, HistogramStats
+from magnetar.storage.entry_cache import CacheStats
 from tests.twins.fields import defaults
 
 CLUSTER = 'cluster="c"'

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.storage.embedded.entry_cache import _FREED_AT_ONCE, _PAGE_BITS, EntryCache
+from magnetar.storage.entry_cache import _FREED_AT_ONCE, _PAGE_BITS, EntryCache
 from tests.storage.records_for_tests import slab_of
 
 

@@ -1,0 +1,60 @@
+"""Errors of the client as errors of this room."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper import errors as client
+from magnetar.storage.errors import (
+    CorruptEntryError,
+    LedgerClosedError,
+    LedgerFencedError,
+    NoSuchLedgerError,
+    StorageClosedError,
+    StorageError,
+    StorageUnavailableError,
+)
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["as_storage_error", "storage_errors"]
+
+_OF_LEDGERS: dict[type[client.LedgerError], type[NoSuchLedgerError | LedgerFencedError | LedgerClosedError]] = {
+    client.NoSuchLedgerError: NoSuchLedgerError,
+    client.LedgerFencedError: LedgerFencedError,
+    client.LedgerClosedError: LedgerClosedError,
+}
+_UNAVAILABLE = (
+    client.AddTimeoutError,
+    client.BookieError,
+    client.MetadataUnavailableError,
+    client.NotEnoughBookiesError,
+    client.ReadFailedError,
+    client.RecoveryFailedError,
+)
+
+
+def as_storage_error(error: client.BookKeeperError) -> StorageError:
+    """What a caller of the engine gets for it."""
+    if isinstance(error, client.LedgerError):
+        known = _OF_LEDGERS.get(type(error))
+        if known is not None:
+            return known(error.ledger_id)
+    if isinstance(error, client.DamagedEntryError | client.NoSuchEntryError):
+        # no replica holds an entry that the ledger says it has: lost, which for a reader is damage
+        return CorruptEntryError(Position(error.ledger_id, error.entry_id), error.detail)
+    if isinstance(error, client.ClientClosedError):
+        return StorageClosedError(str(error))
+    return (StorageUnavailableError if isinstance(error, _UNAVAILABLE) else StorageError)(str(error))
+
+
+@contextlib.contextmanager
+def storage_errors() -> Iterator[None]:
+    """Every error of the client that leaves the block is a StorageError."""
+    try:
+        yield
+    except client.BookKeeperError as error:
+        raise as_storage_error(error) from error
