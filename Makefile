@@ -23,7 +23,7 @@ $(BIN)/magnetar: pyproject.toml setup.py $(wildcard protocol/*.c delayed/*.c sto
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo "installing magnetar into $(VENV) ..."
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
-	@$(BIN)/python -m compileall -q magnetar broker protocol bookkeeper storage delayed converters client console pipeline cli
+	@$(BIN)/python -m compileall -q magnetar broker protocol bookkeeper storage delayed converters client console importing pipeline cli
 	@touch $@
 
 $(VENV)/.test-stamp: $(BIN)/magnetar

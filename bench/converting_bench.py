@@ -33,9 +33,9 @@ from bench import dispatch_bench, load, servers
 from bench.scenarios import quantile
 from magnetar.broker.broker import Broker, _spare_the_collector
 from magnetar.broker.consumers.consumer import EXCLUSIVE, SHARED, TYPE_NAMES
-from magnetar.broker.converting.candidates import Candidates
-from magnetar.broker.converting.config import ConvertingConfig
-from magnetar.broker.converting.service import Converting
+from magnetar.broker.foreign_entries.candidates import Candidates
+from magnetar.broker.foreign_entries.config import ConvertingConfig
+from magnetar.broker.foreign_entries.service import Converting
 from magnetar.broker.settings import Settings
 from magnetar.converters.examples import RejectAllConverter
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch

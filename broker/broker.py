@@ -51,7 +51,7 @@ from magnetar.broker.topics.ledger_config import engine_settings, ledger_config
 from magnetar.broker.topics.lifecycle import TopicLifecycle
 from magnetar.broker.topics.list_watchers import TopicListWatchers
 from magnetar.broker.topics.publish_policy import FRAME_PADDING_BYTES
-from magnetar.broker.topics.topics import Topics
+from magnetar.broker.topics.topic_registry import Topics
 from magnetar.storage.embedded.engine import EngineEnvironment, open_embedded
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 
@@ -60,11 +60,11 @@ if TYPE_CHECKING:
 
     from magnetar.broker.admin.api import BrokerUrls
     from magnetar.broker.admin_backend.publishing import AdminPublishing
-    from magnetar.broker.admin_backend.topics import AdminTopics
-    from magnetar.broker.converting.service import Converting
+    from magnetar.broker.admin_backend.topic_backend import AdminTopics
+    from magnetar.broker.foreign_entries.service import Converting
     from magnetar.broker.maintenance import Maintenance
-    from magnetar.broker.metrics.exposition import BrokerMetrics
     from magnetar.broker.policies.namespaces import PolicyChange
+    from magnetar.broker.prometheus.exposition import BrokerMetrics
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.embedded.engine import EmbeddedStorage
@@ -166,7 +166,7 @@ class Broker:
         self.topic_watchers = TopicListWatchers(self.catalog, self.tasks)
         self.schemas = SchemaRegistry(metadata, self.now_ms)
         if settings.message_converters:
-            start_converting = (await _import_later("magnetar.broker.converting.service")).start_converting
+            start_converting = (await _import_later("magnetar.broker.foreign_entries.service")).start_converting
             self.converting = await start_converting(settings, self.now_ms, self._shared_properties)
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, self.namespaces)
@@ -230,7 +230,7 @@ class Broker:
         if settings.web_service_port is None and settings.web_service_port_tls is None:
             return
         try:
-            topics = (await _import_later("magnetar.broker.admin_backend.topics")).AdminTopics
+            topics = (await _import_later("magnetar.broker.admin_backend.topic_backend")).AdminTopics
             self.admin_topics = topics(self.topics, self.lifecycle, self.schemas, self.converting)
             publishing = (await _import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing
             self.publishing = publishing(self.topics, self.schemas, self.append_door)
@@ -378,7 +378,7 @@ class Broker:
         await self.storage.metadata.put("/magnetar/health", str(self.now_ms()).encode())
 
     def metrics(self) -> BrokerMetrics:
-        from magnetar.broker.metrics.broker_metrics import (  # noqa: PLC0415 - not before the binary port listens
+        from magnetar.broker.prometheus.broker_metrics import (  # noqa: PLC0415 - not before the binary port listens
             Measured,
             broker_metrics,
         )

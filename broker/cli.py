@@ -204,14 +204,14 @@ def _add_kafka(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", 
     group = commands.add_parser("kafka", help=text).add_subparsers(dest="action", required=True, metavar="ACTION")
     parser = group.add_parser("import", help=text, description=_IMPORT_DESCRIPTION)
     if with_options:
-        from magnetar.broker.importing.arguments import add_arguments  # noqa: PLC0415 - only this command
+        from magnetar.importing.arguments import add_arguments  # noqa: PLC0415 - only this command
 
         add_arguments(parser)
     parser.set_defaults(parser=parser)
 
 
 def _kafka_import(options: argparse.Namespace) -> int:
-    from magnetar.broker.importing.command import run_import  # noqa: PLC0415 - only this command
+    from magnetar.importing.command import run_import  # noqa: PLC0415 - only this command
 
     return run_import(options)
 

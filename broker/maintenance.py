@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.lifecycle import TopicLifecycle
-    from magnetar.broker.topics.topics import Topics
+    from magnetar.broker.topics.topic_registry import Topics
     from magnetar.storage.embedded.engine import EmbeddedStorage
 
 log = structlog.get_logger(__name__)

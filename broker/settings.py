@@ -16,7 +16,7 @@ from magnetar.broker.setting_areas.operation import OperationSettings
 from magnetar.broker.setting_areas.security import SecuritySettings
 from magnetar.broker.setting_areas.setting import Setting, Value, rows_of, table
 from magnetar.broker.setting_areas.storage import StorageSettings
-from magnetar.broker.setting_areas.topics import TopicSettings
+from magnetar.broker.setting_areas.topic_settings import TopicSettings
 
 __all__ = ["AREAS", "SETTINGS", "Setting", "Settings", "Value"]
 

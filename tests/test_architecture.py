@@ -9,7 +9,19 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = ("protocol", "bookkeeper", "storage", "delayed", "converters", "client", "console", "broker", "pipeline", "cli")
+ROOMS = (
+    "protocol",
+    "bookkeeper",
+    "storage",
+    "delayed",
+    "converters",
+    "client",
+    "console",
+    "importing",
+    "broker",
+    "pipeline",
+    "cli",
+)
 MAY_IMPORT = {
     "protocol": set(),
     "bookkeeper": {"protocol"},
@@ -18,7 +30,8 @@ MAY_IMPORT = {
     "converters": {"protocol"},
     "client": {"protocol"},
     "console": {"protocol"},
-    "broker": {"protocol", "bookkeeper", "storage", "delayed", "converters", "client", "console"},
+    "importing": {"protocol", "converters", "client"},
+    "broker": {"protocol", "bookkeeper", "storage", "delayed", "converters", "client", "console", "importing"},
     "pipeline": {"protocol", "storage", "converters", "client"},
     "cli": {"protocol", "storage", "converters", "client", "pipeline"},
 }
@@ -34,7 +47,7 @@ MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 BROKER_FLOORS = (
     *("errors", "tasks", "shutdown", "slices", "loop_watch", "limits", "memory_account", "descriptors", "process_load"),
-    *("log_bounds", "log_repeats", "logs", "java_order", "listen_error", "entry_interceptors"),
+    *("log_bounds", "log_repeats", "logs", "listen_error", "entry_interceptors"),
     *(
         "setting_areas",
         "settings",
@@ -46,10 +59,10 @@ BROKER_FLOORS = (
         "settings_docs",
         "dynamic_settings",
     ),
-    *("policies", "schemas", "meters", "compaction", "ownership"),
-    *("consumers", "dispatchers", "subscriptions", "topics", "converting"),
-    *("auth", "handlers", "network", "websocket", "metrics", "admin", "admin_backend"),
-    *("importing", "rebuilding", "maintenance", "broker", "cli"),
+    *("compat", "policies", "schemas", "meters", "compaction", "ownership"),
+    *("consumers", "dispatchers", "subscriptions", "topics", "foreign_entries"),
+    *("auth", "handlers", "network", "websocket", "prometheus", "admin", "admin_backend"),
+    *("rebuilding", "maintenance", "broker", "cli"),
 )
 """Packages and modules of the broker from the lowest up: each takes from lower ones only, types included."""
 STORAGE_SIBLINGS = ("embedded", "bookkeeper", "managed", "zookeeper")

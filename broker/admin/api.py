@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.errors import BrokerError
     from magnetar.broker.memory_account import MemoryAccount
-    from magnetar.broker.metrics.exposition import BrokerMetrics
     from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.prometheus.exposition import BrokerMetrics
     from magnetar.broker.schemas.registry import SchemaRegistry, StoredSchema
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.topic_stats import TopicStats

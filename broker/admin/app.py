@@ -39,18 +39,19 @@ from magnetar.broker.admin import (
     tenants,
     topic_policies,
     topic_policy_specials,
-    topics,
+    topic_routes,
     web_sockets,
 )
 from magnetar.broker.admin.browser_rules import BrowserRules
 from magnetar.broker.admin.call import Call, target_of
-from magnetar.broker.admin.http_rules import accepts_json, allowed, media_type, page, plain_path
 from magnetar.broker.admin.request_body import counted
 from magnetar.broker.admin.request_rate import RequestRate
-from magnetar.broker.admin.responses import NoSuchPathError, RestError, error_response, failure
+from magnetar.broker.admin.responses import error_response, failure
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
 from magnetar.broker.auth.table import PROBE, Action
+from magnetar.broker.compat.jetty_http import accepts_json, allowed, media_type, page, plain_path
+from magnetar.broker.compat.rest_errors import NoSuchPathError, RestError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -85,7 +86,7 @@ TABLES: Final = (
     operations,
     topic_policies,
     topic_policy_specials,
-    topics,
+    topic_routes,
     bundles,
     produce,
     web_sockets,
@@ -97,7 +98,7 @@ _JSON_ALONE_TAKEN: Final = (
     *(f"/admin/v2/{family}" for family in ("namespaces", "tenants", "resourcegroups", "resource-quotas")),
     *("/topics/", "/admin/v3/transactions"),
 )
-_ABOUT_BUNDLES: Final = (lookup, schemas, subscriptions, messages, operations, topics, bundles, produce)
+_ABOUT_BUNDLES: Final = (lookup, schemas, subscriptions, messages, operations, topic_routes, bundles, produce)
 _ABOUT_ALL_BUNDLES: Final = ("/unload", "/clearBacklog", "/unsubscribe/")
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
 

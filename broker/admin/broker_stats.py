@@ -6,13 +6,14 @@ from typing import Any, Final
 from starlette.responses import Response, StreamingResponse
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, json_response
+from magnetar.broker.admin.responses import json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.stats_json import topic_stats
 from magnetar.broker.auth.table import PROBE, SUPER
-from magnetar.broker.metrics.exposition import CONTENT_TYPE, render
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData
+from magnetar.broker.prometheus.exposition import CONTENT_TYPE, render
 from magnetar.broker.slices import give_way
 from magnetar.protocol.topic_name import TopicName
 

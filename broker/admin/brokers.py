@@ -7,9 +7,10 @@ from starlette.responses import Response
 
 from magnetar import __version__
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition, text
+from magnetar.broker.admin.responses import done, json_response, not_found, precondition, text
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, PROBE, SUPER
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.setting_areas.dynamic import LOAD_MANAGERS
 from magnetar.broker.setting_areas.refused import REFUSED

@@ -7,9 +7,10 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.namespaces import BOUNDARY, clear_subscriptions, unload_topics, unsubscribe_everywhere
-from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.records import Policies, bundle_of, bundle_ranges, hash_of
 from magnetar.protocol.topic_name import TopicName
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from magnetar.broker.admin.responses import RestError
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.slices import give_way
 
 PLAIN_BYTES: Final = 1 << 20

@@ -5,10 +5,11 @@ from typing import Final
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, json_response
+from magnetar.broker.admin.responses import json_response
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import OPEN, TOPIC_CONSUME
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 

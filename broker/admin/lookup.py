@@ -3,9 +3,10 @@
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.responses import RestError, json_response, not_found, text
+from magnetar.broker.admin.responses import json_response, not_found, text
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData
 

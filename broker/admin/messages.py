@@ -13,10 +13,11 @@ from starlette.responses import Response
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.message_headers import list_headers, option_headers
-from magnetar.broker.admin.responses import JSON, RestError, json_response, not_found, precondition
+from magnetar.broker.admin.responses import JSON, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import loadable, shown_position, single_topic, topic_unloadable
 from magnetar.broker.auth.table import TOPIC_CONSUME
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import BrokerError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed

@@ -7,12 +7,13 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.json_body import fitted
 from magnetar.broker.admin.policy_rules import at_least_zero
 from magnetar.broker.admin.policy_table import PolicyRow, known_or
-from magnetar.broker.admin.responses import RestError, done, json_response, precondition
+from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
+from magnetar.broker.compat.jackson_body import fitted
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.records import Policies, TopicPolicies, shown
 from magnetar.broker.policies.values import (
     AutoSubscriptionCreation,

@@ -9,12 +9,13 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, valid_name
-from magnetar.broker.admin.json_body import fitted
 from magnetar.broker.admin.offload_policies import shown_offload
-from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.admin.topic_calls import bounded, check_subscriptions
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
+from magnetar.broker.compat.jackson_body import fitted
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import SubscriptionNotFoundError
 from magnetar.broker.policies.records import KEPT_APART, Policies, bundle_of, even_bundles, shown
 from magnetar.broker.slices import give_way, sliced

@@ -6,11 +6,12 @@ from typing import Final
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.http_rules import media_type
-from magnetar.broker.admin.responses import RestError, precondition
+from magnetar.broker.admin.responses import precondition
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.admin.topic_calls import topic_missing
 from magnetar.broker.auth.table import OPEN
+from magnetar.broker.compat.jetty_http import media_type
+from magnetar.broker.compat.rest_errors import RestError
 
 routes = RouteTable()
 _V2, _V3 = "/admin/v2", "/admin/v3"

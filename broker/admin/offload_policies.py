@@ -9,11 +9,12 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.json_body import fitted
-from magnetar.broker.admin.responses import RestError, conflict, done, json_response, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, precondition
 from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER, TOPIC_POLICY
+from magnetar.broker.compat.jackson_body import fitted
+from magnetar.broker.compat.rest_errors import RestError
 
 routes = RouteTable()
 Json = dict[str, object]

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
@@ -22,6 +22,7 @@ from magnetar.broker.admin.topic_calls import (
 )
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()

@@ -8,12 +8,13 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.namespaces import without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
-from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import bounded, load_partition, topic_missing, topic_parts
-from magnetar.broker.admin.topics import as_asked, internal_stats
+from magnetar.broker.admin.topic_routes import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.policies.records import bundle_of

@@ -6,7 +6,8 @@ Statuses as Apache Pulsar has them: contradictions in retention and persistence 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.broker.admin.responses import RestError, precondition
+from magnetar.broker.admin.responses import precondition
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.policies.values import (
     AutoTopicCreation,

@@ -19,14 +19,15 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.http_rules import media_type
-from magnetar.broker.admin.json_body import decode_body
 from magnetar.broker.admin.message_texts import PayloadTextError, compact, encoder, integer, parts_of
 from magnetar.broker.admin.produce_body import ProduceBody, ProducerMessage, ProducerMessages, produce_body
-from magnetar.broker.admin.responses import JSON, RestError, json_response, precondition
+from magnetar.broker.admin.responses import JSON, json_response, precondition
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.admin.schema_texts import type_named
 from magnetar.broker.auth.table import TOPIC_PRODUCE
+from magnetar.broker.compat.jackson_body import decode_body
+from magnetar.broker.compat.jetty_http import media_type
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.schemas.registry import StoredSchema
 from magnetar.broker.schemas.work import INLINE_BYTES, SchemaWork

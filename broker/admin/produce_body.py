@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from magnetar.broker.admin.json_body import decode_body
 from magnetar.broker.admin.json_shape import check_shape
-from magnetar.broker.admin.responses import RestError
+from magnetar.broker.compat.jackson_body import decode_body
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.slices import give_way
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.admin.responses import RestError
+from magnetar.broker.compat.rest_errors import RestError
 
 if TYPE_CHECKING:
     from starlette.requests import Request

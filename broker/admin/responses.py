@@ -6,6 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker import errors
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.namespaces import ExistsError, MissingError
 from magnetar.broker.topics.lifecycle import ConflictError
 
@@ -29,22 +30,6 @@ STATUS_OF: Final[dict[type[Exception], int]] = {
     ExistsError: 409,
     MissingError: 404,
 }
-
-
-class RestError(Exception):
-    """Ends a request with this status and reason."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
-
-
-class NoSuchPathError(RestError):
-    """What the path names cannot be: as if there were no such path."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(404, reason)
 
 
 def not_found(reason: str) -> RestError:

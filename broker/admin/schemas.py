@@ -7,10 +7,11 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.responses import RestError, json_response, not_found
+from magnetar.broker.admin.responses import json_response, not_found
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.schema_texts import name_of, shown_definition, stored_definition, type_named
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
 from magnetar.broker.schemas.compatibility import Definition, Strategy
 from magnetar.broker.schemas.registry import StoredSchema

@@ -9,7 +9,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
     from magnetar.broker.compaction.compaction_stats import CompactionStats
-    from magnetar.broker.consumers.stats import ConsumerStats, SubscriptionStats
+    from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.topics.topic_stats import ProducerStats, TopicStats
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.api import MessagePosition, Start
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.policy_table import EMPTY_BODY
-from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
@@ -21,8 +21,9 @@ from magnetar.broker.admin.topic_calls import (
     topic_parts,
 )
 from magnetar.broker.auth.table import TOPIC_CONSUME
+from magnetar.broker.compat.java_order import java_order
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import BrokerError, NotAllowedError, SubscriptionNotFoundError
-from magnetar.broker.java_order import java_order
 from magnetar.broker.limits import MAX_SUBSCRIPTION_PROPERTIES_BYTES, check_subscription_name
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.protocol.topic_name import TopicName

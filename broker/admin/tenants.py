@@ -5,10 +5,11 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.namespaces import delete_namespace_by_force
-from magnetar.broker.admin.responses import RestError, conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER, TENANT_ADMIN
-from magnetar.broker.java_order import java_order
+from magnetar.broker.compat.java_order import java_order
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import TenantInfo
 

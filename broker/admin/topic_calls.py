@@ -6,9 +6,10 @@ import msgspec
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import RestError, conflict, not_found, precondition
+from magnetar.broker.admin.responses import conflict, not_found, precondition
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import TOPIC_CONSUME, Need
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
 from magnetar.protocol.topic_name import TopicName
 

@@ -6,11 +6,12 @@ from starlette.responses import Response
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.namespace_policies import quota_type, read_quota, with_quota
-from magnetar.broker.admin.responses import RestError, done, json_response, precondition
+from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.admin.topic_scope import change_own, own_policies, refuse, scope_of
 from magnetar.broker.auth.table import TOPIC_POLICY
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
 from magnetar.broker.policies.records import TopicPolicies, shown
 from magnetar.broker.policies.values import DispatchRate

@@ -6,7 +6,8 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.policy_table import PolicyRow
-from magnetar.broker.admin.responses import RestError, done
+from magnetar.broker.admin.responses import done
+from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.records import TopicPolicies
 from magnetar.protocol.topic_name import TopicName
 

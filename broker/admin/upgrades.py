@@ -10,9 +10,9 @@ import h11
 import structlog
 
 from magnetar.broker.admin.browser_rules import BrowserRules
-from magnetar.broker.admin.http_rules import page, plain_path
 from magnetar.broker.admin.request_rate import RequestRate
-from magnetar.broker.admin.responses import RestError
+from magnetar.broker.compat.jetty_http import page, plain_path
+from magnetar.broker.compat.rest_errors import RestError
 
 if TYPE_CHECKING:
     import asyncio

@@ -3,9 +3,9 @@
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.http_rules import page
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import OPEN
+from magnetar.broker.compat.jetty_http import page
 
 routes = RouteTable()
 _KINDS = ("producer", "consumer", "reader")

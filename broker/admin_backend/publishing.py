@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.schemas.registry import SchemaRegistry, StoredSchema
     from magnetar.broker.topics.append_door import AppendDoor
-    from magnetar.broker.topics.topics import Topics
+    from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.position import Position

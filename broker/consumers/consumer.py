@@ -22,7 +22,7 @@ from magnetar.storage.slab import RECORD_HEADER_BYTES, Span
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 
-    from magnetar.broker.consumers.stats import ConsumerStats
+    from magnetar.broker.consumers.consumer_stats import ConsumerStats
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
@@ -358,7 +358,7 @@ class Consumer:
 
     def stats(self) -> ConsumerStats:
         """What the stats JSON and CONSUMER_STATS say of this consumer."""
-        from magnetar.broker.consumers.stats import ConsumerStats  # noqa: PLC0415 - not at the start
+        from magnetar.broker.consumers.consumer_stats import ConsumerStats  # noqa: PLC0415 - not at the start
 
         out = self.out.rates()
         return ConsumerStats(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.list_watchers import TopicListWatchers
-    from magnetar.broker.topics.topics import Topics
+    from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
 
 

@@ -282,7 +282,7 @@ async def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLa
 
 
 def on_consumer_stats(conn: ConsumingClient, command: pb.CommandConsumerStats) -> None:
-    from magnetar.broker.subscriptions.stats import consumer_stats  # noqa: PLC0415 - not at the start
+    from magnetar.broker.subscriptions.subscription_stats import consumer_stats  # noqa: PLC0415 - not at the start
 
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
@@ -29,7 +30,6 @@ from magnetar.broker.errors import (
     InvalidSchemaError,
     NotAllowedError,
 )
-from magnetar.broker.java_order import java_order
 from magnetar.broker.limits import MAX_SCHEMA_PROPERTIES_BYTES, check_properties
 from magnetar.broker.schemas.compatibility import (
     Definition,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from magnetar.broker.topics.served_topic import ServedTopic
-    from magnetar.broker.topics.topics import Topics
+    from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.managed_ledger import AppendResult
 

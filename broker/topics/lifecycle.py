@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.subscriptions.subscription import Subscription
-    from magnetar.broker.topics.topics import Topics
+    from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
 
 _EXISTS = "This topic already exists"

@@ -11,8 +11,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, TopicTerminatedError
-from magnetar.broker.java_order import java_order
 from magnetar.broker.tasks import uninterrupted
 from magnetar.protocol import pulsar_api_pb2 as pb
 

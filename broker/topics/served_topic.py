@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.consumers.consumer import Consumer, ServingSubscription
     from magnetar.broker.policies.effective import TopicConfig
-    from magnetar.broker.subscriptions.stats import AnySubscription
+    from magnetar.broker.subscriptions.subscription_stats import AnySubscription
     from magnetar.broker.topics.context import TopicContext
     from magnetar.broker.topics.life import TopicLife
     from magnetar.broker.topics.producer import Producer, ProducerRequest

@@ -11,6 +11,7 @@ import structlog
 
 from magnetar.broker.compaction.compacted_reader import CompactedReader
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.consumers.consumer import TYPE_NAMES
 from magnetar.broker.errors import (
     BrokerError,
@@ -20,7 +21,6 @@ from magnetar.broker.errors import (
     ServiceNotReadyError,
     SubscriptionNotFoundError,
 )
-from magnetar.broker.java_order import java_order
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlaces
 from magnetar.broker.subscriptions.subscription import Subscription

@@ -10,7 +10,7 @@ from magnetar.broker.compaction.compaction_stats import CompactionStats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.broker.consumers.stats import SubscriptionStats
+    from magnetar.broker.consumers.consumer_stats import SubscriptionStats
     from magnetar.delayed.index_stats import DelayIndexStats
     from magnetar.protocol.topic_name import TopicName
 

@@ -14,6 +14,7 @@ import structlog
 
 from magnetar.storage import events
 from magnetar.storage.embedded.engine_settings import EngineSettings
+from magnetar.storage.embedded.engine_stats import EngineStats, collect_stats
 from magnetar.storage.embedded.environment import EngineEnvironment
 from magnetar.storage.embedded.layout import Layout
 from magnetar.storage.embedded.ledger_catalog import LedgerCatalog, ledger_path, properties_of
@@ -23,7 +24,6 @@ from magnetar.storage.embedded.metadata.logged_metadata import LoggedMetadataSto
 from magnetar.storage.embedded.metadata.opening import keep_format_1, open_metadata
 from magnetar.storage.embedded.parts import EngineParts, Foundation, build_parts
 from magnetar.storage.embedded.recovery.engine_recovery import KnownLedgers, Recovered, Recovery
-from magnetar.storage.embedded.stats import EngineStats, collect_stats
 from magnetar.storage.embedded.store_directory import open_store
 from magnetar.storage.embedded.writeback import SPACE_ERRORS
 from magnetar.storage.errors import StorageFullError

@@ -9,7 +9,7 @@ from magnetar.broker.admin.app import build_app
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.compaction.compaction_stats import CompactionStatus
-from magnetar.broker.consumers.stats import SubscriptionStats
+from magnetar.broker.consumers.consumer_stats import SubscriptionStats
 from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.errors import (
@@ -19,8 +19,8 @@ from magnetar.broker.errors import (
     TopicTerminatedError,
 )
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
-from magnetar.broker.metrics.exposition import BrokerMetrics
 from magnetar.broker.policies.namespaces import NamespaceStore
+from magnetar.broker.prometheus.exposition import BrokerMetrics
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.settings import Settings

@@ -4,7 +4,7 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.broker.metrics.test_help_texts import full_page
+from tests.broker.prometheus.test_help_texts import full_page
 
 _NAME = re.compile(r"\b((?:pulsar|magnetar|process|python|jvm|caffeine)_\w+|up)\b")
 KNOWN = {sample.name for family in text_string_to_metric_families(full_page()) for sample in family.samples} | {"up"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.admin_backend.topics import AdminTopics
+from magnetar.broker.admin_backend.topic_backend import AdminTopics
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.protocol.topic_name import TopicName

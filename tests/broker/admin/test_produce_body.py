@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from magnetar.broker.admin import json_shape, produce_body
 from magnetar.broker.admin.json_shape import check_shape
 from magnetar.broker.admin.produce_body import ProducerMessages
-from magnetar.broker.admin.responses import RestError
+from magnetar.broker.compat.rest_errors import RestError
 from tests.broker.admin_fakes import open_client
 
 T = "/topics/persistent/public/default/t"

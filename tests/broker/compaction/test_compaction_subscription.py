@@ -7,7 +7,7 @@ import pytest
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.policies.values import BacklogQuota
-from magnetar.broker.subscriptions.stats import subscription_stats
+from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.broker.topics import expiry, quotas
 from magnetar.broker.topics.inactivity import is_deletable
 from magnetar.protocol import pulsar_api_pb2 as pb

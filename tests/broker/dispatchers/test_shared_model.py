@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.subscriptions.stats import subscription_stats
+from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.storage.managed.config import ManagedLedgerConfig
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from tests.broker.dispatch_fakes import Bench, entry

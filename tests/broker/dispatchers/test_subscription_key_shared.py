@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.broker.errors import ConsumerAssignError, SubscriptionBusyError
-from magnetar.broker.subscriptions.stats import subscription_stats
+from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.protocol.key_hash import murmur3_32
 from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy, entry, got
 

@@ -7,7 +7,7 @@ from pyroaring import BitMap
 
 from magnetar.broker.dispatchers.ports import Order, Transformed
 from magnetar.broker.errors import ConsumerBusyError
-from magnetar.broker.subscriptions.stats import consumer_stats, subscription_stats
+from magnetar.broker.subscriptions.subscription_stats import consumer_stats, subscription_stats
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.storage.position import Position

@@ -13,7 +13,7 @@ from magnetar.broker.errors import (
     ServiceNotReadyError,
     SubscriptionBusyError,
 )
-from magnetar.broker.subscriptions.stats import subscription_stats
+from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageFailedError
 from magnetar.storage.position import EARLIEST, Position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.broker.admin_backend.stats import topic_stats
+from magnetar.broker.admin_backend.topic_figures import topic_stats
 from magnetar.broker.meters.distributions import BucketMeter, CacheMeter, LatencyMeter
 from tests.broker.compaction_for_tests import single
 from tests.broker.topic_for_tests import TopicBench

@@ -1,0 +1,205 @@
+"""Plain topics and single partitions: created, deleted, unloaded, terminated; their statistics and properties."""
+
+import re
+from http import HTTPStatus
+from typing import Final
+
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.responses import conflict, done, json_response, precondition
+from magnetar.broker.admin.routes import TOPIC, RouteTable
+from magnetar.broker.admin.stats_json import Json, topic_stats
+from magnetar.broker.admin.topic_calls import (
+    bounded,
+    existing_parts,
+    load_partition,
+    single_topic,
+    topic_missing,
+    topic_parts,
+    topic_unloadable,
+)
+from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLICY, TOPIC_USE
+from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import NotAllowedError
+from magnetar.protocol.topic_name import TopicName
+
+routes = RouteTable()
+_LIKE_A_PARTITION: Final = re.compile(r"-partition-[+-]?[0-9]+$")
+_NO_ENTRIES: Final = {
+    "entriesAddedCounter": 0,
+    "numberOfEntries": 0,
+    "totalSize": 0,
+    "currentLedgerEntries": 0,
+    "currentLedgerSize": 0,
+    "waitingCursorsCount": 0,
+    "pendingAddEntriesCount": 0,
+}
+_NO_CURSOR: Final = {
+    "waitingReadOp": False,
+    "pendingReadOps": 0,
+    "messagesConsumedCounter": 0,
+    "cursorLedger": 0,
+    "cursorLedgerLastEntry": 0,
+    "numberOfEntriesSinceFirstNotAckedMessage": 0,
+    "totalNonContiguousDeletedMessagesRange": 0,
+    "subscriptionHavePendingRead": False,
+    "subscriptionHavePendingReplayRead": False,
+    "active": False,
+}
+
+
+async def internal_stats(call: Call, name: TopicName) -> Json:
+    """ManagedLedgerInternalStats; of a non-persistent topic a blank form with its subscriptions."""
+    if name.persistent:
+        return await call.topics.internal_stats(name)
+    got = (await call.topics.stats(name, earliest_in_backlog=False)).msg_in_counter
+    return _NO_ENTRIES | {
+        "entriesAddedCounter": got,
+        "cursors": dict.fromkeys(await call.topics.subscriptions(name), _NO_CURSOR),
+    }
+
+
+@routes.get(TOPIC + "/stats", TOPIC_USE)
+async def get_stats(call: Call) -> Response:
+    name = await _loadable(call)
+    stats = await call.topics.stats(name, earliest_in_backlog=call.flag("getEarliestTimeInBacklog"))
+    config = call.namespaces.effective(name)
+    return json_response(as_asked(topic_stats(stats, config, owner=call.api.urls.broker_id), call))
+
+
+@routes.get(TOPIC + "/internalStats", TOPIC_USE)
+async def get_internal_stats(call: Call) -> Response:
+    try:
+        name = await _loadable(call)
+    except RestError as e:
+        raise RestError(500 if e.status == HTTPStatus.CONFLICT else e.status, e.reason) from e
+    return json_response(await internal_stats(call, name))
+
+
+@routes.get(TOPIC + "/internal-info", TOPIC_USE)
+async def get_internal_info(call: Call) -> Response:
+    """Ledgers and cursors as they are stored; of a partitioned topic those of its partitions."""
+    name = call.topic()
+    if not name.persistent:
+        raise RestError(500, f"{name}: a non-persistent topic stores nothing")
+    if call.topics.partition_count(name) is None:
+        if not call.topics.exists(name):
+            raise RestError(500, f"{name} has no ledgers")
+        return json_response(await call.topics.internal_info(name))
+    parts = {str(part): await call.topics.internal_info(part) for part in existing_parts(call)}
+    return json_response({"version": 0, "partitions": parts})
+
+
+@routes.get(TOPIC + "/properties", TOPIC_USE)
+async def get_properties(call: Call) -> Response:
+    return json_response(await call.topics.properties(_any_topic(call)))
+
+
+@routes.put(TOPIC + "/properties", TOPIC_ADMIN)
+async def add_properties(call: Call) -> Response:
+    more = await call.body(dict[str, str])
+    if not more and call.request.path_params["domain"] == "persistent":
+        return done()  # nobody asks whether there is such a topic
+    name = _any_topic(call)
+    if more:
+        await call.topics.set_properties(name, bounded((await call.topics.properties(name) or {}) | more))
+    return done()
+
+
+@routes.delete(TOPIC + "/properties", TOPIC_ADMIN)
+async def remove_property(call: Call) -> Response:
+    """?key= names the one to remove."""
+    name = _any_topic(call)
+    key = call.query("key")
+    properties = await call.topics.properties(name) or {}
+    if "key" not in call.request.query_params and call.topics.partition_count(name) is None:
+        raise RestError(500, "key is required")
+    if key in properties or call.topics.partition_count(name) is None:  # written anew, with what the broker keeps there
+        await call.topics.set_properties(name, {k: v for k, v in properties.items() if k != key})
+    return done()
+
+
+@routes.put(TOPIC + "/unload", TOPIC_ADMIN)
+async def unload(call: Call) -> Response:
+    topic_parts(call)
+    await call.topics.unload(call.topic())
+    return done()
+
+
+@routes.delete(TOPIC + "/truncate", TOPIC_ADMIN)
+async def truncate(call: Call) -> Response:
+    if call.request.path_params["domain"] == "non-persistent":
+        raise precondition("non-persistent topics have nothing to truncate")
+    for part in existing_parts(call):
+        await call.topics.truncate(part)
+    return done()
+
+
+@routes.put(TOPIC, NAMESPACE_ADMIN)
+async def create(call: Call) -> Response:
+    name = call.topic()
+    properties = bounded(await call.body(dict[str, str]) or {})
+    beyond = name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0)
+    if beyond or (not name.is_partition and _LIKE_A_PARTITION.search(name.local_name)):
+        raise precondition("A topic that is no partition must not be named like one")
+    if call.topics.exists(name) or call.topics.partition_count(name) is not None:
+        raise conflict("This topic already exists")
+    try:
+        await call.topics.create(name, properties)
+    except NotAllowedError as e:  # the limit of topics
+        raise conflict(str(e)) from e
+    return done()
+
+
+@routes.delete(TOPIC, TOPIC_POLICY)
+async def delete(call: Call) -> Response:
+    """?force=true disconnects who is there."""
+    name = topic_of(call.request.path_params)
+    known = name is not None and (call.topics.exists(name) or call.topics.partition_count(name) is not None)
+    if name is not None and not name.persistent and not known:
+        return done()  # as wanted already
+    name = call.topic()
+    if call.topics.partition_count(name) is not None:
+        raise conflict(
+            f"{name} is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic."
+        )
+    if not call.topics.exists(name):
+        if not name.is_partition:  # its schema may be there without it
+            await call.topics.forget_schema(name)
+        raise topic_missing(name)
+    if not call.flag("force") and call.topics.in_use(name):
+        raise precondition("Topic has active producers/subscriptions")
+    await call.topics.delete(name)
+    if not name.is_partition:
+        await call.namespaces.delete_topic(name)
+    return done()
+
+
+async def _loadable(call: Call) -> TopicName:
+    """A plain topic or a partition that exists; a partitioned topic has no statistics of its own."""
+    name = call.topic()
+    if not name.persistent:
+        await load_partition(call, name)
+    if not call.topics.exists(name):
+        raise topic_unloadable(call, name)
+    return name
+
+
+def _any_topic(call: Call) -> TopicName:
+    if call.request.path_params["domain"] == "non-persistent" and topic_of(call.request.path_params) is not None:
+        raise RestError(406, "a non-persistent topic has no properties")
+    name = call.topic()
+    return name if call.topics.partition_count(name) is not None else single_topic(call)
+
+
+def as_asked(stats: Json, call: Call) -> Json:
+    """Statistics without what ?subscriptionBacklogSize, ?excludePublishers and ?excludeConsumers leave out."""
+    if call.flag("excludePublishers"):
+        stats["publishers"] = []
+    for each in stats["subscriptions"].values():
+        if not call.flag("subscriptionBacklogSize", default=True):
+            each["backlogSize"] = -1
+        if call.flag("excludeConsumers"):
+            each["consumers"] = []
+    return stats

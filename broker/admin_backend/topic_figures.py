@@ -1,0 +1,253 @@
+"""Topics' figures for the admin API and the metrics: plain functions from a topic to frozen values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote_plus
+
+from magnetar.broker.admin.stats_json import iso_time
+from magnetar.broker.subscriptions.subscription_stats import subscription_stats
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
+from magnetar.delayed.bucket_index import BucketDelayIndex
+from magnetar.storage.position import Position
+from magnetar.storage.slab import RECORD_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from magnetar.broker.meters.distributions import BucketMeter
+    from magnetar.broker.subscriptions.subscription import Subscription
+    from magnetar.broker.topics.served_topic import ServedTopic
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+
+
+def topic_stats(topic: ServedTopic, earliest_publish_ms: dict[str, int]) -> TopicStats:
+    """Everything the stats page says of a topic; nothing is read from the log."""
+    rate = topic.publishing.rate_in.rates()
+    stats = TopicStats(
+        name=topic.name,
+        msg_rate_in=rate.messages_per_second,
+        msg_throughput_in=rate.bytes_per_second,
+        average_msg_size=rate.average_size,
+        msg_in_counter=topic.publishing.rate_in.total_messages,
+        bytes_in_counter=topic.publishing.rate_in.total_bytes,
+        publishers=[producer.stats() for producer in topic.producers],
+        waiting_publishers=topic.producers.waiting_count,
+        subscriptions={name: subscription_stats(s) for name, s in topic.subscriptions.by_name.items()},
+        earliest_publish_ms=earliest_publish_ms,
+        deduplication_status=topic.publishing.deduplication.status,
+        topic_epoch=topic.producers.epoch,
+        created_ms=topic.created_ms,
+        last_publish_ms=topic.publishing.last_publish_ms,
+    )
+    return _with_storage(stats, topic) if isinstance(topic, Topic) else stats
+
+
+def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
+    from dataclasses import replace  # noqa: PLC0415 - start-up
+
+    subscriptions, slowest = topic.subscriptions.by_name, topic.subscriptions.slowest()
+    return replace(
+        stats,
+        storage_bytes=_entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
+        backlog_bytes=0 if slowest is None else _backlog_bytes(topic, slowest.cursor),
+        subscription_backlog_bytes={name: _backlog_bytes(topic, s.cursor) for name, s in subscriptions.items()},
+        oldest_backlog_age_seconds=topic.backlog.oldest_age_s() or -1,
+        non_contiguous_deleted_ranges={name: len(deleted_ranges(topic, s.cursor)) for name, s in subscriptions.items()},
+        delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
+        delayed_index=topic.delay_index.stats() if isinstance(topic.delay_index, BucketDelayIndex) else None,
+        compaction=topic.compaction.stats(),
+        storage_write_rate=topic.publishing.meters.written.rates().messages_per_second,
+        storage_read_rate=topic.publishing.meters.read.rates().messages_per_second,
+        write_latency_ms=LatencyCounts(*_parts(topic.publishing.meters.write_latency_ms)),
+        entry_sizes=SizeCounts(*_parts(topic.publishing.meters.entry_sizes)),
+        quota_evictions_size=topic.backlog.evictions_size,
+        quota_evictions_age=topic.backlog.evictions_age,
+    )
+
+
+def _entry_bytes(stored_bytes: int, entries: int) -> int:
+    """What entries take without the headers of their records in the log: as clients of Pulsar know it."""
+    return stored_bytes - entries * RECORD_HEADER_BYTES
+
+
+def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
+    behind = topic.ledger.entries_between(cursor.mark_delete, topic.ledger.last_confirmed)
+    return max(0, _entry_bytes(cursor.backlog_bytes, behind))
+
+
+def bytes_after(topic: Topic, position: Position) -> int:
+    """Bytes of the entries behind the position; all of them behind one whose ledger is yet to come."""
+    if position.ledger_id > max((slot.ledger_id for slot in topic.ledger.ledgers), default=position.ledger_id):
+        position = Position(-1, -1)
+    cursor = topic.ledger.new_read_cursor(position.next())
+    try:
+        return _backlog_bytes(topic, cursor)
+    finally:
+        cursor.close()
+
+
+def broker_properties(topic: Topic) -> dict[str, str]:
+    """What the broker itself keeps among a topic's properties: the index, as of the last time they were written."""
+    return {"index": str(topic.properties.index_as_kept)} if topic.ledger.config.entry_index else {}
+
+
+def _parts(meter: BucketMeter) -> tuple[tuple[int, ...], int, float]:
+    counts = meter.last()
+    return counts.buckets, sum(counts.buckets), counts.total
+
+
+def internal_stats(topic: Topic) -> dict[str, object]:
+    """PersistentTopicInternalStats."""
+    ledger = topic.ledger
+    slots = ledger.ledgers
+    last = ledger.last_confirmed
+    if last.entry_id < 0 and slots:
+        last = Position(slots[-1].ledger_id, -1)
+    current = slots[-1] if slots and not slots[-1].closed_at_ms else None
+    return {
+        "entriesAddedCounter": ledger.entries_added,
+        "numberOfEntries": ledger.entries,
+        "totalSize": _entry_bytes(ledger.size_bytes, ledger.entries),
+        "currentLedgerEntries": current.entries if current else 0,
+        "currentLedgerSize": _entry_bytes(current.size_bytes, current.entries) if current else 0,
+        "lastLedgerCreatedTimestamp": iso_time(topic.created_ms),
+        "waitingCursorsCount": sum(_has_consumers(topic, n) and not c.has_more for n, c in _cursors(topic).items()),
+        "pendingAddEntriesCount": ledger.pending_appends,
+        "lastConfirmedEntry": f"{last.ledger_id}:{last.entry_id}",
+        "state": "Terminated" if ledger.terminated else "LedgerOpened",
+        "ledgers": [
+            {
+                "ledgerId": slot.ledger_id,
+                "entries": 0 if slot is current else slot.entries,
+                "size": 0 if slot is current else _entry_bytes(slot.size_bytes, slot.entries),
+                "offloaded": False,
+                "underReplicated": False,
+            }
+            for slot in slots
+        ],
+        "cursors": {_encoded(name): _cursor(topic, name, cursor) for name, cursor in _cursors(topic).items()},
+        "properties": topic.properties.of_users() | broker_properties(topic),
+        "schemaLedgers": [],
+        "compactedLedger": topic.compaction.ledger_json(),
+    }
+
+
+def deleted_ranges(topic: Topic, cursor: ManagedCursor) -> list[tuple[int, int, int]]:
+    """(ledger, before the first, last) of each run of entries acknowledged behind mark-delete."""
+    ranges: list[tuple[int, int, int]] = []
+    for slot in topic.ledger.ledgers:
+        bitmap = cursor.deleted_in(slot.ledger_id)
+        start = previous = -2
+        for entry in bitmap or ():
+            if entry != previous + 1:
+                if previous >= 0:
+                    ranges.append((slot.ledger_id, start - 1, previous))
+                start = entry
+            previous = entry
+        if previous >= 0:
+            ranges.append((slot.ledger_id, start - 1, previous))
+    return ranges
+
+
+def deleted_text(topic: Topic, cursor: ManagedCursor) -> str:
+    """The ranges as Pulsar prints them: ``[(l:e..l:e]]``, open at the lower end."""
+    texts = [f"({ledger}:{low}..{ledger}:{high}]" for ledger, low, high in deleted_ranges(topic, cursor)]
+    return f"[{','.join(texts)}]"
+
+
+def internal_info(topic: Topic) -> dict[str, object]:
+    """ManagedLedgerInfo: ledgers and cursors as they are stored."""
+    ledger = topic.ledger
+    written = iso_time(topic.created_ms)
+    last = ledger.ledgers[-1] if ledger.ledgers else None
+    return {
+        "version": 0,
+        "creationDate": written,
+        "modificationDate": written,
+        "ledgers": [
+            {"ledgerId": slot.ledger_id, "timestamp": topic.created_ms, "isOffloaded": False}
+            if slot is last and not slot.closed_at_ms
+            else {
+                "ledgerId": slot.ledger_id,
+                "entries": slot.entries,
+                "size": _entry_bytes(slot.size_bytes, slot.entries),
+                "timestamp": slot.closed_at_ms,
+                "isOffloaded": False,
+            }
+            for slot in ledger.ledgers
+        ],
+        "cursors": {_encoded(name): _stored_cursor(topic, c, written) for name, c in ledger.cursors.items()},
+        "properties": topic.properties.of_users() | broker_properties(topic),
+    }
+
+
+def _encoded(name: str) -> str:
+    """A subscription's name as the cursor's, in the form of Java's URLEncoder."""
+    return quote_plus(name, safe="*").replace("~", "%7E")
+
+
+def _stored_cursor(topic: Topic, cursor: ManagedCursor, written: str) -> dict[str, object]:
+    mark_delete = _shown(topic, cursor.mark_delete)
+    return {
+        "version": 0,
+        "creationDate": written,
+        "modificationDate": written,
+        "cursorsLedgerId": -1,
+        "markDelete": {"ledgerId": mark_delete.ledger_id, "entryId": mark_delete.entry_id},
+    }
+
+
+def _shown(topic: Topic, position: Position) -> Position:
+    """A position before the first ledger, as one of the first ledger."""
+    slots = topic.ledger.ledgers
+    return Position(slots[0].ledger_id, position.entry_id) if position.ledger_id < 0 and slots else position
+
+
+def _has_consumers(topic: Topic, name: str) -> bool:
+    found = topic.subscriptions.by_name.get(name)
+    return found is not None and bool(found.consumers)
+
+
+def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bool:
+    """Whether the cursor's position was stored since the topic was loaded; Apache Pulsar has a ledger for it then.
+
+    That of a reader, which is never stored, is shown as if.
+    """
+    if subscription is None or not cursor.durable:
+        return True
+    now = cursor.mark_delete, cursor.individually_deleted_entries
+    return now != subscription.opened_at or subscription.was_reset
+
+
+def _cursors(topic: Topic) -> dict[str, ManagedCursor]:
+    """The durable cursors and those of readers, by the names of their subscriptions."""
+    return {**topic.ledger.cursors, **{s.name: s.cursor for s in topic.subscriptions.by_name.values() if not s.durable}}
+
+
+def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]:
+    mark_delete, read = _shown(topic, cursor.mark_delete), _shown(topic, cursor.read_position)
+    waiting = _has_consumers(topic, name) and not cursor.has_more
+    taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
+    subscription = topic.subscriptions.by_name.get(name)
+    # Apache Pulsar puts a cursor that is reset to the start before the first entry, until something is read.
+    at_start = taken == 0 and subscription is not None and subscription.rewound_to == cursor.mark_delete
+    if at_start:
+        read = mark_delete
+    return {
+        "markDeletePosition": f"{mark_delete.ledger_id}:{mark_delete.entry_id}",
+        "readPosition": f"{read.ledger_id}:{read.entry_id}",
+        "waitingReadOp": waiting,
+        "pendingReadOps": 0,
+        "messagesConsumedCounter": topic.ledger.entries_added - cursor.backlog_entries,
+        "cursorLedger": -1,
+        "cursorLedgerLastEntry": -1,
+        "individuallyDeletedMessages": deleted_text(topic, cursor),
+        "state": "Open" if _was_written(subscription, cursor) else "NoLedger",
+        "active": _has_consumers(topic, name),
+        "lastLedgerSwitchTimestamp": iso_time(topic.created_ms),
+        "numberOfEntriesSinceFirstNotAckedMessage": taken + (not at_start),
+        "totalNonContiguousDeletedMessagesRange": len(deleted_ranges(topic, cursor)),
+        "subscriptionHavePendingRead": waiting,
+        "subscriptionHavePendingReplayRead": False,
+        "properties": dict(cursor.position_properties),
+    }

@@ -1,0 +1,59 @@
+"""HTTP as Jetty and Jersey speak it under Apache Pulsar: media types, allowed methods, pages for what is not there."""
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Final
+
+from starlette.responses import Response
+
+from magnetar.broker.compat.rest_errors import RestError
+
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_MATRIX: Final = re.compile(r";[^/]*")
+_TEXT_PAGE: Final = (
+    '<html>\n<head>\n<meta http-equiv="Content-Type" content="text/html;charset=ISO-8859-1"/>\n<title>Error {0} {1}'
+    "</title>\n</head>\n<body>\n<h2>HTTP ERROR {0} {1}</h2>\n</body>\n</html>\n"
+)
+_METHODS_WITH_PAGES: Final = ("GET", "POST", "HEAD")
+
+
+def media_type(header: str) -> str:
+    """The type of a Content-Type header, "" when there is none; raises 400 for what is no media type."""
+    kind = header.partition(";")[0].strip().lower()
+    main, slash, sub = kind.partition("/")
+    if kind and not (main and slash and sub):
+        raise RestError(400, f"{header} is no media type")
+    return kind
+
+
+def is_json(kind: str) -> bool:
+    """Whether a body of this type is read as JSON where any kind of JSON is taken."""
+    return kind == "*/*" or kind.endswith(("/json", "+json"))
+
+
+def accepts_json(header: str) -> bool:
+    """Whether an Accept header takes application/json. One that cannot be read takes nothing."""
+    wanted = [part.partition(";")[0].strip().lower() for part in header.split(",") if part.strip()]
+    return not wanted or any(kind in ("*/*", "application/*", "application/json") for kind in wanted)
+
+
+def plain_path(path: str) -> str:
+    """Without matrix parameters and slashes at the end; raises 400 for a NUL, which names nothing."""
+    if "%00" in path or _BAD_ESCAPE.search(path):
+        raise RestError(400, "the path holds a NUL or a % that begins no byte")
+    return _MATRIX.sub("", path).rstrip("/") or "/"
+
+
+def allowed(methods: Iterable[str], *, asked: bool) -> str:
+    """The Allow header over the methods of a path; `asked` with OPTIONS, HEAD is told as well."""
+    known = {*methods, "OPTIONS"} - {"HEAD"}
+    return ",".join(sorted(known | {"HEAD"} if asked and "GET" in known else known))
+
+
+def page(status: int, method: str, headers: dict[str, str] | None = None) -> Response:
+    """A page of HTML for who reads, nothing for who changes things."""
+    if method not in _METHODS_WITH_PAGES:
+        return Response(status_code=status, headers=headers)
+    text = _TEXT_PAGE.format(status, HTTPStatus(status).phrase)
+    return Response(text, status_code=status, media_type="text/html;charset=iso-8859-1", headers=headers)

@@ -1,0 +1,113 @@
+"""From the settings to a chain.
+
+Converters that come with the broker are loaded in its own process and in every worker. Foreign ones (dotted paths) are
+never loaded in the broker's process: a worker does that and describes them, and in the broker's chain each has a
+stand-in that takes whatever has its entry format. The worker asks the real one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.foreign_entries.config import ConvertingSettingsError
+from magnetar.broker.foreign_entries.frames import Described, Hello, Welcome
+from magnetar.converters.chain import ConverterChain, LoadedConverter
+from magnetar.converters.errors import ConverterSettingsError
+from magnetar.converters.registry import SHORT_NAMES, load_chain
+
+if TYPE_CHECKING:
+    from magnetar.broker.foreign_entries.config import ConvertingConfig
+    from magnetar.converters.interface import Conversion, ConverterSettings
+    from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
+
+_BUILTIN = frozenset(SHORT_NAMES) | frozenset(SHORT_NAMES.values())
+
+
+def is_builtin(spec: str) -> bool:
+    """Whether the item of `messageConverters` names a converter that comes with the broker."""
+    return spec.strip() in _BUILTIN
+
+
+class ForeignConverter:
+    """The stand-in of a converter that lives in worker processes."""
+
+    def __init__(self, described: Described) -> None:
+        self.name = described.name
+        self.version = described.tag
+        self.entry_formats = None if described.entry_formats is None else frozenset(described.entry_formats)
+
+    def init(self, settings: ConverterSettings) -> None:
+        """The worker did it."""
+
+    def close(self) -> None:
+        """The worker does it."""
+
+    def accepts(self, metadata: MessageMetadata, head: memoryview) -> bool:  # noqa: ARG002 - the worker asks
+        return True
+
+    def convert(self, metadata: MessageMetadata, payload: memoryview) -> Conversion:  # noqa: ARG002 - as above
+        raise AssertionError("foreign code runs in worker processes only")
+
+
+def is_foreign(chosen: LoadedConverter) -> bool:
+    return isinstance(chosen.converter, ForeignConverter)
+
+
+def hello(config: ConvertingConfig, path: list[str]) -> Hello:
+    """What a worker is told; `path` is where it looks for modules."""
+    return Hello(
+        specs=list(config.specs),
+        values=dict(config.values),
+        optional=config.optional,
+        memory_bytes=config.worker_memory_bytes,
+        max_entry_bytes=config.limits.max_entry_bytes,
+        max_ratio=config.limits.max_ratio,
+        free_bytes=config.limits.free_bytes,
+        path=path,
+    )
+
+
+def load(hello: Hello) -> tuple[ConverterChain, Welcome]:
+    """In a worker: the whole chain, or an empty one and the refusal."""
+    try:
+        loaded = load_chain(hello.specs, hello.values, limits=hello.limits, optional=hello.optional)
+    except ConverterSettingsError as error:
+        return ConverterChain(), Welcome(refusal=str(error))
+    return loaded.chain, Welcome(
+        [describe(each) for each in loaded.chain.converters],
+        list(loaded.problems),
+    )
+
+
+def describe(loaded: LoadedConverter) -> Described:
+    converter = loaded.converter
+    path = f"{type(converter).__module__}.{type(converter).__qualname__}"
+    formats = converter.entry_formats
+    return Described(loaded.name, loaded.tag, None if formats is None else sorted(formats), is_builtin(path))
+
+
+def load_builtin(config: ConvertingConfig, welcome: Welcome | None) -> tuple[ConverterChain, tuple[str, ...]]:
+    """In the broker: the chain, and what was left out. `welcome` is a worker's, needed when there are foreign ones.
+
+    Its converters work within `config.inline_limits`.
+    Raises: ConvertingSettingsError.
+    """
+    specs = [spec for spec in config.specs if is_builtin(spec)]
+    values = dict(config.values)
+    if welcome is not None:
+        if welcome.refusal is not None:
+            raise ConvertingSettingsError(welcome.refusal)
+        names = [each.name for each in welcome.converters if each.builtin]
+        values = {key: value for key, value in values.items() if any(key.startswith(f"{name}.") for name in names)}
+    try:
+        loaded = load_chain(specs, values, limits=config.inline_limits, optional=config.optional)
+    except ConverterSettingsError as error:
+        raise ConvertingSettingsError(str(error)) from error
+    if welcome is None:
+        return loaded.chain, loaded.problems
+    builtin = {each.name: each for each in loaded.chain.converters}
+    converters = [
+        builtin[each.name] if each.builtin else LoadedConverter(ForeignConverter(each), each.name, each.tag)
+        for each in welcome.converters
+    ]
+    return ConverterChain(converters, config.inline_limits), tuple(welcome.problems)

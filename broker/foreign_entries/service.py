@@ -1,0 +1,127 @@
+"""Everything about converting that the broker owns: its tools and a book per topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+
+from magnetar.broker.foreign_entries.config import ConvertingConfig, ConvertingSettingsError
+from magnetar.broker.foreign_entries.converter_figures import ConvertingFigures, gather
+from magnetar.broker.foreign_entries.dead_letters import DeadLetters
+from magnetar.broker.foreign_entries.frames import Declined
+from magnetar.broker.foreign_entries.loading import is_builtin, load_builtin
+from magnetar.broker.foreign_entries.tools import ConvertingTools
+from magnetar.broker.foreign_entries.topic_converting import TopicConverting
+from magnetar.broker.foreign_entries.worker_process import WorkerError
+from magnetar.broker.tasks import TaskSet
+from magnetar.converters.outcome import ConversionFailure
+from magnetar.protocol import speed
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.topic_registry import Topics
+    from magnetar.protocol.topic_name import TopicName
+
+log = structlog.get_logger(__name__)
+SharedProperties = Callable[["TopicName"], tuple[Mapping[str, str], ...]]
+
+
+class Converting:
+    """`await start()`, give topics their `topic(...)`, `await close()`."""
+
+    def __init__(
+        self,
+        config: ConvertingConfig,
+        now_ms: Callable[[], int],
+        shared_properties: SharedProperties = lambda _name: (),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.tools = ConvertingTools(config, now_ms, clock)
+        self.topics: dict[TopicName, TopicConverting] = {}
+        self._shared_properties = shared_properties
+        self._tasks = TaskSet()
+
+    async def start(self) -> None:
+        """Load the chain. Raises: ConvertingSettingsError."""
+        tools, welcome = self.tools, None
+        if not all(map(is_builtin, tools.config.specs)):
+            worker = tools.new_worker()
+            try:
+                await worker.start()
+            except WorkerError as error:
+                raise ConvertingSettingsError(f"messageConverters: {error}") from error
+            welcome = worker.welcome
+            if welcome.refusal is None:
+                tools.pool.adopt(worker)
+            else:
+                await worker.kill()
+        chain, problems = load_builtin(tools.config, welcome)
+        tools.use(chain)
+        for problem in problems:
+            log.warning("converter.left_out", reason=problem)
+        log.info("converters.loaded", converters=[each.tag for each in chain.converters])
+
+    def use_topics(self, topics: Topics) -> None:
+        """Dead letters are stored there; called once, before anything is dispatched."""
+        self.tools.dead_letters = DeadLetters(topics, self._tasks, self.tools.now_ms)
+
+    def topic(self, name: TopicName, own_properties: Callable[[], Mapping[str, str]]) -> TopicConverting:
+        """The book of a topic that was loaded; its `close` ends it."""
+        shared = self._shared_properties
+        converting = self.topics[name] = TopicConverting(
+            self.tools, name, lambda: (*shared(name), own_properties()), self._closed
+        )
+        return converting
+
+    def _closed(self, converting: TopicConverting) -> None:
+        if self.topics.get(converting.name) is converting:
+            del self.topics[converting.name]
+
+    async def show(self, topic: str, body: bytes) -> tuple[bytes, str]:
+        """An entry (with or without broker entry metadata) as consumers get it, and the converter's name.
+
+        As it is, and "", when none takes it; as it is, and "failed: reason", when it cannot be converted.
+        """
+        prefix, entry = body[: speed.after_prefix(body)], body[speed.after_prefix(body) :]
+        chosen = self.tools.chain.select(entry)
+        if chosen is None:
+            return body, ""
+        answer = await self.tools.pool.submit(topic, chosen.name, entry)
+        if isinstance(answer, ConversionFailure):
+            return body, f"failed: {answer.reason}: {answer.message}"
+        if isinstance(answer, Declined):
+            return body, ""
+        return prefix + answer.entry, chosen.name
+
+    def figures(self) -> ConvertingFigures:
+        """For the metrics."""
+        return gather(self.topics, self.tools)
+
+    async def close(self) -> None:
+        """Nothing is converted any more; no process is left on return."""
+        await self.tools.pool.close()
+        await self._tasks.close()
+        for name, error in self.tools.chain.close():
+            log.error("converter.close_failed", converter=name, reason=str(error))
+
+
+async def start_converting(
+    settings: Settings, now_ms: Callable[[], int], shared_properties: SharedProperties
+) -> Converting | None:
+    """None when there is no converter after all. Raises: ConvertingSettingsError.
+
+    shared_properties: of a topic's namespace, and of the partitioned topic it is a part of.
+    """
+    converting = Converting(ConvertingConfig.of(settings), now_ms, shared_properties)
+    try:
+        await converting.start()
+    except BaseException:
+        await converting.close()
+        raise
+    if converting.tools.chain:
+        return converting
+    await converting.close()
+    return None

@@ -1,0 +1,87 @@
+"""Entries of a non-persistent topic on their way through the converters.
+
+They are published in the order they came: what needs no conversion waits behind what does, in a bounded queue. An entry
+that cannot be converted is sent as it came (policy raw) or, with every other policy, dropped: such a topic promises no
+more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.foreign_entries.converted_slab import ConvertedSlab
+from magnetar.broker.foreign_entries.frames import Declined
+from magnetar.broker.tasks import TaskSet
+from magnetar.converters.outcome import Converted, FailurePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.foreign_entries.topic_books import TopicBooks
+    from magnetar.converters.chain import LoadedConverter
+    from magnetar.storage.slab import Slab
+
+MAX_WAITING_BYTES: Final = 16 << 20
+"""More is not kept waiting: the newest is dropped."""
+
+
+class UnstoredConverting:
+    """Converts for one non-persistent topic; `publish` hands a slab to all subscriptions."""
+
+    def __init__(self, books: TopicBooks, publish: Callable[[Slab], None]) -> None:
+        self._books = books
+        self._publish = publish
+        self._waiting: deque[Slab] = deque()
+        self._waiting_bytes = 0
+        self._tasks = TaskSet()
+        self.dropped = 0
+        """Entries."""
+
+    def send(self, slab: Slab) -> None:
+        """Publish the entries of a burst, now or when they are converted."""
+        if not self._waiting and not self._found(slab):
+            self._publish(slab)
+        elif self._waiting_bytes + slab.size_bytes > MAX_WAITING_BYTES:
+            self.dropped += slab.count
+        else:
+            self._waiting.append(slab)
+            self._waiting_bytes += slab.size_bytes
+            if len(self._waiting) == 1:
+                self._tasks.spawn(self._work(), "converting.unstored")
+
+    def _found(self, slab: Slab) -> list[tuple[int, LoadedConverter]]:
+        return self._books.tools.candidates.of(slab.slice(0, slab.count))
+
+    async def _work(self) -> None:
+        while self._waiting:
+            slab = self._waiting[0]
+            await self._convert(slab)
+            self._waiting.popleft()
+            self._waiting_bytes -= slab.size_bytes
+
+    async def _convert(self, slab: Slab) -> None:
+        start = 0
+        for k, chosen in self._found(slab):
+            answer = await self._books.convert_unstored(slab, k, chosen)
+            if isinstance(answer, Declined) or (isinstance(answer, Converted) and answer.identity):
+                continue
+            converted = isinstance(answer, Converted)
+            if not converted and self._books.policy().failure is FailurePolicy.RAW:
+                self._books.counters_of(chosen.name).raw += 1
+                continue
+            if start < k:
+                self._publish(slab.part(start, k))
+            if isinstance(answer, Converted):
+                note = self._books.note_bypass
+                self._publish(ConvertedSlab(slab, k, [answer.entry], note, same_id=True))
+            else:
+                self._books.counters_of(chosen.name).skipped += 1
+            start = k + 1
+        if start < slab.count:
+            self._publish(slab.part(start, slab.count))
+
+    async def close(self) -> None:
+        """What waits is dropped."""
+        self._waiting.clear()
+        await self._tasks.close()

@@ -1,0 +1,95 @@
+"""The worker process: builds the chain it is told, then converts one entry after the other.
+
+It ends when its input does (the broker closed it or is gone), dies with the broker, and never has more address space
+than allowed. Whatever foreign code prints goes to standard error, which is the broker's.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from magnetar.broker.foreign_entries import frames
+from magnetar.broker.foreign_entries.background import go_behind
+from magnetar.broker.foreign_entries.loading import load
+
+if TYPE_CHECKING:
+    from magnetar.converters.chain import ConverterChain
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Entry point of `python -m magnetar.broker.foreign_entries.worker`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which closes us
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a terminal may stop background processes that print
+    _die_with_parent()
+    source, sink = _take_pipes()
+    hello = msgspec.json.decode(_frame(source), type=frames.Hello)
+    sys.path[:] = hello.path
+    _limit(hello.memory_bytes)
+    chain, welcome = load(hello)
+    data = msgspec.json.encode(welcome)
+    _write(sink, [frames.SIZE.pack(len(data)), data])
+    try:
+        while entry := _frame(source):
+            _write(sink, frames.encode_answer(answer(chain, entry)))
+    finally:
+        chain.close()
+
+
+def answer(chain: ConverterChain, entry: bytes) -> frames.Answer:
+    """What becomes of one entry."""
+    chosen = chain.select(entry)
+    return frames.DECLINED if chosen is None else chain.convert(entry, chosen)
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 - only here
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == 1:
+            sys.exit(0)  # it was gone before we asked
+
+
+def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output are ours alone; foreign code finds an empty input and standard error instead."""
+    source, sink = os.fdopen(os.dup(0), "rb", 1 << 16), os.fdopen(os.dup(1), "wb", 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return source, sink
+
+
+def _limit(memory_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    go_behind()
+
+
+def _frame(source: BinaryIO) -> bytes:
+    """The next frame; empty at the end of the input."""
+    head = source.read(frames.SIZE.size)
+    if len(head) < frames.SIZE.size:
+        return b""
+    (size,) = frames.SIZE.unpack(head)
+    data = source.read(size)
+    return data if len(data) == size else b""
+
+
+def _write(sink: BinaryIO, parts: list[bytes]) -> None:
+    for part in parts:
+        view = memoryview(part)
+        while view:
+            view = view[sink.write(view) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""One worker process as the broker sees it: started when first needed, killed when it takes too long.
+
+Its pipes are written and read by a thread of its own, which waits outside the interpreter lock: a megabyte to and from
+a worker takes the event loop no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from magnetar.broker.foreign_entries import frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+START_TIMEOUT_S = 30.0
+"""For starting Python and loading the converters; it counts as nobody's conversion."""
+_END_TIMEOUT_S = 1.0
+_MODULE = "magnetar.broker.foreign_entries.worker"
+_SLACK_BYTES = 1 << 16
+_PIPE_BYTES = 1 << 20
+"""A whole entry of the usual size: fewer turns between broker and worker."""
+
+
+class WorkerError(Exception):
+    """The worker is of no more use; `started` tells whether it had begun with an entry."""
+
+    def __init__(self, message: str, *, started: bool) -> None:
+        super().__init__(message)
+        self.started = started
+
+
+class WorkerTimeoutError(WorkerError):
+    """The conversion took too long; the worker was killed."""
+
+
+class WorkerProcess:
+    """A process that converts one entry at a time."""
+
+    def __init__(self, hello: frames.Hello) -> None:
+        self._hello = hello
+        self._limit = hello.max_entry_bytes + _SLACK_BYTES
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = ThreadPoolExecutor(1, "magnetar-converting")
+        """It lives as long as this object: the worker dies with the thread that started it."""
+        self._closed = False
+        self.welcome = frames.Welcome()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Return when the chain is loaded or refused (see `welcome`). Raises: WorkerError."""
+        try:
+            await self._in_thread(self._launch, START_TIMEOUT_S)
+            self.welcome = await self._in_thread(self._greet, START_TIMEOUT_S)
+        except (OSError, EOFError, TimeoutError, msgspec.DecodeError) as error:
+            await self.kill()
+            reason = "was not ready in time" if isinstance(error, TimeoutError) else f"did not start: {error}"
+            raise WorkerError(f"a worker process {reason}", started=False) from error
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def convert(self, entry: bytes, timeout_s: float) -> frames.Answer:
+        """Convert one entry; starts the process when there is none.
+
+        Raises: WorkerTimeoutError, WorkerError; the process is dead then.
+        """
+        if self._process is None:
+            await self.start()
+            if self.welcome.refusal is not None:
+                await self.kill()
+                raise WorkerError(f"a worker process refused its chain: {self.welcome.refusal}", started=False)
+        try:
+            return await self._in_thread(lambda: self._exchange(entry), timeout_s)
+        except TimeoutError as error:
+            await self.kill()
+            raise WorkerTimeoutError(f"not converted in {timeout_s * 1000:.0f} ms", started=True) from error
+        except (OSError, EOFError, frames.FrameError) as error:
+            code = await self.kill()
+            raise WorkerError(f"the worker process ended ({code}): {error}", started=True) from error
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def _in_thread(self, work: Callable[[], T], timeout_s: float) -> T:
+        """The result of `work`. When it takes too long or is given up, the process is killed, which ends `work`."""
+        done = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(done)
+        except BaseException:
+            if not done.done():
+                self._end()
+                done.add_done_callback(_seen)
+            raise
+
+    # --- in the thread -------------------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-P", "-m", _MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,
+        )
+        for pipe in (self._process.stdin, self._process.stdout):
+            if sys.platform == "linux" and pipe is not None:
+                with contextlib.suppress(OSError):  # the limit for one user may be reached
+                    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+    def _greet(self) -> frames.Welcome:
+        self._write(msgspec.json.encode(self._hello))
+        (size,) = frames.SIZE.unpack(self._read(frames.SIZE.size))
+        return msgspec.json.decode(self._read(size), type=frames.Welcome)
+
+    def _exchange(self, entry: bytes) -> frames.Answer:
+        self._write(entry)
+        head = self._read(frames.ANSWER.size)
+        return frames.decode_answer(head, self._read(frames.rest_of_answer(head, self._limit)), entry)
+
+    def _write(self, data: bytes) -> None:
+        process = self._process
+        if process is None or process.stdin is None:
+            raise EOFError("it was ended")
+        process.stdin.write(frames.SIZE.pack(len(data)))
+        process.stdin.write(data)
+        process.stdin.flush()
+
+    def _read(self, size: int) -> bytes:
+        process = self._process
+        if process is None or process.stdout is None:
+            raise EOFError("it was ended")
+        data = process.stdout.read(size)
+        if len(data) < size:
+            raise EOFError(f"{len(data)} of {size} bytes were answered")
+        return data
+
+    # --- its end -------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Kill it, and whatever it started: they may hold its pipes."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def kill(self) -> int | None:
+        """End it at once; the exit code."""
+        if self._closed:
+            return None
+        self._end()
+        return await self._in_turn(self._wait_killed)
+
+    async def close(self) -> None:
+        """Let it end by itself, but not for long. Idempotent; nothing is converted any more."""
+        if not self._closed:
+            self._closed = True
+            await self._in_turn(self._wait_closed)
+            self._thread.shutdown(wait=False)
+
+    async def _in_turn(self, work: Callable[[], int | None]) -> int | None:
+        """`work`, once what the thread is at has ended; not given up when the caller is."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
+
+    def _wait_closed(self) -> int | None:
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_TIMEOUT_S)
+        return self._wait_killed()
+
+    def _wait_killed(self) -> int | None:
+        process = self._process
+        if process is None:
+            return None
+        self._end()
+        code = process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):  # what was not written any more
+                if pipe is not None:
+                    pipe.close()
+        self._process = None
+        return code
+
+
+def _seen(done: asyncio.Future[T]) -> None:
+    """Its failure, if it is one, is known."""
+    if not done.cancelled():
+        done.exception()

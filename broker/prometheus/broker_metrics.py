@@ -1,0 +1,93 @@
+"""Figures of the whole broker for /metrics, gathered when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar.broker.prometheus.exposition import BrokerMetrics
+from magnetar.broker.prometheus.resources import ResourceFigures
+
+if TYPE_CHECKING:
+    from magnetar.broker.auth.authenticator import Authenticator
+    from magnetar.broker.descriptors import DescriptorShares
+    from magnetar.broker.foreign_entries.service import Converting
+    from magnetar.broker.handlers.client import LookupCounters
+    from magnetar.broker.loop_watch import LoopWatch
+    from magnetar.broker.memory_account import MemoryAccount
+    from magnetar.broker.meters.distributions import CacheMeter
+    from magnetar.broker.network.connections import Connections
+    from magnetar.broker.process_load import ProcessLoad
+    from magnetar.broker.topics.topic_registry import Topics
+    from magnetar.storage.embedded.engine import EmbeddedStorage
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The parts of the broker that have figures. broker_id: "host:web port"."""
+
+    broker_id: str
+    connections: Connections
+    lookups: LookupCounters
+    descriptors: DescriptorShares
+    memory: MemoryAccount
+    topics: Topics
+    storage: EmbeddedStorage
+    cache_meter: CacheMeter
+    authenticator: Authenticator
+    converting: Converting | None
+    loop_watch: LoopWatch
+    process_load: ProcessLoad
+
+
+def broker_metrics(broker: Measured) -> BrokerMetrics:
+    """What no topic has: connections, caches, the store."""
+    counters = broker.connections.counters
+    cache = broker.storage.cache.stats()
+    return BrokerMetrics(
+        active_connections=len(broker.connections),
+        connections_created=counters.created,
+        connections_refused=counters.refused,
+        connections_closed=counters.closed,
+        managed_ledgers=sum(topic.persistent for topic in broker.topics.loaded.values()),
+        cache_used_bytes=cache.held_bytes,
+        cache_entries=cache.held_slabs,
+        cache_evictions=cache.evictions,
+        cache_hits_rate=broker.cache_meter.hits.rates().messages_per_second,
+        cache_hits_throughput=broker.cache_meter.hits.rates().bytes_per_second,
+        cache_misses_rate=broker.cache_meter.misses.rates().messages_per_second,
+        cache_misses_throughput=broker.cache_meter.misses.rates().bytes_per_second,
+        slow_callbacks=broker.loop_watch.figures.slow_callbacks,
+        slow_callback_ms=broker.loop_watch.figures.slow_callback_ms,
+        longest_callback_ms=broker.loop_watch.figures.longest_callback_ms,
+        long_turns=broker.loop_watch.figures.long_turns,
+        lookup_answers=broker.lookups.answers,
+        lookup_failures=broker.lookups.failures,
+        topic_loads_pending=broker.topics.busy_count,
+        publish_latency_quantiles_ms=broker.topics.context.publish_latency.quantiles(),
+        publish_latency_count=broker.topics.context.publish_latency.count,
+        publish_latency_sum_ms=broker.topics.context.publish_latency.sum_ms,
+        authentication_successes=dict(broker.authenticator.successes),
+        authentication_failures=dict(broker.authenticator.failures),
+        resources=resources(broker),
+        converting=None if broker.converting is None else broker.converting.figures(),
+    )
+
+
+def resources(broker: Measured) -> ResourceFigures:
+    """What the broker has and what is left of it: memory for clients, connections, the disk, the processor."""
+    memory = broker.memory
+    engine = broker.storage.stats()
+    return ResourceFigures(
+        broker_id=broker.broker_id,
+        client_memory_used_bytes=memory.used_bytes,
+        client_memory_limit_bytes=memory.limits.total,
+        client_memory_most_bytes=memory.most_bytes,
+        client_memory_waiting=memory.waiting,
+        client_memory_waits=memory.waits,
+        client_memory_refusals=memory.refusals,
+        connections_limit=broker.descriptors.connections,
+        cpu_percent=broker.process_load.cpu_percent(),
+        memory_percent=broker.process_load.memory_percent(),
+        engine=engine,
+    )

@@ -1,0 +1,103 @@
+"""The figures of a subscription and its consumers, gathered when somebody asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
+from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
+from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
+from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
+from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
+from magnetar.broker.subscriptions.subscription import Subscription
+
+if TYPE_CHECKING:
+    from magnetar.broker.consumers.consumer import Consumer, ServingSubscription
+
+AnySubscription = Subscription | NonPersistentSubscription
+
+
+def consumer_stats(subscription: ServingSubscription, consumer: Consumer) -> ConsumerStats:
+    """One consumer, with what its subscription knows of it."""
+    if not isinstance(subscription, Subscription):
+        return consumer.stats()
+    stats = replace(
+        consumer.stats(),
+        msg_backlog=subscription.cursor.backlog_entries,
+        msg_rate_expired=subscription.expired.rates().messages_per_second,
+    )
+    dispatcher = subscription.dispatcher
+    if not isinstance(dispatcher, KeySharedDispatcher):
+        return stats
+    return replace(
+        stats,
+        key_hash_ranges=dispatcher.key_ranges_of(consumer),
+        draining_hashes=tuple(dispatcher.draining.of(consumer)),
+        draining_hashes_cleared_total=dispatcher.draining.cleared_total(consumer),
+    )
+
+
+def subscription_stats(subscription: AnySubscription) -> SubscriptionStats:
+    """What the stats JSON and the metrics say of the subscription and of all its consumers."""
+    return _stored(subscription) if isinstance(subscription, Subscription) else _unstored(subscription)
+
+
+def _unstored(subscription: NonPersistentSubscription) -> SubscriptionStats:
+    consumers = tuple(c.stats() for c in subscription.consumers)
+    return SubscriptionStats(
+        msg_rate_out=sum((c.msg_rate_out for c in consumers), 0.0),
+        msg_throughput_out=sum((c.msg_throughput_out for c in consumers), 0.0),
+        bytes_out_counter=subscription.gone.total_bytes + sum(c.bytes_out_counter for c in consumers),
+        msg_out_counter=subscription.gone.total_messages + sum(c.msg_out_counter for c in consumers),
+        message_ack_rate=sum((c.message_ack_rate for c in consumers), 0.0),
+        msg_drop_rate=subscription.dropped.rates().messages_per_second,
+        msg_drop_counter=subscription.dropped.total_messages,
+        type_name=subscription.type_name,
+        consumers=consumers,
+        is_durable=False,
+    )
+
+
+def _stored(subscription: Subscription) -> SubscriptionStats:
+    dispatcher, acknowledger = subscription.dispatcher, subscription.acknowledger
+    consumers = tuple(consumer_stats(subscription, c) for c in subscription.consumers)
+    multiple = dispatcher if isinstance(dispatcher, MultipleConsumersDispatcher) else None
+    key_shared = dispatcher if isinstance(dispatcher, KeySharedDispatcher) else None
+    single = dispatcher if isinstance(dispatcher, SingleActiveDispatcher) else None
+    delay = subscription.context.delay
+    backlog = subscription.cursor.backlog_entries
+    delayed = 0 if delay is None or multiple is None else delay.pending_count
+    mode = None if key_shared is None else "STICKY" if key_shared.sticky else "AUTO_SPLIT"
+    return SubscriptionStats(
+        msg_rate_out=sum((c.msg_rate_out for c in consumers), 0.0),
+        msg_throughput_out=sum((c.msg_throughput_out for c in consumers), 0.0),
+        bytes_out_counter=subscription.gone.total_bytes + sum(c.bytes_out_counter for c in consumers),
+        msg_out_counter=subscription.gone.total_messages + sum(c.msg_out_counter for c in consumers),
+        msg_rate_redeliver=sum((c.msg_rate_redeliver for c in consumers), 0.0),
+        message_ack_rate=sum((c.message_ack_rate for c in consumers), 0.0),
+        chunked_message_rate=sum((c.chunked_message_rate for c in consumers), 0.0),
+        msg_backlog=backlog,
+        msg_backlog_no_delayed=max(backlog - delayed, 0),
+        msg_delayed=delayed,
+        delayed_index_bytes=0 if delay is None or multiple is None else delay.memory_bytes,
+        msg_in_replay=0 if multiple is None else len(multiple.replay),
+        blocked_on_unacked=multiple is not None and multiple.unacked.blocked,
+        unacked_messages=0 if multiple is None else multiple.unacked.total,
+        type_name=subscription.type_name,
+        active_consumer_name=None if single is None else single.active_name,
+        msg_rate_expired=subscription.expired.rates().messages_per_second,
+        total_msg_expired=subscription.expired.total_messages,
+        last_expire_ms=subscription.last_expire_ms,
+        last_consumed_flow_ms=subscription.last_flow_ms,
+        last_consumed_ms=max((c.last_consumed_ms for c in consumers), default=0),
+        last_acked_ms=max((c.last_acked_ms for c in consumers), default=0),
+        last_mark_delete_advanced_ms=acknowledger.last_mark_delete_advanced_ms,
+        consumers=consumers,
+        is_durable=subscription.durable,
+        is_replicated=subscription.replicated,
+        allow_out_of_order_delivery=key_shared is not None and key_shared.allow_out_of_order,
+        key_shared_mode=mode,
+        draining_hashes_cleared_total=sum(c.draining_hashes_cleared_total for c in consumers),
+        subscription_properties=dict(subscription.cursor.cursor_properties),
+    )

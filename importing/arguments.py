@@ -1,0 +1,107 @@
+"""The options of `magnetar kafka import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magnetar.converters.kafka.transactions import Isolation
+from magnetar.importing.protection import SUBSCRIPTION, Protect
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="a Kafka log segment (.log), a file of concatenated record batches, or a directory of segments",
+    )
+    parser.add_argument(
+        "--topic", required=True, help="where to; for a partitioned topic one partition (NAME-partition-0)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="read and check the files, store nothing, ask no broker")
+    parser.add_argument(
+        "--on-damage",
+        choices=["stop", "skip"],
+        default="stop",
+        help="at a wrong checksum, a broken frame or a torn tail: stop there (default), or leave it out and go on",
+    )
+    parser.add_argument(
+        "--check-records", action="store_true", help="decode every record first, not only headers and checksums"
+    )
+    parser.add_argument(
+        "--sequence-ids",
+        choices=["auto", "offset", "position"],
+        default="auto",
+        help="what the file's progress is counted in; auto: offsets for Kafka's segment names, else positions. "
+        "Never change it between runs of one import",
+    )
+    parser.add_argument(
+        "--isolation-level",
+        choices=[*Isolation],
+        default=Isolation.READ_COMMITTED,
+        help="read_committed (default): leave out the records of aborted Kafka transactions, and stop in front of the "
+        "first open one; read_uncommitted: store every record",
+    )
+    parser.add_argument(
+        "--open-transactions",
+        choices=["stop", "skip"],
+        default="stop",
+        help="at a transaction whose end the files do not hold: stop there with exit code 75 (default), or leave its "
+        "records out and go on",
+    )
+    parser.add_argument("--label", help="the file's identity, when it moves between runs (default: DIRECTORY/NAME)")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only warnings and errors")
+    _add_broker_arguments(parser)
+
+
+def _add_broker_arguments(parser: argparse.ArgumentParser) -> None:
+    broker = parser.add_argument_group("broker")
+    broker.add_argument("--service-url", default="pulsar://127.0.0.1:6650", metavar="URL", help="default: %(default)s")
+    broker.add_argument(
+        "--admin-url",
+        metavar="URL",
+        help="REST address, asked whether the topic deduplicates; default: port 8080 (8443)",
+    )
+    broker.add_argument(
+        "--enable-deduplication", action="store_true", help="switch deduplication on for this topic where it is off"
+    )
+    broker.add_argument(
+        "--assume-deduplication", action="store_true", help="do not ask the REST address; the first entry proves it"
+    )
+    broker.add_argument(
+        "--first-import",
+        action="store_true",
+        help="the files were never imported into this topic: do not read it for what a forgotten run has stored",
+    )
+    broker.add_argument(
+        "--protect",
+        choices=[*Protect],
+        default=Protect.SUBSCRIPTION,
+        help="for a topic with no durable subscription and no unlimited retention, whose entries the broker would "
+        "trim: create a subscription at the first entry (default), set the retention of the topic to no limits, or "
+        "only warn (none)",
+    )
+    broker.add_argument(
+        "--subscription",
+        default=SUBSCRIPTION,
+        metavar="NAME",
+        help="name of the subscription that --protect creates (default: %(default)s)",
+    )
+    broker.add_argument(
+        "--retry-seconds", type=float, default=120.0, metavar="S", help="wait so long for a broker (default: 120)"
+    )
+    broker.add_argument("--token", metavar="TOKEN", help="a token, file:PATH or env:NAME")
+    broker.add_argument(
+        "--tls-trust-certs", metavar="FILE", help="authorities to trust, for pulsar+ssl:// and https://"
+    )
+    broker.add_argument("--tls-cert", metavar="FILE", help="certificate to show")
+    broker.add_argument("--tls-key", metavar="FILE", help="its key")
+    broker.add_argument("--tls-allow-insecure", action="store_true", help="take any certificate")
+    broker.add_argument("--tls-no-hostname-verification", action="store_true", help="take one for another host")

@@ -1,0 +1,127 @@
+"""From a file to the entries that are sent, and what happens to damage and to open transactions."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from magnetar.converters.errors import ConverterError
+from magnetar.converters.kafka.log_file import LogDamage, LogEnd
+from magnetar.converters.kafka_entry.import_plan import ImportPlan, ImportStep
+from magnetar.importing.errors import DamageError, OpenTransactionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.converters.kafka.transactions import Transactions
+    from magnetar.importing.progress import FileReport, Progress
+    from magnetar.importing.source import Source
+
+
+class FilePolicy:
+    """What of a file is stored. Stops at damage, or leaves it out; notes each place once, however often it is read.
+
+    check_records: whether records are decoded before they are stored.
+    transactions: of the file's log; None stores records whatever became of their transaction.
+    """
+
+    def __init__(
+        self,
+        report: FileReport,
+        progress: Progress,
+        *,
+        skip: bool,
+        check_records: bool,
+        transactions: Transactions | None = None,
+    ) -> None:
+        self.skip = skip
+        self.check_records = check_records
+        self.transactions = transactions
+        self._aborted_up_to = 0
+        self._report = report
+        self._progress = progress
+        self._noted: set[int] = set()
+
+    def __call__(self, damage: LogDamage) -> None:
+        """Raises: DamageError unless damage is skipped."""
+        where = f"{self._report.file}: damage at position {damage.position}: {damage.reason}"
+        size = damage.next_position - damage.position
+        if not self.skip:
+            raise DamageError(
+                f"{where}. Everything before it is stored; --on-damage skip leaves out these {size} bytes and goes on "
+                f"at position {damage.next_position}"
+            )
+        if damage.position in self._noted:
+            return
+        self._noted.add(damage.position)
+        self._report.damage.append(asdict(damage))
+        self._progress.complain("warning", f"{where}; {size} bytes are left out")
+
+    def aborted(self, step: ImportStep) -> None:
+        """The step leaves out records of an aborted transaction."""
+        if step.position >= self._aborted_up_to:
+            self._aborted_up_to = step.next_position
+            self._report.aborted_messages += step.aborted_messages
+
+    def waits(self, position: int) -> None:
+        """The batch there belongs to an open transaction, or stands behind one. Raises: OpenTransactionError."""
+        self._report.waits_at = position
+        raise OpenTransactionError(
+            f"{self._report.file}: a transaction is open at position {position}: the files hold neither its commit nor "
+            "its abort. Everything before it is stored; run the same command again when the log has grown, or leave "
+            "out the records of open transactions with --open-transactions skip"
+        )
+
+    def torn(self, position: int, size: int) -> None:
+        """The file ends inside a batch. Raises: DamageError unless damage is skipped."""
+        self._report.torn_at = position
+        text = (
+            f"{self._report.file}: the file ends inside a batch that begins at position {position} "
+            f"({size - position} bytes of it are there)"
+        )
+        if not self.skip:
+            raise DamageError(
+                f"{text}. Everything before it is stored; run again when the file is whole, or say --on-damage skip "
+                "to do without the rest"
+            )
+        if position not in self._noted:
+            self._noted.add(position)
+            self._progress.complain("warning", f"{text}; it is left out")
+
+
+def file_steps(
+    source: Source, policy: FilePolicy, resume_after: int, *, confirm: bool = False, max_entry_bytes: int
+) -> Iterator[ImportStep]:
+    """The entries of the file behind `resume_after`. Raises: DamageError, as the policy says; OpenTransactionError."""
+    plan = ImportPlan(
+        source.name,
+        source.mode,
+        publish_time=time.time_ns() // 1_000_000,
+        resume_after=resume_after,
+        confirm=confirm,
+        check_records=policy.check_records,
+        on_damage=policy,
+        transactions=policy.transactions,
+    )
+    log = source.log(policy)
+    try:
+        for step in plan.steps(log):
+            if step.waits:
+                policy.waits(step.position)
+            if step.aborted_messages:
+                policy.aborted(step)
+            if step.entry is not None and len(step.entry.data) > max_entry_bytes and not step.confirms:
+                reason = (
+                    f"the batch needs an entry of {len(step.entry.data)} bytes, the broker takes {max_entry_bytes} "
+                    "(its maxMessageSize)"
+                )
+                policy(LogDamage(step.position, step.next_position, reason))
+                continue
+            yield step
+    except ConverterError as error:
+        raise DamageError(
+            f"{source.path}: {error}; --sequence-ids position imports files whose offsets do not ascend"
+        ) from error
+    if log.end is LogEnd.TORN:
+        policy.torn(log.valid_bytes, source.size)

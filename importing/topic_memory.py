@@ -1,0 +1,119 @@
+"""What earlier imports have stored, read out of the topic itself.
+
+A broker forgets the sequence ids of a producer that was away for long (brokerDeduplicationProducerInactivityTimeout-
+Minutes, six hours by default). The entries are still there, with the name and the ids in their metadata: so an import
+whose name the broker does not know reads the topic once before it stores anything. Entries come unconverted
+(`entry.format.raw`), and nothing is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from magnetar.client import connection as wire
+from magnetar.client.errors import RefusedError, RetryError
+from magnetar.converters.entry import ENTRY_FORMAT_RAW, Entry
+from magnetar.converters.errors import EntryError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+from magnetar.protocol.message_id import signed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.importing.topic_session import TopicSession
+    from magnetar.protocol.answers import Answer
+
+_PERMITS = 5_000
+_CONSUMER_ID = 1
+_NAME_PREFIX = b"kafka-import-"
+_NAME_WITHIN = 64  # the producer name is the first field of the metadata
+
+
+async def read_stored_sequence_ids(session: TopicSession, on_entries: Callable[[int], None]) -> dict[str, int]:
+    """Highest sequence id stored under each name of an import; reads the topic from its first entry to its last.
+
+    Args:    on_entries: told every now and then how many entries have been read.
+    Raises:  RefusedError when we may not read, RetryError.
+    """
+    connection = session.connection
+    subscription = f"kafka-import-{os.urandom(5).hex()}"
+    metadata = {ENTRY_FORMAT_RAW: "true"}
+    await connection.ask(lambda n: requests.reader(n, _CONSUMER_ID, session.topic, subscription, metadata))
+    answer = await connection.ask(lambda n: requests.get_last_message_id(n, _CONSUMER_ID))
+    last = answer.getLastMessageIdResponse.last_message_id
+    scan = _Scan(connection, (signed(last.ledgerId), signed(last.entryId)), on_entries)
+    if scan.end[1] >= 0:
+        await scan.wait_end()
+    await connection.ask(lambda n: requests.close_consumer(n, _CONSUMER_ID))
+    return scan.highest
+
+
+class _Scan:
+    """Counts what is pushed until the entry at `end`, or one behind it, has come."""
+
+    def __init__(
+        self, connection: wire.BrokerConnection, end: tuple[int, int], on_entries: Callable[[int], None]
+    ) -> None:
+        self.highest: dict[str, int] = {}
+        self.end = end
+        self._entries = 0
+        self._messages = 0
+        self._on_entries = on_entries
+        self._connection = connection
+        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        connection.subscribers[pb.BaseCommand.MESSAGE] = self._on_message
+        connection.subscribers[pb.BaseCommand.CLOSE_CONSUMER] = lambda _: self._fail("the broker closed the reader")
+        connection.on_lost = lambda reason: self._fail(str(reason))
+
+    async def wait_end(self) -> None:
+        self._connection.write(requests.flow(_CONSUMER_ID, _PERMITS))
+        seen = -1
+        while not self._finished.done():
+            # The last entry may be one nobody is sent (a marker): silence means that everything has come.
+            await asyncio.wait([self._finished], timeout=wire.TIMEOUT_S)
+            if not self._finished.done() and self._entries == seen:
+                raise RetryError(
+                    f"the topic gave no entry for {wire.TIMEOUT_S:.0f} s while it was read for earlier imports "
+                    "(--first-import does without)"
+                )
+            seen = self._entries
+        self._finished.result()
+
+    def _on_message(self, answer: Answer) -> None:
+        message_id = answer.command.message.message_id
+        self._entries += 1
+        self._messages += self._noted(answer.entry)
+        if self._messages >= _PERMITS // 2:
+            self._connection.write(requests.flow(_CONSUMER_ID, self._messages))
+            self._messages = 0
+            self._on_entries(self._entries)
+        if (message_id.ledgerId, message_id.entryId) >= self.end and not self._finished.done():
+            self._finished.set_result(None)
+
+    def _noted(self, data: bytes) -> int:
+        """Take note of one entry; how many permits it took."""
+        try:
+            entry = Entry(data)
+            metadata = entry.metadata
+        except EntryError:
+            return 1
+        if data.find(_NAME_PREFIX, 0, _NAME_WITHIN) >= 0:
+            high = max(metadata.sequence_id, metadata.highest_sequence_id)
+            self.highest[metadata.producer_name] = max(high, self.highest.get(metadata.producer_name, -1))
+        return max(int(metadata.num_messages_in_batch), 1)
+
+    def _fail(self, reason: str) -> None:
+        if not self._finished.done():
+            self._finished.set_exception(RetryError(reason))
+            self._finished.exception()
+
+
+def no_right_to_read(error: RefusedError) -> RefusedError:
+    """The same with what can be done about it."""
+    return RefusedError(
+        f"the topic cannot be read for what an earlier run has stored ({error}): grant the role `consume`, or say "
+        "--first-import when the file was never imported into this topic"
+    )

@@ -1,0 +1,72 @@
+"""A connection to the broker that owns the topic: lookup and redirects, then producers on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.client.connection import BrokerConnection, open_connection
+from magnetar.client.errors import InputError, RefusedError
+from magnetar.client.lookup import follow_lookup, partitions
+from magnetar.importing.import_producer import ImportProducer
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
+
+if TYPE_CHECKING:
+    from magnetar.client.address import Address, Credentials
+    from magnetar.protocol.topic_name import TopicName
+
+
+class Target(NamedTuple):
+    """Which topic, and how to come to it."""
+
+    service: Address
+    credentials: Credentials
+    topic: TopicName
+
+
+class TopicSession:
+    """One connection to the owner of the topic. Open it with `open_session`."""
+
+    def __init__(self, connection: BrokerConnection, topic: str) -> None:
+        self.connection = connection
+        self.topic = topic
+        self._last_producer_id = 0
+
+    async def open_producer(self, name: str) -> ImportProducer:
+        """A producer of this name; only one can be there at a time. Raises: RefusedError, RetryError."""
+        self._last_producer_id += 1
+        producer_id = self._last_producer_id
+        answer = await self.connection.ask(lambda request: requests.producer(request, producer_id, self.topic, name))
+        success = answer.producer_success
+        if answer.type != pb.BaseCommand.PRODUCER_SUCCESS or success.producer_name != name:
+            raise RefusedError(f"the broker did not give the producer the name {name}")
+        return ImportProducer(self.connection, producer_id, name, success.last_sequence_id)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+async def open_session(target: Target) -> TopicSession:
+    """Find the owner of the topic and connect to it.
+
+    Raises: InputError for a partitioned topic, RefusedError, RetryError.
+    """
+    connection = await open_connection(target.service, target.credentials)
+    try:
+        await _ensure_not_partitioned(connection, target.topic)
+        connection = await follow_lookup(connection, target.service, target.credentials, str(target.topic))
+    except BaseException:
+        connection.close()
+        raise
+    return TopicSession(connection, str(target.topic))
+
+
+async def _ensure_not_partitioned(connection: BrokerConnection, topic: TopicName) -> None:
+    if topic.is_partition:
+        return
+    count = await partitions(connection, str(topic), absent_ok=True)
+    if count > 0:
+        raise InputError(
+            f"{topic} has {count} partitions; a file keeps its order in one of them only: "
+            f"import into {topic}-partition-N with N from 0 to {count - 1}"
+        )

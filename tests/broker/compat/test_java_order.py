@@ -1,0 +1,31 @@
+"""Lists come in the order of Java's hash tables, as recorded from Apache Pulsar."""
+
+from magnetar.broker.compat.java_order import java_hash, java_order
+
+NAMES = ["sub", "a", "zz", "sub-1", "b", "my-subscription", "sub-2", "c", "x", "other", "s1", "s2", "s10"]
+
+
+def test_hash_codes_are_those_of_java():
+    assert java_hash("") == 0
+    assert java_hash("sub") == 114240
+    assert java_hash("ü") == 252
+    assert java_hash("\U0001f600") == 0xD83D * 31 + 0xDE00  # two units of UTF-16
+
+
+def test_eleven_names_in_the_smallest_table():
+    order = ["zz", "sub", "a", "my-subscription", "b", "other", "c", "x", "sub-2", "s1", "sub-1"]
+    assert java_order(NAMES[:11], concurrent=True) == order
+
+
+def test_the_twelfth_name_doubles_the_table():
+    order = ["zz", "sub", "a", "my-subscription", "b", "other", "c", "sub-2", "sub-1", "x", "s1", "s2"]
+    assert java_order(NAMES[:12], concurrent=True) == order
+
+
+def test_a_plain_table_doubles_one_name_later():
+    assert java_order(NAMES[:12]) != java_order(NAMES[:12], concurrent=True)
+    assert java_order(NAMES[:13]) == java_order(NAMES[:13], concurrent=True)
+
+
+def test_a_name_given_twice_is_there_once():
+    assert java_order(["b", "a", "b"]) == ["a", "b"]

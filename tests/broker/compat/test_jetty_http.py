@@ -1,0 +1,65 @@
+"""The rules of HTTP that Jetty and Jersey keep: media types, Allow, paths."""
+
+import pytest
+
+from magnetar.broker.compat.jetty_http import accepts_json, allowed, is_json, media_type, page, plain_path
+from magnetar.broker.compat.rest_errors import RestError
+
+
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        ("", ""),
+        (";x", ""),
+        ("Application/JSON; charset=utf-8", "application/json"),
+        ("*/*", "*/*"),
+        ("text/plain", "text/plain"),
+    ],
+)
+def test_media_types(header, kind):
+    assert media_type(header) == kind
+
+
+@pytest.mark.parametrize("header", ["nonsense", "/json", "text/"])
+def test_what_is_no_media_type(header):
+    with pytest.raises(RestError) as refused:
+        media_type(header)
+    assert refused.value.status == 400
+
+
+def test_kinds_of_json():
+    assert [is_json(kind) for kind in ("application/json", "text/json", "application/x+json", "*/*", "text/plain")] == [
+        *(True, True, True, True, False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "fits"),
+    [
+        ("", True),
+        ("*/*", True),
+        ("text/html, application/json;q=0.5", True),
+        ("application/*", True),
+        ("text/plain", False),
+    ],
+)
+def test_accepted_types(header, fits):
+    assert accepts_json(header) is fits
+
+
+def test_paths_lose_matrix_parameters_and_slashes_at_the_end():
+    assert plain_path("/a;x=1/b;y/") == "/a/b"
+    assert plain_path("/") == "/"
+    with pytest.raises(RestError):
+        plain_path("/a%00b")
+
+
+def test_allow_tells_of_head_when_asked_alone():
+    assert allowed(["GET", "PUT"], asked=False) == "GET,OPTIONS,PUT"
+    assert allowed(["GET", "PUT"], asked=True) == "GET,HEAD,OPTIONS,PUT"
+    assert allowed(["PUT"], asked=True) == "OPTIONS,PUT"
+
+
+def test_pages_are_for_who_reads():
+    assert b"404 Not Found" in page(404, "GET").body
+    assert page(405, "PUT").body == b""

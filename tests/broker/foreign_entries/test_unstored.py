@@ -1,0 +1,63 @@
+import asyncio
+
+from magnetar.broker.foreign_entries import unstored as module
+from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
+from magnetar.protocol.metadata import split_entry
+from tests.broker.dispatch_fakes import entry, slab_of
+from tests.broker.foreign_entries.converting_for_tests import World, foreign, rounds
+
+FAILURE = ConversionFailure(FailureReason.EXCEPTION, "far", "no")
+
+
+class Published:
+    def __init__(self, *remotes, **config):
+        self.world = World(*remotes, **config)
+        self.out = []
+        self.unstored = self.world.topic.unstored(
+            lambda slab: self.out.extend(bytes(split_entry(slab.body(k))[1]) for k in range(slab.count))
+        )
+
+    def send(self, *entries):
+        self.unstored.send(slab_of(0, 0, list(entries)))
+
+
+async def test_ordinary_entries_are_published_at_once():
+    there = Published()
+    there.send(entry(b"0"), entry(b"1"))
+    assert there.out == [b"0", b"1"]
+
+
+async def test_what_comes_later_waits_its_turn():
+    there = Published("far")
+    there.send(entry(b"0"), foreign(b"1", "far"), foreign(b"2"))
+    there.send(entry(b"3"))
+    await rounds()
+    assert there.out == []
+    await there.world.pool.answer(Converted(entry(b"one"), 1))
+    assert there.out == [b"0", b"one", b"2", b"3"]
+    there.send(entry(b"4"))
+    assert there.out[-1] == b"4"
+
+
+async def test_failures_are_dropped_or_sent_as_they_came():
+    there = Published("far")
+    there.send(foreign(b"bad", "far"), entry(b"1"))
+    await rounds()
+    await there.world.pool.answer(FAILURE)
+    assert there.out == [b"1"]
+    assert there.world.counters("far").skipped == 1
+    there = Published("far", failure_policy="raw")
+    there.send(foreign(b"bad", "far"), entry(b"1"))
+    await rounds()
+    await there.world.pool.answer(FAILURE)
+    assert there.out == [b"bad", b"1"]
+
+
+async def test_the_queue_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 300)
+    there = Published("far")
+    for _ in range(10):
+        there.send(foreign(b"x", "far"))
+    assert there.unstored.dropped > 5
+    await asyncio.wait_for(there.unstored.close(), 5)
+    assert there.out == []

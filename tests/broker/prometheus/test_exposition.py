@@ -1,0 +1,175 @@
+"""/metrics: Pulsar's names and labels, parsed back by Prometheus' own parser."""
+
+import dataclasses
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
+from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, effective_config
+from magnetar.broker.prometheus.exposition import BrokerMetrics, escape, render
+from magnetar.broker.settings import Settings
+from magnetar.broker.topics.topic_stats import LatencyCounts, ProducerStats, SizeCounts, TopicStats
+from magnetar.protocol.topic_name import TopicName
+
+CONSUMER = ConsumerStats(
+    consumer_name="c", consumer_id=1, msg_rate_out=2.0, msg_throughput_out=20.0, bytes_out_counter=200,
+    msg_out_counter=20, msg_rate_redeliver=0.0, message_ack_rate=1.0, chunked_message_rate=0.0, available_permits=990,
+    unacked_messages=4,
+    avg_messages_per_entry=1, blocked_on_unacked=True, address="/127.0.0.1:1", connected_since_ms=1, client_version="x",
+    last_acked_ms=2, last_consumed_ms=3, first_messages_sent_ms=1, last_consumed_flow_ms=1, first_consumed_flow_ms=1,
+    type_name="Shared", metadata={},
+)  # fmt: skip
+PRODUCER = ProducerStats(
+    producer_id=1, producer_name="p", access_mode=0, address="", client_version="", connected_since_ms=0, metadata={},
+    msg_rate_in=5.0, msg_throughput_in=50.0, average_msg_size=10.0, chunked_message_rate=0.0,
+)  # fmt: skip
+SUBSCRIPTION = SubscriptionStats(
+    msg_backlog=7, msg_backlog_no_delayed=6, msg_delayed=1, msg_rate_out=2.0, unacked_messages=4,
+    blocked_on_unacked=True, bytes_out_counter=200, msg_out_counter=20, consumers=(CONSUMER,), type_name="Shared",
+)  # fmt: skip
+
+
+def topic(name="persistent://public/default/t", **more):
+    return TopicStats(
+        name=TopicName.parse(name),
+        msg_rate_in=5.0,
+        msg_in_counter=100,
+        bytes_in_counter=1000,
+        storage_bytes=5000,
+        publishers=(PRODUCER,),
+        subscriptions={"s": SUBSCRIPTION},
+        **more,
+    )
+
+
+def rendered(topics, settings=None, broker=None):
+    """The page of these topics."""
+    settings = settings or Settings()
+    config = effective_config(settings, NO_POLICIES, NO_TOPIC_POLICIES)
+    return "".join(render(settings, broker or BrokerMetrics(), topics, lambda _: config))
+
+
+def samples(topics, settings=None, broker=None):
+    """(name, labels without cluster) -> value; and the type of each name."""
+    text = rendered(topics, settings, broker)
+    values, kinds = {}, {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            assert sample.labels.get("cluster") == "standalone"
+            labels = tuple(sorted((k, v) for k, v in sample.labels.items() if k != "cluster"))
+            assert (sample.name, labels) not in values, "each sample once"
+            values[sample.name, labels] = sample.value
+            kinds[sample.name] = family.type
+    return values, kinds
+
+
+TOPIC_LABELS = (("namespace", "public/default"), ("topic", "persistent://public/default/t"))
+
+
+def test_topic_and_subscription_figures():
+    values, kinds = samples([topic()])
+    assert values["pulsar_rate_in", TOPIC_LABELS] == 5
+    assert values["pulsar_in_messages_total", TOPIC_LABELS] == 100
+    assert kinds["pulsar_in_messages_total"] == "gauge", "Pulsar writes gauges whatever the name ends in"
+    assert values["pulsar_storage_size", TOPIC_LABELS] == 5000
+    assert values["pulsar_msg_backlog", TOPIC_LABELS] == 7
+    assert values["pulsar_storage_backlog_quota_limit", TOPIC_LABELS] == -1
+    on_subscription = tuple(sorted((*TOPIC_LABELS, ("subscription", "s"))))
+    assert values["pulsar_subscription_back_log", on_subscription] == 7
+    assert values["pulsar_subscription_delayed", on_subscription] == 1
+    assert values["pulsar_subscription_blocked_on_unacked_messages", on_subscription] == 1
+    assert values["pulsar_out_messages_total", on_subscription] == 20
+
+
+def test_broker_figures():
+    values, _ = samples([topic(), topic("persistent://public/default/u")], broker=BrokerMetrics(active_connections=3))
+    assert values["pulsar_broker_topics_count", ()] == 2
+    assert values["pulsar_broker_consumers_count", ()] == 2
+    assert values["pulsar_broker_msg_backlog", ()] == 14
+    assert values["pulsar_active_connections", ()] == 3
+    assert values["pulsar_topics_count", (("namespace", "public/default"),)] == 2
+    assert any(name == "process_cpu_seconds_total" for name, _ in values)
+    assert any(name == "pulsar_version_info" for name, _ in values)
+
+
+def test_authentication_is_counted():
+    broker = BrokerMetrics(
+        authentication_successes={("TokenProvider", "token"): 3},
+        authentication_failures={("TokenProvider", "EXPIRED"): 2},
+    )
+    values, kinds = samples([], broker=broker)
+    labels = (("auth_method", "token"), ("provider_name", "TokenProvider"))
+    assert values["pulsar_authentication_success_total", labels] == 3
+    assert kinds["pulsar_authentication_success_total"] == "counter"
+    assert values["pulsar_expired_token_total", ()] == 2
+
+
+def test_no_topics_still_print_the_broker():
+    values, _ = samples([])
+    assert values["pulsar_broker_topics_count", ()] == 0
+
+
+def test_consumers_and_producers_only_when_asked_for():
+    values, _ = samples([topic()])
+    assert not any(name.startswith(("pulsar_consumer_", "pulsar_producer_msg")) for name, _ in values)
+    settings = dataclasses.replace(
+        Settings(), expose_consumer_level_metrics_in_prometheus=True, expose_producer_level_metrics_in_prometheus=True
+    )
+    values, _ = samples([topic()], settings)
+    labels = tuple(sorted((*TOPIC_LABELS, ("subscription", "s"), ("consumer_name", "c"), ("consumer_id", "1"))))
+    assert values["pulsar_consumer_available_permits", labels] == 990
+    labels = tuple(sorted((*TOPIC_LABELS, ("producer_name", "p"), ("producer_id", "1"))))
+    assert values["pulsar_producer_msg_average_Size", labels] == 10
+
+
+def test_namespaces_instead_of_topics():
+    settings = dataclasses.replace(Settings(), expose_topic_level_metrics_in_prometheus=False)
+    values, _ = samples([topic(), topic("persistent://public/default/u"), topic("persistent://public/x/u")], settings)
+    assert values["pulsar_rate_in", (("namespace", "public/default"),)] == 10
+    assert values["pulsar_msg_backlog", (("namespace", "public/default"), ("remote_cluster", "local"))] == 14
+    assert not any("topic" in dict(labels) for _, labels in values)
+
+
+def test_partition_in_a_label_of_its_own():
+    settings = dataclasses.replace(Settings(), split_topic_and_partition_label_in_prometheus=True)
+    values, _ = samples([topic("persistent://public/default/p-partition-3"), topic()], settings)
+    head = (("namespace", "public/default"),)
+    partition = (*head, ("partition", "3"), ("topic", "persistent://public/default/p"))
+    assert values["pulsar_rate_in", partition] == 5
+    assert values["pulsar_rate_in", (*head, ("partition", "-1"), ("topic", "persistent://public/default/t"))] == 5
+
+
+def test_histograms_are_gauges_per_bucket():
+    latency = LatencyCounts((0, 1, 2, 3, 4, 5, 6, 7, 8, 9), 45, 12.5)
+    sizes = SizeCounts((0, 1, 2, 3, 4, 5, 6, 7, 8), 36, 1000)
+    values, kinds = samples([topic(write_latency_ms=latency, entry_sizes=sizes)])
+    assert values["pulsar_storage_write_latency_le_0_5", TOPIC_LABELS] == 0
+    assert values["pulsar_storage_write_latency_le_1000", TOPIC_LABELS] == 8
+    assert values["pulsar_storage_write_latency_overflow", TOPIC_LABELS] == 9
+    assert values["pulsar_storage_write_latency_count", TOPIC_LABELS] == 45
+    assert values["pulsar_entry_size_le_overflow", TOPIC_LABELS] == 8
+    assert kinds["pulsar_entry_size_le_1_kb"] == "gauge"
+    empty, _ = samples([topic()])
+    assert empty["pulsar_storage_write_latency_le_5", TOPIC_LABELS] == 0
+
+
+@pytest.mark.parametrize("name", ['quo"te', "back\\slash", "new\nline", "ünï"])
+def test_odd_names_are_escaped(name):
+    full = "persistent://public/default/" + name
+    values, _ = samples([topic(full)])
+    assert values["pulsar_rate_in", (("namespace", "public/default"), ("topic", full))] == 5
+    assert "\n" not in escape(name)
+
+
+def test_every_topic_name_of_the_common_dashboards_is_there():
+    values, _ = samples([topic()])
+    names = {name for name, _ in values}
+    assert names >= {
+        "pulsar_topics_count", "pulsar_producers_count", "pulsar_consumers_count", "pulsar_subscriptions_count",
+        "pulsar_rate_in", "pulsar_rate_out", "pulsar_throughput_in", "pulsar_throughput_out", "pulsar_storage_size",
+        "pulsar_storage_write_rate", "pulsar_storage_read_rate", "pulsar_msg_backlog", "pulsar_storage_backlog_size",
+        "pulsar_storage_backlog_quota_limit", "pulsar_storage_offloaded_size", "pulsar_subscription_back_log",
+        "pulsar_subscription_delayed", "pulsar_subscription_msg_rate_out", "pulsar_subscription_msg_throughput_out",
+        "pulsar_version_info", "process_cpu_seconds_total",
+    }  # fmt: skip
