@@ -97,7 +97,7 @@ def test_a_wrong_option_shows_the_usage_of_this_command(capsys):
     assert "--bogus" in err
 
 
-TRANSACTIONS = pathlib.Path(__file__).parents[2] / "vectors" / "kafka_transactions"
+TRANSACTIONS = pathlib.Path(__file__).parents[1] / "vectors" / "kafka_transactions"
 
 
 @pytest.mark.parametrize(

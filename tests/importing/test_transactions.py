@@ -12,7 +12,7 @@ from magnetar.importing.progress import Progress
 from magnetar.importing.source import Source
 from magnetar.importing.transactions import TransactionReader
 
-FOLDER = pathlib.Path(__file__).parents[2] / "vectors" / "kafka_transactions"
+FOLDER = pathlib.Path(__file__).parents[1] / "vectors" / "kafka_transactions"
 
 
 @pytest.fixture
