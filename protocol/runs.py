@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -56,6 +56,10 @@ class _Fields:
     all_flags: int
     total_messages: int
     ascending: bool
+    size_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size_bytes = len(self.data)
 
 
 class EntryRun(_Fields):
@@ -93,10 +97,6 @@ class EntryRun(_Fields):
             num_messages,
             True,
         )
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.data)
 
     @cached_property
     def _views(self) -> tuple[Any, Any, Any]:

@@ -10,7 +10,6 @@ Journal, ledger files and cache hold these same bytes; nothing is encoded again 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 from magnetar.protocol import speed
@@ -27,7 +26,17 @@ class Slab:
     ``data`` may be larger than the slab (a slab cut from a read-ahead buffer shares it): always go through ``offsets``.
     """
 
-    __slots__ = ("__dict__", "count", "data", "first_entry_id", "ledger_id", "offsets", "size_bytes")
+    __slots__ = (
+        "__dict__",
+        "count",
+        "data",
+        "first_entry_id",
+        "last_entry_id",
+        "ledger_id",
+        "offset_view",
+        "offsets",
+        "size_bytes",
+    )
 
     def __init__(self, ledger_id: int, first_entry_id: int, data: bytes, offsets: bytes) -> None:
         self.ledger_id = ledger_id
@@ -35,18 +44,11 @@ class Slab:
         self.data = data
         self.offsets = offsets
         """Native int64, ``count + 1`` of them: where record k begins in ``data``; the last is the end."""
-        self.count = (len(offsets) >> 3) - 1
-        view = memoryview(offsets).cast("q")
-        self.size_bytes: int = view[self.count] - view[0]
-
-    @property
-    def last_entry_id(self) -> int:
-        return self.first_entry_id + self.count - 1
-
-    @cached_property
-    def offset_view(self) -> memoryview:
+        self.offset_view = view = memoryview(offsets).cast("q")
         """``offsets`` as a sequence of ints."""
-        return memoryview(self.offsets).cast("q")
+        self.count = count = len(view) - 1
+        self.last_entry_id = first_entry_id + count - 1
+        self.size_bytes: int = view[count] - view[0]
 
     def position(self, index: int) -> Position:
         return Position(self.ledger_id, self.first_entry_id + index)

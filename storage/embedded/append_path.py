@@ -140,9 +140,10 @@ class AppendPath:
             self._on_confirmed(jobs)
         if result is not None:
             self.last_sequence = result.last_sequence
-        if jobs:
+        if jobs and self._confirm_timer is None:
             self._arm_confirm()
-        self._order_spare()
+        if not self._preparing:
+            self._order_spare()
 
     def _answer(self, batch: list[Append], errors: dict[int, StorageError] | None) -> None:
         for index, item in enumerate(batch):
@@ -195,7 +196,8 @@ class AppendPath:
             self._health.fail(StorageFailedError(f"journal segment: {error!r}"))
 
     def _order_spare(self) -> None:
-        if self._preparing or self._health.problem or self._no_spare_for == self._journal.generation:
+        """Unless one is being prepared."""
+        if self._health.problem or self._no_spare_for == self._journal.generation:
             return
         if order := self._journal.wants_spare():
             self._preparing = True

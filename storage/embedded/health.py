@@ -19,18 +19,12 @@ class Health:
         self.failed: StorageFailedError | None = None
         """Set once a write or fsync failed: the process should end (exit code 74) and be started anew."""
         self.full_sources: dict[str, StorageFullError] = {}
+        self.full: StorageFullError | None = None
+        """Set while there is no space left."""
+        self.problem: StorageError | None = None
+        """Why appends fail at the moment; None when they do not."""
         self._on_failure: list[Callable[[StorageFailedError], None]] = []
         self._on_change: list[Callable[[], None]] = []
-
-    @property
-    def full(self) -> StorageFullError | None:
-        """Set while there is no space left."""
-        return next(iter(self.full_sources.values()), None)
-
-    @property
-    def problem(self) -> StorageError | None:
-        """Why appends fail at the moment; None when they do not."""
-        return self.failed or self.full
 
     def on_failure(self, callback: Callable[[StorageFailedError], None]) -> None:
         """Call back once when the store fails; at once if it has."""
@@ -46,7 +40,7 @@ class Health:
     def fail(self, error: StorageFailedError) -> None:
         """Only the first failure counts."""
         if self.failed is None:
-            self.failed = error
+            self.failed = self.problem = error
             waiting, self._on_failure = self._on_failure, []
             for callback in waiting:
                 callback(error)
@@ -59,6 +53,8 @@ class Health:
             self.full_sources.pop(source, None)
         else:
             self.full_sources[source] = error
+        self.full = next(iter(self.full_sources.values()), None)
+        self.problem = self.failed or self.full
         if (before is None) != (self.full is None):
             self._changed()
 

@@ -102,8 +102,9 @@ class LedgerSwitch:
 
     def idle(self) -> None:
         """No append is pending."""
-        waiters, self._idle_waiters = self._idle_waiters, []
-        _wake(waiters)
+        if self._idle_waiters:
+            waiters, self._idle_waiters = self._idle_waiters, []
+            _wake(waiters)
 
     # -- asked by the managed ledger ---
 

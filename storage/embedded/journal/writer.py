@@ -140,7 +140,7 @@ class Journal:
         """The batch as one frame that needs nothing but its write; None (and nothing has changed) when there is more to
         it, and ``write_batch`` is to do it. Between a plan and ``finish`` nothing else is to be called.
         """
-        if self._refusal is not None or self._frame_end(batch, 0) < len(batch):
+        if self._refusal is not None or (len(batch) > 1 and self._frame_end(batch, 0) < len(batch)):
             return None
         errors: dict[int, StorageError] = {}
         todo = self._gather(batch, 0, len(batch), errors)
@@ -204,13 +204,14 @@ class Journal:
         todo = []
         for index in range(start, end):
             item = batch[index]
-            ledger, slab = _of(item)
-            error = item.error or self._refusal or _out_of_turn(ledger, slab)
-            if error is None:
+            ledger, slab, error = item.ledger, item.slab, item.error or self._refusal
+            assert ledger is not None
+            assert slab is not None
+            if error is None and slab.first_entry_id == ledger.journaled + 1:
                 ledger.journaled = slab.last_entry_id
                 todo.append((index, item))
             else:
-                errors[index] = ledger.last_failure = error
+                errors[index] = ledger.last_failure = error or _out_of_turn(ledger)
         return todo
 
     def _write(self, todo: list[tuple[int, Append]], errors: dict[int, StorageError]) -> int:
@@ -292,18 +293,13 @@ class Journal:
         self._first_page = header.pack() + bytes(PAGE_BYTES - FILE_HEADER_BYTES)
 
 
-def _of(item: Append) -> tuple[LedgerState, Slab]:
-    """Of an append, not a control item."""
-    assert item.ledger is not None
-    assert item.slab is not None
-    return item.ledger, item.slab
-
-
 def _payload(todo: list[tuple[int, Append]]) -> list[Buffer]:
     """The records of the appends."""
     buffers: list[Buffer] = []
     for _, item in todo:
-        ledger, slab = _of(item)
+        ledger, slab = item.ledger, item.slab
+        assert ledger is not None
+        assert slab is not None
         if slab.first_entry_id == 0:
             # Until the ledger's file is synced, this is what tells whose entries these are.
             buffers.append(birth_record(slab.ledger_id, ledger.properties))
@@ -313,13 +309,13 @@ def _payload(todo: list[tuple[int, Append]]) -> list[Buffer]:
 
 def _fall_back(item: Append) -> LedgerState:
     """The append is not written: its ledger ends before it."""
-    ledger, slab = _of(item)
+    ledger, slab = item.ledger, item.slab
+    assert ledger is not None
+    assert slab is not None
     ledger.journaled = slab.first_entry_id - 1
     return ledger
 
 
-def _out_of_turn(ledger: LedgerState, slab: Slab) -> StorageError | None:
+def _out_of_turn(ledger: LedgerState) -> StorageError:
     """The error of an append that follows a failed one."""
-    if slab.first_entry_id == ledger.journaled + 1:
-        return None
     return ledger.last_failure or StorageError("an append before this one failed")
