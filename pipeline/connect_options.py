@@ -7,28 +7,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from magnetar.client.address import Address, Credentials, read_token
 from magnetar.client.admin import AdminApi
 from magnetar.client.errors import InputError
+from magnetar.pipeline.option_table import Option, OptionError, flag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_SERVICE_URL = "pulsar://127.0.0.1:6650"
-
-
-class OptionError(ValueError):
-    """An option has a value that cannot be used. The text names the option and what it takes."""
-
-
-class Option(NamedTuple):
-    """One row of a table of options: the name as documented, the default as text, what it does."""
-
-    name: str
-    default: str
-    doc: str
 
 
 CONNECT_OPTIONS = (
@@ -82,22 +71,6 @@ class ConnectOptions:
     def admin(self) -> AdminApi:
         """The admin REST API of the same cluster."""
         return AdminApi(self.admin_url, self.credentials)
-
-
-def flag(given: Mapping[str, str], name: str, default: bool) -> bool:
-    """The value of a boolean option. Raises: OptionError."""
-    text = given.get(name.lower(), str(default)).strip().lower()
-    if text not in {"true", "false"}:
-        raise OptionError(f"option {name} is true or false, not {text!r}")
-    return text == "true"
-
-
-def whole_number(given: Mapping[str, str], name: str, default: int, *, minimum: int = 1) -> int:
-    """The value of an option that counts something. Raises: OptionError."""
-    text = given.get(name.lower(), str(default)).strip()
-    if not text.isdecimal() or int(text) < minimum:
-        raise OptionError(f"option {name} is a whole number of at least {minimum}, not {text!r}")
-    return int(text)
 
 
 def _credentials(given: Mapping[str, str]) -> Credentials:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.message_id import signed

@@ -1,28 +1,19 @@
 """The options of the source: one table, and the values they become.
 
-Spark hands over option names in lower case, so names are compared without case. A name that is not in the table is an
-error with the nearest that is; families of the established connectors (`pulsar.client.*` and so on) that mean nothing
-here are passed over with a warning.
+A name that is not in the table is an error with the nearest that is; families of the established connectors
+(`pulsar.client.*` and so on) that mean nothing here are passed over with a warning.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from magnetar.pipeline.connect_options import (
-    CONNECT_OPTIONS,
-    ConnectOptions,
-    Option,
-    OptionError,
-    flag,
-    whole_number,
-)
+from magnetar.pipeline.connect_options import CONNECT_OPTIONS, ConnectOptions
 from magnetar.pipeline.offsets import EARLIEST, LATEST, TimePlace, WantedOffsets, parse_wanted
+from magnetar.pipeline.option_table import Option, OptionError, check_names, flag, whole_number, word
 from magnetar.pipeline.quarantine import ON_CORRUPT, ON_ENCRYPTED
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import NamespaceName, TopicName
@@ -113,10 +104,6 @@ SOURCE_OPTIONS: Final = (
 )
 """THE table of options of the source; docs/pipeline/options.md is tested against it."""
 
-_FAMILIES: Final = ("pulsar.client.", "pulsar.admin.", "pulsar.reader.", "pulsar.producer.")
-_OF_SPARK: Final = ("path", "checkpointlocation")
-_KNOWN: Final = {option.name.lower(): option.name for option in SOURCE_OPTIONS}
-
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
@@ -176,8 +163,8 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
         """Raises OptionError, which names the option and what it takes."""
         given = {name.lower(): str(value) for name, value in options.items()}
-        _check_names(given)
-        mode = _choice(given, "readMode", READ_MODES)
+        check_names(given, SOURCE_OPTIONS, "docs/pipeline/options.md")
+        mode = word(given, "readMode", READ_MODES)
         path = _storage_path(given.get("storage.url", ""))
         if mode == "segment" and not path:
             raise OptionError("option readMode=segment needs storage.url, the data directory of the broker")
@@ -196,33 +183,21 @@ class SourceOptions:
             storage_path=path,
             columns=tuple(name.strip() for name in given.get("columns", "").split(",") if name.strip()),
             metadata_only=flag(given, "metadataOnly", False),
-            column_style=_choice(given, "columnStyle", ("pulsar", "kafka")),
+            column_style=word(given, "columnStyle", ("pulsar", "kafka")),
             include_headers=flag(given, "includeHeaders", False),
-            value_mode=_choice(given, "valueMode", VALUE_MODES),
+            value_mode=word(given, "valueMode", VALUE_MODES),
             allow_different_schemas=flag(given, "allowDifferentTopicSchemas", False),
             pushdown=flag(given, "pushdown", False),
             read_compacted=flag(given, "readCompacted", False),
             include_markers=flag(given, "includeMarkers", False),
-            on_corrupt=_choice(given, "onCorrupt", ON_CORRUPT),
-            on_encrypted=_choice(given, "onEncrypted", ON_ENCRYPTED),
+            on_corrupt=word(given, "onCorrupt", ON_CORRUPT),
+            on_encrypted=word(given, "onEncrypted", ON_ENCRYPTED),
             wait_for_topic=flag(given, "waitingForNonExistedTopic", False),
             poll_timeout_s=whole_number(given, "pollTimeoutMs", 120_000) / 1000,
             receiver_queue=whole_number(given, "pulsar.reader.receiverQueueSize", 5000),
             batch_bytes=whole_number(given, "batchBytes", 2 << 20, minimum=1024),
             split_bytes=whole_number(given, "splitBytes", 64 << 20, minimum=1),
         )
-
-
-def _check_names(given: Mapping[str, str]) -> None:
-    for name in given:
-        if name in _KNOWN or name in _OF_SPARK:
-            continue
-        if name.startswith(_FAMILIES):
-            warnings.warn(f"option {name} means nothing to this source", stacklevel=3)
-            continue
-        near = difflib.get_close_matches(name, _KNOWN, 1)
-        hint = f"; did you mean {_KNOWN[near[0]]}?" if near else "; docs/pipeline/options.md lists all"
-        raise OptionError(f"unknown option {name}{hint}")
 
 
 def _selection(given: Mapping[str, str]) -> TopicSelection:
@@ -295,14 +270,6 @@ def _optional(given: Mapping[str, str], name: str) -> int | None:
 
 def _either(given: Mapping[str, str], name: str, alias: str) -> str:
     return given.get(name.lower(), "").strip() or given.get(alias.lower(), "").strip()
-
-
-def _choice(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
-    """The value of an option with few values; the first of `values` when it is not given."""
-    text = given.get(name.lower(), "").strip().lower() or values[0]
-    if text not in values:
-        raise OptionError(f"option {name} is {', '.join(values[:-1])} or {values[-1]}, not {text!r}")
-    return text
 
 
 def _storage_path(url: str) -> str:

@@ -71,11 +71,21 @@ def close_producer(request_id: int, producer_id: int) -> bytes:
     return encode_command(pb.BaseCommand(type=_TYPE.CLOSE_PRODUCER, close_producer=command))
 
 
-def send(producer_id: int, sequence_id: int, highest_sequence_id: int, num_messages: int, entry: bytes) -> bytes:
+def send(
+    producer_id: int,
+    sequence_id: int,
+    highest_sequence_id: int,
+    num_messages: int,
+    entry: bytes,
+    *,
+    is_chunk: bool = False,
+) -> bytes:
     """SEND with `entry` as headers and payload; the ids and the count must be those of its metadata."""
     command = pb.CommandSend(producer_id=producer_id, sequence_id=sequence_id, num_messages=num_messages)
     if highest_sequence_id != sequence_id:
         command.highest_sequence_id = highest_sequence_id
+    if is_chunk:
+        command.is_chunk = True
     return encode_command(pb.BaseCommand(type=_TYPE.SEND, send=command), entry)
 
 

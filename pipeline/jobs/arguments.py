@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.pipeline.connect_options import OptionError
 from magnetar.pipeline.lake.committer import FORMATS, open_table
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SourceOptions
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipeline.connect_options import OptionError
 from magnetar.pipeline.jobs.arguments import add_table, table
 from magnetar.pipeline.jobs.maintenance import join_small_files
 from magnetar.pipeline.lake.vacuum import remove_staging
+from magnetar.pipeline.option_table import OptionError
 
 if TYPE_CHECKING:
     import argparse

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from magnetar.pipeline.connect_options import OptionError
 from magnetar.pipeline.jobs.export import file_slug
 from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, whole_spans
 from magnetar.pipeline.lake.data_file import DataFile, IndexSpan
 from magnetar.pipeline.lake.errors import NotATableError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.reading.settings import ReadSettings
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.task import Place, send_rows

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magnetar.converters.kafka.transactions import Isolation
-from magnetar.pipeline.connect_options import ConnectOptions, OptionError
+from magnetar.pipeline.connect_options import ConnectOptions
 from magnetar.pipeline.jobs.arguments import (
     add_connection,
     add_source,
@@ -17,6 +17,7 @@ from magnetar.pipeline.jobs.arguments import (
 from magnetar.pipeline.jobs.kafka_backfill import BackfillOptions, backfill
 from magnetar.pipeline.jobs.replay import ReplayState, replay_table, replay_topics, sink_options
 from magnetar.pipeline.lake.committer import FORMATS, open_table
+from magnetar.pipeline.option_table import OptionError
 
 if TYPE_CHECKING:
     import argparse

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from magnetar.pipeline.columns import EXTRA, KAFKA, KAFKA_HEADERS, PULSAR
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.message import Message, Row
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.options import Guarantee, SinkOptions
 from magnetar.pipeline.sink.staging import Staging
 from magnetar.pipeline.sink.writers import send_staged

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from magnetar.pipeline.connect_options import ConnectOptions, Option, OptionError, flag, whole_number
+from magnetar.pipeline.connect_options import CONNECT_OPTIONS, ConnectOptions
+from magnetar.pipeline.option_table import Option, OptionError, check_names, flag, whole_number, word
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
@@ -61,6 +62,9 @@ SINK_OPTIONS = (
     Option("batchingEnabled", "true", "several messages in one entry"),
     Option("batchingMaxMessages", "1000", "messages of an entry at most"),
     Option("batchingMaxBytes", "131072", "payload bytes of an entry at most"),
+    Option(
+        "chunkingEnabled", "false", "a message that the broker would refuse for its size is sent in several entries"
+    ),
     Option("batchByKey", "false", "an entry ends where the key changes, as Key_Shared subscriptions need"),
     Option("compressionType", "NONE", "NONE, LZ4, ZLIB, ZSTD or SNAPPY"),
     Option("maxPendingBytes", "16777216", "bytes a producer sends ahead of their receipts"),
@@ -68,7 +72,6 @@ SINK_OPTIONS = (
 )
 """THE table of the sink's own options; those of the connection are in `connect_options`."""
 
-_E = TypeVar("_E", bound=enum.StrEnum)
 _COMPRESSION = {"NONE": pb.NONE, "LZ4": pb.LZ4, "ZLIB": pb.ZLIB, "ZSTD": pb.ZSTD, "SNAPPY": pb.SNAPPY}
 
 
@@ -91,6 +94,7 @@ class SinkOptions:
     batch_messages: int
     batch_bytes: int
     batch_by_key: bool
+    chunking: bool
     compression: pb.CompressionType
     pending_bytes: int
     timeout_s: float
@@ -98,9 +102,10 @@ class SinkOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         """Read them from the options of a DataFrame writer. Raises: OptionError."""
-        given = {name.lower(): value for name, value in options.items()}
+        given = {name.lower(): str(value) for name, value in options.items()}
+        check_names(given, (*CONNECT_OPTIONS, *SINK_OPTIONS), "docs/pipeline/sink.md")
         default = Guarantee.STAGED if streaming else Guarantee.AT_LEAST_ONCE
-        guarantee = _choice(Guarantee, given, "guarantee", default)
+        guarantee = Guarantee(word(given, "guarantee", [*Guarantee], default))
         checkpoint = given.get("checkpointlocation", "")
         staging = given.get("stagingdirectory", f"{checkpoint.rstrip('/')}/sink-staging" if checkpoint else "")
         if guarantee is Guarantee.STAGED and not staging:
@@ -118,14 +123,15 @@ class SinkOptions:
             staging=staging,
             check_deduplication=flag(given, "checkDeduplication", True),
             enable_deduplication=flag(given, "enableDeduplication", False),
-            routing=_choice(Routing, given, "routing", Routing.KEY),
-            value_mode=_choice(ValueMode, given, "valueMode", ValueMode.AUTO),
+            routing=Routing(word(given, "routing", [*Routing])),
+            value_mode=ValueMode(word(given, "valueMode", [*ValueMode])),
             register_schema=flag(given, "registerSchema", True),
             record_name=given.get("recordname", "Record"),
-            kafka_style=_kafka_style(given),
+            kafka_style=word(given, "columnStyle", ("pulsar", "kafka")) == "kafka",
             batch_messages=whole_number(given, "batchingMaxMessages", 1000) if batching else 0,
             batch_bytes=whole_number(given, "batchingMaxBytes", 131072),
             batch_by_key=flag(given, "batchByKey", False),
+            chunking=flag(given, "chunkingEnabled", False),
             compression=_compression(given.get("compressiontype", "NONE")),
             pending_bytes=whole_number(given, "maxPendingBytes", 16 * 1024 * 1024),
             timeout_s=whole_number(given, "sendTimeoutMs", 120_000) / 1000,
@@ -137,26 +143,11 @@ class SinkOptions:
         return self.guarantee is not Guarantee.AT_LEAST_ONCE
 
 
-def _choice(kind: type[_E], given: Mapping[str, str], name: str, default: _E) -> _E:
-    text = given.get(name.lower(), default).strip().lower()
-    try:
-        return kind(text)
-    except ValueError:
-        raise OptionError(f"option {name} is {', '.join(kind)}, not {text!r}") from None
-
-
 def _topic(text: str) -> str:
     try:
         return str(TopicName.parse(text))
     except InvalidTopicNameError as error:
         raise OptionError(f"option topic: {error}") from error
-
-
-def _kafka_style(given: Mapping[str, str]) -> bool:
-    style = given.get("columnstyle", "pulsar").lower()
-    if style not in {"pulsar", "kafka"}:
-        raise OptionError(f"option columnStyle is pulsar or kafka, not {style!r}")
-    return style == "kafka"
 
 
 def _compression(text: str) -> pb.CompressionType:

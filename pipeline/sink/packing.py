@@ -6,11 +6,15 @@ messages gives entries with the same sequence ids, which is what deduplication c
 Entry, batched:   MessageMetadata{sequence_id = first, highest_sequence_id = last, num_messages_in_batch}
                   | (u32 size | SingleMessageMetadata | payload) for each message
 Entry, single:    MessageMetadata with key, properties and times | payload
-Messages with a delivery time stand alone, since a broker delays entries.
+Entry, chunk:     as single, with uuid, chunk_id, num_chunks_from_msg, total_chunk_msg_size | a part of the payload
+Messages with a delivery time stand alone, since a broker delays entries; so do those that are too large for one entry.
+All chunks of a message have its sequence id; the uuid is new with each packer, so that the chunks of an attempt that
+broke off are never joined with those of the next one.
 """
 
 from __future__ import annotations
 
+import os
 from binascii import b2a_base64
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,15 +30,20 @@ if TYPE_CHECKING:
 
 _METADATA_ROOM = 64
 """Bytes a message needs in a batch beside its payload, key and properties, at most."""
+_LEAST_CHUNK_BYTES = 1024
+"""Key and properties stand in every chunk; where they leave less than this, the message is refused."""
 
 
 class Entry(NamedTuple):
-    """`data`: headers and payload, as SEND carries them. Sequence ids `first` to `last`, `messages` of them."""
+    """`data`: headers and payload, as SEND carries them. Sequence ids `first` to `last`, `messages` of them: of a
+    chunked message its last chunk has one, the others none.
+    """
 
     first: int
     last: int
     messages: int
     data: bytes
+    is_chunk: bool = False
 
 
 class MessageTooLargeError(ValueError):
@@ -57,6 +66,7 @@ class Packer:
         self._limit, self._limit_bytes = options.batch_messages, min(options.batch_bytes, max_bytes)
         self._by_key, self._compression = options.batch_by_key, options.compression
         self._now_ms, self._max_bytes, self._schema_version = now_ms, max_bytes, schema_version
+        self._chunking, self._attempt = options.chunking, os.urandom(6).hex()
         self._waiting: list[tuple[int, Message]] = []
         self._waiting_bytes = 0
 
@@ -64,9 +74,9 @@ class Packer:
         """Entries that are complete now. Raises: MessageTooLargeError."""
         size = _size(message)
         if size > self._max_bytes:
-            raise MessageTooLargeError(
-                f"a message of {size} bytes, and the broker takes {self._max_bytes}: raise maxMessageSize of the broker"
-            )
+            yield from self.flush()
+            yield from self._large(sequence_id, message, size)
+            return
         if self._limit == 0 or message.deliver_at_ms:
             yield from self.flush()
             yield self._single(sequence_id, message)
@@ -100,7 +110,31 @@ class Packer:
             _set_key(metadata, messages[0][1])
         return Entry(first, last, len(messages), self._entry(metadata, b"".join(parts)))
 
+    def _large(self, sequence_id: int, message: Message, size: int) -> Iterator[Entry]:
+        """A message that does not fit an entry, in chunks. Raises: MessageTooLargeError."""
+        payload = message.value or b""
+        room = self._max_bytes - (size - len(payload))
+        if not self._chunking or room < _LEAST_CHUNK_BYTES:
+            way = "raise maxMessageSize of the broker" + ("" if self._chunking else ", or set chunkingEnabled")
+            raise MessageTooLargeError(f"a message of {size} bytes, and the broker takes {self._max_bytes}: {way}")
+        metadata = self._single_metadata(sequence_id, message)
+        payload = self._compressed(metadata, payload)
+        parts = [payload[at : at + room] for at in range(0, len(payload), room)]
+        if len(parts) > 1:
+            metadata.uuid = f"{self._name}-{sequence_id}-{self._attempt}"
+            metadata.num_chunks_from_msg, metadata.total_chunk_msg_size = len(parts), len(payload)
+        for number, part in enumerate(parts):
+            if len(parts) > 1:
+                metadata.chunk_id = number
+            ends = number == len(parts) - 1
+            data = encode_entry(metadata, part)
+            yield Entry(sequence_id, sequence_id, int(ends), data, is_chunk=len(parts) > 1)
+
     def _single(self, sequence_id: int, message: Message) -> Entry:
+        metadata = self._single_metadata(sequence_id, message)
+        return Entry(sequence_id, sequence_id, 1, self._entry(metadata, message.value or b""))
+
+    def _single_metadata(self, sequence_id: int, message: Message) -> pb.MessageMetadata:
         metadata = self._metadata(sequence_id)
         _set_key(metadata, message)
         for key, value in message.properties:
@@ -111,7 +145,7 @@ class Packer:
             metadata.deliver_at_time = message.deliver_at_ms
         if message.value is None:
             metadata.null_value = True
-        return Entry(sequence_id, sequence_id, 1, self._entry(metadata, message.value or b""))
+        return metadata
 
     def _metadata(self, sequence_id: int) -> pb.MessageMetadata:
         metadata = pb.MessageMetadata(producer_name=self._name, sequence_id=sequence_id, publish_time=self._now_ms())
@@ -120,10 +154,13 @@ class Packer:
         return metadata
 
     def _entry(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
-        if self._compression != pb.NONE:
-            metadata.compression, metadata.uncompressed_size = self._compression, len(payload)
-            payload = compress(self._compression, payload)
-        return encode_entry(metadata, payload)
+        return encode_entry(metadata, self._compressed(metadata, payload))
+
+    def _compressed(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+        if self._compression == pb.NONE:
+            return payload
+        metadata.compression, metadata.uncompressed_size = self._compression, len(payload)
+        return compress(self._compression, payload)
 
 
 def _size(message: Message) -> int:

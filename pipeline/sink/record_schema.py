@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

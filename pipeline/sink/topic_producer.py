@@ -179,7 +179,14 @@ class TopicProducer:
         if self._failure is not None:
             return
         assert self._opened is not None, "the producer is open"
-        send = requests.send(self._opened.producer_id, entry.first, entry.last, entry.messages, entry.data)
+        send = requests.send(
+            self._opened.producer_id,
+            entry.first,
+            entry.last,
+            max(entry.messages, 1),
+            entry.data,
+            is_chunk=entry.is_chunk,
+        )
         try:
             self._producers.connection.write(send)
         except RetryError as error:

@@ -25,7 +25,7 @@ import msgspec
 import pyarrow as pa
 from fastavro import parse_schema, schemaless_writer
 
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.columns import parts
 from magnetar.pipeline.sink.options import SinkOptions, ValueMode
 from magnetar.pipeline.sink.record_schema import record_schema

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.options import Guarantee, SinkOptions
 from magnetar.pipeline.sink.staging import Staging
 from magnetar.pipeline.sink.task import Place, send_rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.values.decoders import value_decoder
 from magnetar.pipeline.values.interface import BytesValues
 from magnetar.pipeline.values.topic_schema import TopicSchema

@@ -3,13 +3,8 @@ import pickle
 import pytest
 
 from magnetar.client.address import Address
-from magnetar.pipeline.connect_options import (
-    CONNECT_OPTIONS,
-    ConnectOptions,
-    OptionError,
-    flag,
-    whole_number,
-)
+from magnetar.pipeline.connect_options import CONNECT_OPTIONS, ConnectOptions
+from magnetar.pipeline.option_table import OptionError, flag, whole_number
 
 
 def test_defaults_reach_a_broker_on_this_machine():

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.pipeline.connect_options import OptionError
 from magnetar.pipeline.offsets import (
     EARLIEST,
     LATEST,
@@ -15,6 +14,7 @@ from magnetar.pipeline.offsets import (
     message_place,
     parse_wanted,
 )
+from magnetar.pipeline.option_table import OptionError
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 T = "persistent://public/default/t"

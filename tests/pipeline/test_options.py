@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from magnetar.pipeline.connect_options import OptionError
 from magnetar.pipeline.offsets import EARLIEST, LATEST, TimePlace
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SOURCE_OPTIONS, Limits, SourceOptions, TopicSelection
 from magnetar.protocol.topic_name import TopicName
 

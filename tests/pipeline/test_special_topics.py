@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from magnetar.pipeline.catalog import Catalog
-from magnetar.pipeline.connect_options import OptionError
 from magnetar.pipeline.errors import CorruptEntryError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.source.row_source import RowSource
 from magnetar.pipeline.source.values import choose_values

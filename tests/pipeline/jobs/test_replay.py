@@ -6,12 +6,12 @@ import urllib.request
 import pulsar
 import pytest
 
-from magnetar.pipeline.connect_options import OptionError
 from magnetar.pipeline.jobs import replay as replay_module
 from magnetar.pipeline.jobs.export import ExportJob
 from magnetar.pipeline.jobs.replay import ReplayState, replay_table, replay_topics, sink_options
 from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.lake.errors import NotATableError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SourceOptions
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from magnetar.pipeline.columns import KAFKA, PULSAR, arrow_schema, topic_columns
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.columns import RowReader, parts
 from magnetar.pipeline.sink.message import Message, Row
 from magnetar.pipeline.sink.options import SinkOptions

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.options import SINK_OPTIONS, Guarantee, SinkOptions
 
 
@@ -30,6 +30,9 @@ def test_names_without_case():
         ({"columnStyle": "x"}, False, "columnStyle"),
         ({"topic": "a/b"}, False, "option topic"),
         ({"batchingMaxMessages": "0"}, False, "at least 1"),
+        ({"guarante": "exactly-once"}, False, "did you mean guarantee"),
+        ({"encryptionKeys": "app"}, False, "neither encrypted nor decrypted"),
+        ({"pulsar.producer.cryptoKeyReader": "x"}, False, "neither encrypted nor decrypted"),
     ],
 )
 def test_bad_options_name_themselves(options, streaming, text):
@@ -57,6 +60,7 @@ def test_every_option_of_the_table_has_an_effect():
         "registerSchema": "false",
         "batchingEnabled": "false",
         "batchByKey": "true",
+        "chunkingEnabled": "true",
         "batchingMaxMessages": "3",
         "batchingMaxBytes": "3",
         "maxPendingBytes": "3",

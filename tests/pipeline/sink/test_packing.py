@@ -133,3 +133,42 @@ def test_unbatched_entries_are_no_batches():
     metadata, payload = split_entry(entry.data)
     assert not metadata.HasField("num_messages_in_batch")
     assert (metadata.null_value, bytes(payload), metadata.compression) == (True, b"", pb.NONE)
+
+
+def test_a_message_that_is_too_large_is_cut_into_chunks():
+    large = Message(bytes(range(256)) * 40, b"k", None, (("p", "v"),), 7, 0)
+    made = packer(max_bytes=3000, chunkingEnabled="true", batchingMaxMessages=10)
+    small = Message(b"x", None, None, (), 0, 0)
+    entries = pack(made, [small, large, small], first=5)
+    assert [(e.first, e.last, e.messages, e.is_chunk) for e in entries] == [
+        (5, 5, 1, False),
+        *[(6, 6, 0, True)] * 3,
+        (6, 6, 1, True),
+        (7, 7, 1, False),
+    ]
+    chunks = [split_entry(entry.data) for entry in entries[1:5]]
+    assert b"".join(bytes(part) for _, part in chunks) == large.value
+    assert all(len(entry.data) < 3200 for entry in entries)
+    metadata = [each for each, _ in chunks]
+    assert [m.chunk_id for m in metadata] == [0, 1, 2, 3]
+    assert {(m.num_chunks_from_msg, m.total_chunk_msg_size, m.partition_key) for m in metadata} == {(4, 10240, "k")}
+    assert len({m.uuid for m in metadata}) == 1
+    again = pack(packer(max_bytes=3000, chunkingEnabled="true"), [large], first=6)
+    assert split_entry(again[0].data)[0].uuid != metadata[0].uuid, "an attempt that broke off is never joined with it"
+
+
+def test_what_compression_makes_small_enough_is_one_entry():
+    made = packer(max_bytes=3000, chunkingEnabled="true", compressionType="ZSTD")
+    [entry] = pack(made, [Message(bytes(100_000), None, None, (), 0, 0)])
+    assert (entry.messages, entry.is_chunk) == (1, False)
+    assert [each.value for _, each in unpack(entry)] == [bytes(100_000)]
+
+
+def test_without_chunking_or_with_huge_properties_it_is_refused():
+    with pytest.raises(MessageTooLargeError, match="chunkingEnabled"):
+        pack(packer(max_bytes=3000), [Message(bytes(5000), None, None, (), 0, 0)])
+    with pytest.raises(MessageTooLargeError, match=r"raise maxMessageSize of the broker$"):
+        pack(
+            packer(max_bytes=3000, chunkingEnabled="true"),
+            [Message(b"x", None, None, (("p", "v" * 3000),), 0, 0)],
+        )

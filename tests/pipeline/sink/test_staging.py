@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.staging import Staging, StagingError
 
 

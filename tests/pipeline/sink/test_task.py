@@ -151,6 +151,29 @@ def test_a_broker_that_is_killed_while_rows_are_sent(broker, client, topic):
     assert [int(m.data()) for m in read_all(client, topic, count)] == list(range(count))
 
 
+def large(n):
+    """A payload that takes three entries, for every third number."""
+    text = b"%06d" % n
+    return text * 2_000_000 if n % 3 == 0 else text
+
+
+def test_large_messages_in_chunks_once_although_the_broker_is_killed(broker, client, topic):
+    def rows():
+        for n in range(9):
+            if n == 4:  # chunks of number 3 wait for their receipts
+                broker.kill()
+                broker.start()
+            yield table(large(n))
+
+    sending = options(broker, topic, chunkingEnabled="true", maxPendingBytes="60000000")
+    (report,) = send_rows(rows(), sending, EXACTLY_ONCE)
+    assert report.stored + report.known == 9
+    assert [m.data() for m in read_all(client, topic, 9)] == [large(n) for n in range(9)]
+    (report,) = send_rows(rows(), sending, EXACTLY_ONCE)
+    assert (report.stored, report.known) == (0, 9)
+    assert len(read_all(client, topic, 9)) == 9
+
+
 def test_without_deduplication_nothing_is_sent(tmp_path_factory, topic):
     other = BrokerProcess(tmp_path_factory.mktemp("plain") / "data", {"topicLevelPoliciesEnabled": True})
     try:

@@ -7,7 +7,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from magnetar.pipeline.connect_options import OptionError
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.record_schema import record_schema
 from magnetar.pipeline.sink.values import value_encoder
