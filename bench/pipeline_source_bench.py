@@ -7,6 +7,8 @@ A broker process takes the messages from the official client; after that, in int
 * `ledgers`   the source over ledger files -> noop
 * `broker`    the source through the broker -> noop (fewer messages)
 * `parquet`   Spark's Parquet reader over the same columns -> noop
+* `prebuilt`  a Python data source that reads and decodes nothing: it gives one record batch of the same columns and
+              bytes again and again. No Python source can be faster: what it takes is Spark's own transfer
 * `pyarrow`   pyarrow reads that Parquet in one process
 
 Then planning of 10,000 partitions, and the latency of a stream at a trigger of one second.
@@ -23,6 +25,7 @@ import time
 import pulsar
 import pyarrow.parquet
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from magnetar.pipeline import register
 from magnetar.pipeline.connect_options import ConnectOptions
@@ -31,6 +34,8 @@ from magnetar.pipeline.source_plan import SourcePlan
 from magnetar.pytest_plugin import BrokerProcess
 
 TOPIC = "persistent://public/default/bench"
+PREBUILT_TASKS = 8
+PREBUILT_DDL = "value BINARY, __key BINARY, __publishTime TIMESTAMP, __index BIGINT"
 SETTINGS = {
     "defaultRetentionTimeInMinutes": -1,
     "defaultRetentionSizeInMB": -1,
@@ -45,6 +50,7 @@ def session():
     builder = builder.config("spark.driver.memory", "2g").config("spark.sql.session.timeZone", "UTC")
     spark = builder.config("spark.log.level", "OFF").getOrCreate()
     register(spark)
+    spark.dataSource.register(Prebuilt)
     return spark
 
 
@@ -67,6 +73,45 @@ def publish(broker, count):
 
 def options_of(broker, **more):
     return {"service.url": broker.url, "admin.url": broker.http_url, "topic": TOPIC, **more}
+
+
+class Prebuilt(DataSource):
+    """Record batches of 2 MiB with the columns of the benchmark, made once in each task."""
+
+    @classmethod
+    def name(cls):
+        return "prebuilt"
+
+    def schema(self):
+        return PREBUILT_DDL
+
+    def reader(self, schema):  # noqa: ARG002 - Spark calls it so
+        return PrebuiltReader(int(self.options["rows"]))
+
+
+class PrebuiltReader(DataSourceReader):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def partitions(self):
+        return [InputPartition(self.rows // PREBUILT_TASKS) for _ in range(PREBUILT_TASKS)]
+
+    def read(self, partition):
+        import pyarrow as pa  # noqa: PLC0415 - in the worker
+
+        rows, n = partition.value, 1900
+        times = pa.array(range(1_700_000_000_000_000, 1_700_000_000_000_000 + n), pa.timestamp("us", tz="UTC"))
+        columns = {
+            "value": pa.array([os.urandom(1024) for _ in range(n)], pa.binary()),
+            "__key": pa.array([b"k%d" % (k % 1000) for k in range(n)], pa.binary()),
+            "__publishTime": times,
+            "__index": pa.array(range(n), pa.int64()),
+        }
+        batch = pa.RecordBatch.from_pydict(columns)
+        while rows:
+            part = batch.slice(0, min(rows, n))
+            rows -= part.num_rows
+            yield part
 
 
 def timed(work):
@@ -93,10 +138,12 @@ def throughput(spark, broker, count, rounds):
     )
     ledgers.load().write.option("compression", "snappy").parquet(folder + "/t")
     files = sorted(str(p) for p in pathlib.Path(folder, "t").glob("*.parquet"))
-    frames = ledgers.load(), spark.read.parquet(folder + "/t"), pushed.load()
+    prebuilt = spark.read.format("prebuilt").option("rows", count)
+    frames = ledgers.load(), spark.read.parquet(folder + "/t"), pushed.load(), prebuilt.load()
     cases = {
         "ledgers": (count, lambda: noop(frames[0])),
         "parquet": (count, lambda: noop(frames[1])),
+        "prebuilt": (count, lambda: noop(frames[3])),
         "pyarrow": (count, lambda: [pyarrow.parquet.ParquetFile(f, memory_map=True).read() for f in files]),
         "broker": (few, lambda: noop(frames[2])),
     }
@@ -111,8 +158,9 @@ def throughput(spark, broker, count, rounds):
     print(f"\n{count} messages of 1 KiB, {rounds} rounds; million messages/s, median [least-most]")
     for name, found in rates.items():
         print(f"  {name:10} {statistics.median(found) / 1e6:.3f} [{min(found) / 1e6:.3f}-{max(found) / 1e6:.3f}]")
-    against = [a / b for a, b in zip(rates["ledgers"], rates["parquet"], strict=True)]
-    print(f"  ledgers / parquet: {statistics.median(against):.2f} [{min(against):.2f}-{max(against):.2f}]")
+    for other in ("parquet", "prebuilt"):
+        against = [a / b for a, b in zip(rates["ledgers"], rates[other], strict=True)]
+        print(f"  ledgers / {other}: {statistics.median(against):.2f} [{min(against):.2f}-{max(against):.2f}]")
 
 
 def planning(broker, topics=10, partitions=1000):

@@ -72,8 +72,10 @@ def audit_piece(piece: AuditPiece) -> list[StretchFacts]:
     for each in piece.ranges:
         reader = RowReader(piece.rows)
         audit = StretchAudit(each.topic)
+        assert isinstance(each.start, int)
+        assert isinstance(each.end, int)
         for chunk in reader.chunks(each):
-            audit.add(chunk)
+            audit.add(chunk, each.start, each.end)
         for _, ledger_id, entry_id, why in reader.take_damaged():
             audit.add_damaged(ledger_id, entry_id, why)
         found.append(audit.facts)

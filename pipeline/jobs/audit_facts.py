@@ -98,11 +98,20 @@ class StretchAudit:
         self._ledger = -1
         self._last_entry = -1
 
-    def add(self, chunk: EntryChunk) -> None:
-        """Check the entries of a chunk against each other and against those before."""
+    def add(self, chunk: EntryChunk, first_index: int = 0, end_index: int | None = None) -> None:
+        """Check the entries of a chunk against each other and against those before.
+
+        Only entries whose last message is in the half-open range of indexes count, so that each is in one stretch only;
+        one without an index is in every stretch it comes with.
+        """
+        headers = Headers(chunk, verify=True)
+        last = headers.last_index
+        mine = (last < 0) | ((last >= first_index) & (last < (end_index if end_index is not None else last + 1)))
+        if not mine.all():
+            chunk = chunk.picked(mine)
+            headers = Headers(chunk, verify=True)
         if not len(chunk):
             return
-        headers = Headers(chunk, verify=True)
         facts = self.facts
         fine = headers[EntryColumn.STATUS] == EntryStatus.FINE
         for row in np.flatnonzero(~fine):
@@ -191,18 +200,14 @@ def join(stretches: Iterable[StretchFacts]) -> StretchFacts:
         for kind, count in part.counts.items():
             whole.counts[kind] = whole.counts.get(kind, 0) + count
         whole.findings += part.findings[: MOST_FINDINGS - len(whole.findings)]
-        # Stretches are cut at indexes; an entry across the cut is in both, so the later one may begin earlier.
-        if whole.end_index >= 0 and part.first_index > whole.end_index:
+        if whole.end_index >= 0 and part.first_index >= 0:
             _compare(whole, part.first_position, whole.end_index, part.first_index)
         if whole.last_time_ms and part.first_time_ms and part.first_time_ms < whole.last_time_ms:
-            shared = part.first_index < whole.end_index
-            if not shared:
-                back = f"{whole.last_time_ms - part.first_time_ms} ms before the entry in front of it"
-                whole.add("broker-time-backwards", part.first_position, back)
+            back = f"{whole.last_time_ms - part.first_time_ms} ms before the entry in front of it"
+            whole.add("broker-time-backwards", part.first_position, back)
         for name, first, last in whole.sequence_ids.overlaps(part.sequence_ids):
-            if part.first_index >= whole.end_index:
-                text = name.decode("utf-8", "replace")
-                whole.add("duplicate-sequence-id", part.first_position, f"producer {text}: {first} to {last} again")
+            text = name.decode("utf-8", "replace")
+            whole.add("duplicate-sequence-id", part.first_position, f"producer {text}: {first} to {last} again")
         whole.sequence_ids.merge(part.sequence_ids)
         _extend(whole, part)
     return whole

@@ -89,9 +89,15 @@ def test_stretches_are_compared_at_their_borders():
     assert kinds(backwards) == [("broker-time-backwards", "4:0"), ("duplicate-sequence-id", "4:0")]
 
 
-def test_an_entry_across_a_border_is_no_finding():
+@pytest.mark.parametrize("border", [2, 3, 4, 5])
+def test_an_entry_across_a_border_counts_once(border):
     shared = body(5, messages=4)
-    assert kinds(join([audited(body(1, messages=2), shared), audited(shared, body(6), first=1)])) == []
+    left, right = StretchAudit(TOPIC), StretchAudit(TOPIC)
+    left.add(EntryChunk.of_bodies(TOPIC, [body(1, messages=2), shared], ledger_id=3), 0, border)
+    right.add(EntryChunk.of_bodies(TOPIC, [shared, body(6)], ledger_id=3, first=1), border, 7)
+    whole = join([left.facts, right.facts])
+    assert kinds(whole) == []
+    assert (whole.entries, whole.messages, whole.end_index) == (3, 7, 7)
 
 
 def test_cursors():

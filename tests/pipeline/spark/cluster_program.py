@@ -3,12 +3,18 @@
 python cluster_program.py MASTER SERVICE_URL ADMIN_URL DATA_DIR TOPIC FOLDER
 """
 
+import io
 import json
 import sys
 
 from pyspark.sql import SparkSession
 
 import magnetar.pipeline
+from magnetar.pipeline.jobs.export import ExportJob
+from magnetar.pipeline.jobs.runner import SparkRunner
+from magnetar.pipeline.lake.committer import open_table
+from magnetar.pipeline.options import SourceOptions
+from magnetar.pipeline.progress import Progress
 
 
 def main(master, service, admin, data_dir, topic, folder):
@@ -34,8 +40,12 @@ def main(master, service, admin, data_dir, topic, folder):
     writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
     writer.trigger(availableNow=True).start(f"{folder}/stream").awaitTermination(120)
     found["stream"] = spark.read.parquet(f"{folder}/stream").select("__index").distinct().count()
-    batch.write.parquet(f"{folder}/export")
-    found["export"] = spark.read.parquet(f"{folder}/export").count()
+    table = open_table("delta", f"{folder}/export")
+    progress = Progress("export", io.StringIO(), style="none")
+    report = ExportJob(SourceOptions.parse(given), table).run(SparkRunner(spark), progress)
+    files = [table.place.absolute(file.path) for file in table.files()]
+    rows = spark.read.parquet(*files).select("__index").distinct().count()
+    found["export"] = [report.rows, report.commits, rows, report.files >= 2]
     spark.stop()
     print("FOUND " + json.dumps(found))
 

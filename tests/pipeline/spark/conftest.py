@@ -96,3 +96,11 @@ def pulsar_client(spark_broker):
     client = pulsar.Client(spark_broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     yield client
     client.close()
+
+
+@pytest.fixture
+def runner(spark):
+    """What jobs run their tasks on."""
+    from magnetar.pipeline.jobs.runner import SparkRunner
+
+    return SparkRunner(spark)

@@ -96,4 +96,4 @@ def test_a_batch_a_stream_and_an_export_on_two_workers(master_url, spark_broker,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(re.search(r"FOUND (.*)", done.stdout).group(1))
-    assert found == {"batch": 4000, "executors": 2, "stream": 4000, "export": 4000}
+    assert found == {"batch": 4000, "executors": 2, "stream": 4000, "export": [4000, 1, 4000, True]}

@@ -10,15 +10,10 @@ import pytest
 
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.export import ExportJob
-from magnetar.pipeline.jobs.runner import SparkRunner, TaskFailedError
+from magnetar.pipeline.jobs.runner import TaskFailedError
 from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.progress import Progress
-
-
-@pytest.fixture
-def runner(spark):
-    return SparkRunner(spark)
 
 
 def test_pieces_run_in_tasks(runner):

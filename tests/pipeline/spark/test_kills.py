@@ -15,7 +15,7 @@ from magnetar.pytest_plugin import BrokerProcess
 from tests.pipeline.spark.killing import Driver, python, wait_for
 
 KILLS = int(os.environ.get("MAGNETAR_SPARK_KILLS", "1"))
-PER_KILL = 400
+PER_KILL = 400 if KILLS > 1 else 160
 VICTIMS = ("worker", "broker", "driver")
 
 pytestmark = pytest.mark.timeout(240 + 90 * KILLS)

@@ -96,12 +96,12 @@ def test_a_stream_whose_driver_dies_after_the_send(spark, deduplicating, client,
         query.awaitTermination(120)
         assert query.exception() is None
 
-    for first in (0, 100, 200):
+    for first in (0, 100):
         add(source, *range(first, first + 100))
         run()
         forget_last_commit(checkpoint)
     run()
-    assert [int(m.data()) for m in read_all(client, topic)] == list(range(300))
+    assert [int(m.data()) for m in read_all(client, topic)] == list(range(200))
     if guarantee == "exactly-once-staged":
         (folder,) = (checkpoint / "sink-staging").iterdir()
         assert len(list(folder.iterdir())) == 1, "files of batches that were sent are deleted"
@@ -112,7 +112,7 @@ def test_a_staged_stream_whose_rows_change_their_order(spark, deduplicating, cli
     source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     source.mkdir()
     add(source, *range(50))
-    for order in ("value", "reverse(value)", "md5(value)"):
+    for order in ("value", "md5(value)"):
         df = numbers(spark, source).selectExpr("value", f"{order} o").repartition(2, "o").drop("o")
         query = to(deduplicating, df.writeStream, topic).option("checkpointLocation", str(checkpoint))
         query.trigger(availableNow=True).start().awaitTermination(120)
