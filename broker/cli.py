@@ -26,7 +26,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,10 +44,13 @@ EXIT_IN_USE: Final = 75
 EXIT_CONFIGURATION: Final = 78
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code of the process."""
+def main(arguments: Sequence[str] | None = None, *, further: Mapping[str, str] | None = None) -> int:
+    """Run the command line; returns the exit code of the process.
+
+    Args:    further: commands that others run, with what they do: named in the help beside these.
+    """
     given = sys.argv[1:] if arguments is None else arguments
-    parser = _parser(given)
+    parser = _parser(given, further or {})
     options, unknown = parser.parse_known_args(given)
     if unknown:  # the usage that helps is that of the command, not the list of commands
         getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -58,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with _ended_by_interrupt():
         if options.command == "standalone":
             if options.pulsar_config is not None:
-                return _standalone(options.pulsar_config, options.data_dir, ["unknownSettings=list", *options.set])
-            return _standalone(options.config, options.data_dir, options.set)
+                options.set.insert(0, "unknownSettings=list")
+            return _standalone(options.config or options.pulsar_config, options)
         if options.command == "verify":
             return _verify(options.directory, options.repair, as_json=options.json)
     return _version()
@@ -75,7 +78,7 @@ def _ended_by_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="magnetar", description="A light-weight, durable message broker that speaks the Apache Pulsar protocol."
     )
@@ -101,6 +104,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     standalone.add_argument("--data-dir", metavar="DIR", help="where all that lasts lives; short for --set dataDir=DIR")
     standalone.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
+    standalone.add_argument("--check", action="store_true", help="check the settings, say what is wrong, start nothing")
     verify_text = "check the data directory of a stopped broker; changes nothing unless asked to"
     verify = commands.add_parser("verify", help=verify_text, description=f"{verify_text.capitalize()}.")
     verify.set_defaults(parser=verify)
@@ -121,17 +125,20 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_kafka(commands, with_options="kafka" in arguments)
     commands.add_parser("pipeline", add_help=False, help="jobs over the log: export, audit, statistics, replay")
     commands.add_parser("version", help="print the version")
+    for name, text in further.items():
+        commands.add_parser(name, add_help=False, help=text)
     return parser
 
 
 # --- standalone -------------------------------------------------------------------------------------------------
 
 
-def _standalone(config: Path | None, data_dir: str | None, overrides: list[str]) -> int:
+def _standalone(config: Path | None, options: argparse.Namespace) -> int:
     from magnetar.broker.settings_loader import SettingsError, load_settings  # noqa: PLC0415 - not for `version`
 
-    if data_dir is not None:
-        overrides = [*overrides, f"dataDir={data_dir}"]
+    overrides: list[str] = options.set
+    if options.data_dir is not None:
+        overrides = [*overrides, f"dataDir={options.data_dir}"]
     try:
         settings = load_settings(config, os.environ, overrides, lambda text: _complain("warning", text))
     except SettingsError as e:
@@ -146,7 +153,7 @@ def _standalone(config: Path | None, data_dir: str | None, overrides: list[str])
 
     for text in (*warnings_of_open_doors(settings), *warnings_of_readable_files(settings)):
         _complain("warning", text)
-    return _run(settings)
+    return 0 if options.check else _run(settings)
 
 
 def _run(settings: "Settings") -> int:

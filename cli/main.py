@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.cli.errors import CliError
+from magnetar.command_names import BROKER_COMMANDS, CLI_COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import click
 
-COMMANDS: Final = {
-    "admin": ("pulsar_admin.command", "admin", "the verbs and flags of pulsar-admin"),
-    "client": ("pulsar_client.command", "client", "produce, consume and read with the flags of pulsar-client"),
+MODULES: Final = {
+    "admin": ("pulsar_admin.command", "admin"),
+    "client": ("pulsar_client.command", "client"),
+    "topics": ("commands.resources", "topics"),
+    "subscriptions": ("commands.resources", "subscriptions"),
+    "namespaces": ("commands.resources", "namespaces"),
+    "tenants": ("commands.resources", "tenants"),
+    "permissions": ("commands.resources", "permissions"),
+    "schemas": ("commands.resources", "schemas"),
+    "stats": ("commands.figures", "stats"),
+    "lag": ("commands.figures", "lag"),
+    "produce": ("commands.messages", "produce"),
+    "consume": ("commands.messages", "consume"),
+    "tail": ("commands.messages", "tail"),
+    "peek": ("commands.messages", "peek"),
+    "export": ("commands.export", "export"),
+    "doctor": ("commands.doctor", "doctor"),
+    "context": ("commands.contexts", "context"),
+    "completion": ("commands.completion", "completion"),
 }
-"""Name -> module of this room, name in it, and what it is for."""
-
-
+"""Name -> module of this room, name in it."""
 EXIT_OF_USAGE: Final = {"admin": 1}
 """Where a wrong command line does not end with 2: pulsar-admin knows one failure."""
+EXIT_INTERRUPTED: Final = 130
+EXIT_CLOSED_PIPE: Final = 141
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,11 +47,10 @@ def main(arguments: Sequence[str]) -> int:
     import click  # noqa: PLC0415 - only for these commands
 
     name, rest = arguments[0], list(arguments[1:])
-    command = command_of(name)
     try:
-        result = command.main(rest, prog_name=f"magnetar {name}", standalone_mode=False)
-    except click.exceptions.Abort:
-        return 130
+        result = command_of(name).main(rest, prog_name=f"magnetar {name}", standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
     except click.ClickException as error:
         error.show()
         return EXIT_OF_USAGE.get(name, error.exit_code)
@@ -41,13 +58,40 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"magnetar {name}: error: {error}\n")
         return error.exit_code
     except BrokenPipeError:
-        sys.stderr.close()
-        return 141
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed at the end
+        return EXIT_CLOSED_PIPE
     return int(result or 0)
 
 
 def command_of(name: str) -> click.Command:
     """The click command of that name."""
-    module, attribute, _ = COMMANDS[name]
+    module, attribute = MODULES[name]
     found: click.Command = getattr(import_module(f"magnetar.cli.{module}"), attribute)
     return found
+
+
+def completed_group() -> click.Group:
+    """All commands as one click group, for completion alone; those of the broker by name."""
+    import click  # noqa: PLC0415 - only for completion
+
+    class _All(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+            return sorted({**BROKER_COMMANDS, **CLI_COMMANDS})
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+            if cmd_name in MODULES:
+                found = command_of(cmd_name)
+                found.short_help = CLI_COMMANDS[cmd_name]
+                return found
+            text = BROKER_COMMANDS.get(cmd_name)
+            return None if text is None else click.Command(cmd_name, help=text)
+
+    return _All("magnetar")
+
+
+def complete(variable: str, instruction: str) -> int:
+    """Answer the shell that asks for completions. Returns the exit code of the process."""
+    from click.shell_completion import shell_complete  # noqa: PLC0415 - only for completion
+
+    extra: dict[str, Any] = {}
+    return shell_complete(completed_group(), extra, "magnetar", variable, instruction)

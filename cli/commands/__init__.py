@@ -1,0 +1,1 @@
+"""The commands by subject, each module with its click commands."""

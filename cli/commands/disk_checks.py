@@ -1,0 +1,100 @@
+"""What a disk does: how fast it writes, how long a sync takes, and whether that can be true.
+
+A device with a volatile cache needs tens of microseconds to milliseconds to make a write last. A sync that returns
+sooner was answered by something that has nothing to lose: memory, a hypervisor or a controller told to ignore flushes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+NETWORK_FILE_SYSTEMS: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
+TOO_FAST_US: Final = 15.0
+"""Median of a sync below which no device has written anything."""
+SLOW_MS: Final = 20.0
+SYNCS: Final = 100
+_BLOCK: Final = 4096
+_STREAM_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFigures:
+    """Microseconds of a 4 KiB write with sync, and bytes a second of a long write with one."""
+
+    sync_median_us: float
+    sync_p99_us: float
+    bytes_per_s: float
+
+
+def file_system_of(path: Path, mounts: str) -> tuple[str, str]:
+    """Mount point and type of the file system that holds the path, from the text of /proc/mounts."""
+    best = ("/", "unknown")
+    text = str(path)
+    for line in mounts.splitlines():
+        parts = line.split()
+        if len(parts) < 3:
+            continue
+        point = parts[1].replace("\\040", " ")
+        inside = text == point or text.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best[0]):
+            best = (point, parts[2])
+    return best
+
+
+def measure(directory: Path, clock: Callable[[], float] = time.perf_counter) -> DiskFigures:
+    """Write and sync in a file of the directory, which is removed. Raises: OSError."""
+    path = directory / f".magnetar-doctor-{os.getpid()}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        return _measured(descriptor, clock)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+
+
+def _measured(descriptor: int, clock: Callable[[], float]) -> DiskFigures:
+    os.posix_fallocate(descriptor, 0, SYNCS * _BLOCK)
+    os.fsync(descriptor)
+    took = []
+    block = os.urandom(_BLOCK)
+    for index in range(SYNCS):
+        begun = clock()
+        os.pwrite(descriptor, block, index * _BLOCK)
+        os.fdatasync(descriptor)
+        took.append((clock() - begun) * 1e6)
+    took.sort()
+    buffer = mmap.mmap(-1, 1024 * 1024)
+    buffer.write(os.urandom(4096) * 256)
+    begun = clock()
+    for at in range(0, _STREAM_BYTES, len(buffer)):
+        os.pwrite(descriptor, buffer, at)
+    os.fdatasync(descriptor)
+    rate = _STREAM_BYTES / max(clock() - begun, 1e-9)
+    buffer.close()
+    return DiskFigures(took[len(took) // 2], took[int(len(took) * 0.99)], rate)
+
+
+def verdict(kind: str, figures: DiskFigures) -> tuple[str, str]:
+    """`ok`, `warning` or `error`, and why, for the syncs of this file system."""
+    shown = f"{figures.sync_median_us:.0f} us median, {figures.sync_p99_us:.0f} us p99"
+    if kind in MEMORY_FILE_SYSTEMS:
+        return "error", f"{kind} is memory: everything is lost with the machine. Put dataDir on a disk"
+    if kind in NETWORK_FILE_SYSTEMS:
+        return "warning", f"{kind}: a network file system; durability is that of its server ({shown})"
+    if figures.sync_median_us < TOO_FAST_US:
+        return "warning", (
+            f"{shown}: no disk is that fast. Something answers syncs unwritten: a virtual disk with cache=unsafe, "
+            "eatmydata, nobarrier. What is acknowledged may be lost with the power"
+        )
+    if figures.sync_median_us > SLOW_MS * 1000:
+        return "warning", f"{shown}: receipts take as long. A disk with a power-protected cache answers in 100 us"
+    return "ok", shown

@@ -1,0 +1,145 @@
+"""`doctor`: looks for what commonly goes wrong, says what to do about it, changes nothing.
+
+Each check gives (subject, verdict, text); the exit code is 1 when one of them is an error.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from magnetar.cli.commands.disk_checks import file_system_of, measure, verdict
+from magnetar.cli.errors import CliError, UnreachableError
+from magnetar.cli.output import size_text
+from magnetar.cli.session import HELP, Session, with_broker
+from magnetar.client.connection import open_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Finding = tuple[str, str, str]
+OK, WARNING, ERROR = "ok", "warning", "error"
+_FEW_DESCRIPTORS: Final = 4096
+_LITTLE_SPACE: Final = 1024**3
+_MOST_SKEW_S: Final = 5
+_CONFIG_CODE: Final = 78
+
+
+@click.command(context_settings=HELP)
+@click.option("--data-dir", type=click.Path(), help="examine the disk of this directory: free space, speed, syncs")
+@click.option("--config", type=click.Path(), help="examine this settings file: wrong keys, settings without effect")
+@click.option("--no-broker", is_flag=True, help="leave out the checks of a running broker")
+@with_broker
+def doctor(session: Session, data_dir: str | None, config: str | None, no_broker: bool) -> int:
+    """Examine a broker, its disk and its settings."""
+    findings: list[Finding] = [] if no_broker else list(broker_findings(session))
+    findings += machine_findings()
+    if data_dir is not None:
+        findings += disk_findings(Path(data_dir))
+    if config is not None:
+        findings += settings_findings(config)
+    colours = {OK: "\x1b[32mok\x1b[0m", WARNING: "\x1b[33mwarning\x1b[0m", ERROR: "\x1b[31merror\x1b[0m"}
+    coloured = sys.stdout.isatty()
+    if session.out.as_json:
+        session.out.value([{"check": a, "verdict": b, "text": c} for a, b, c in findings])
+    else:
+        width = max(len(subject) for subject, _, _ in findings)
+        for subject, found, text in findings:
+            word = colours[found] if coloured else found
+            session.out.text(f"{subject:<{width}}  {word}{' ' * (7 - len(found))}  {text}")
+    return 1 if any(found == ERROR for _, found, _ in findings) else 0
+
+
+def broker_findings(session: Session) -> Iterator[Finding]:
+    """Ports, health, version and clock of the running broker."""
+    begun = time.perf_counter()
+    try:
+        session.run(_handshake(session))
+        yield (
+            "service port",
+            OK,
+            f"{session.target.service_url} answers in {(time.perf_counter() - begun) * 1e3:.0f} ms",
+        )
+    except CliError as error:
+        yield "service port", ERROR, str(error)
+    try:
+        version = session.web.get("/admin/v2/brokers/version")
+        yield "admin port", OK, f"{session.target.admin_url} serves the API of Pulsar {version}"
+    except CliError as error:
+        yield "admin port", ERROR, str(error)
+        return
+    try:
+        _, headers = session.web.fetch("GET", "/admin/v2/brokers/health")
+        yield "health", OK, "a message could be stored just now"
+        yield clock_finding({name.lower(): value for name, value in headers.items()}.get("date"), time.time())
+    except UnreachableError as error:
+        yield "health", ERROR, f"nothing can be stored: {error}"
+    except CliError as error:
+        yield "health", WARNING, f"not known: {error}"
+
+
+async def _handshake(session: Session) -> None:
+    connection = await open_connection(session.target.address(), session.target.credentials)
+    connection.close()
+
+
+def clock_finding(date: str | None, now_s: float) -> Finding:
+    """The broker's clock against ours, to the second that HTTP tells."""
+    if date is None:
+        return "clock", WARNING, "the broker states no time"
+    skew = now_s - email.utils.parsedate_to_datetime(date).timestamp()
+    if abs(skew) > _MOST_SKEW_S:
+        text = f"the broker's clock is {abs(skew):.0f} s {'behind' if skew > 0 else 'ahead of'} this one"
+        return "clock", WARNING, f"{text}: delayed messages, TTL and tokens go by it. Run NTP on both"
+    return "clock", OK, "the same here and at the broker"
+
+
+def machine_findings() -> list[Finding]:
+    """Descriptors that a process started from here may open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _FEW_DESCRIPTORS:
+        advice = "a broker raises its limit to the hard one: set LimitNOFILE=65536 in the unit, or ulimit -Hn"
+        return [("descriptors", WARNING, f"soft {soft}, hard {hard}: {advice}")]
+    return [("descriptors", OK, f"soft {soft}, hard {'unlimited' if hard == resource.RLIM_INFINITY else hard}")]
+
+
+def disk_findings(directory: Path) -> Iterator[Finding]:
+    """File system, space, writes and syncs of a directory."""
+    try:
+        where = directory.resolve(strict=True)
+        usage = shutil.disk_usage(where)
+        mounts = Path("/proc/mounts").read_text(encoding="utf-8") if Path("/proc/mounts").exists() else ""
+    except OSError as error:
+        yield "data directory", ERROR, f"{directory}: {error.strerror}"
+        return
+    point, kind = file_system_of(where, mounts)
+    level = WARNING if usage.free < _LITTLE_SPACE else OK
+    yield "space", level, f"{size_text(usage.free)} free of {size_text(usage.total)} on {point} ({kind})"
+    try:
+        figures = measure(where)
+    except OSError as error:
+        yield "disk", ERROR, f"cannot write in {where}: {error.strerror}"
+        return
+    yield "disk writes", OK, f"{size_text(figures.bytes_per_s)}/s with a sync at the end"
+    yield ("disk syncs", *verdict(kind, figures))
+
+
+def settings_findings(config: str) -> Iterator[Finding]:
+    """What `standalone` says about a settings file."""
+    command = [sys.executable, "-m", "magnetar", "standalone", "--pulsar-config", config, "--check"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    for line in ended.stderr.splitlines():
+        _, level, text = ([*line.split(": ", 2), "", ""])[:3]
+        yield "settings", ERROR if level == "error" else WARNING, text or line
+    if ended.returncode == 0 and not ended.stderr.strip():
+        yield "settings", OK, f"{config}: every setting has an effect"
+    elif ended.returncode not in (0, _CONFIG_CODE):
+        yield "settings", ERROR, f"{config}: exit code {ended.returncode}"

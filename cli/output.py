@@ -1,0 +1,109 @@
+"""What commands print: tables for people, JSON for programs, colour on terminals alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Output:
+    """Standard output of one command. `as_json`: one JSON value instead of tables and sentences."""
+
+    def __init__(self, *, as_json: bool, stream: TextIO | None = None) -> None:
+        self.as_json = as_json
+        self._stream = stream or sys.stdout
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "") -> None:
+        """A row a line. `empty`: what is said when there is none, on standard error, so that pipes stay clean."""
+        found = [tuple(row) for row in rows]
+        if self.as_json:
+            names = [each.lower().replace(" ", "_").replace("/", "_per_") for each in columns]
+            self.value([dict(zip(names, row, strict=True)) for row in found])
+        elif found:
+            self._stream.write(as_table(columns, found, colour=self._stream.isatty()))
+        elif empty:
+            sys.stderr.write(f"{empty}\n")
+
+    def value(self, value: Any) -> None:
+        """One JSON value, indented where people read it."""
+        self._stream.write(json.dumps(value, indent=1 if self._stream.isatty() else None, default=str) + "\n")
+
+    def line(self, value: Any) -> None:
+        """One JSON value on one line: streams of messages."""
+        self._stream.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+        self._stream.flush()
+
+    def text(self, text: str) -> None:
+        """A line of plain text."""
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def done(self, sentence: str, **facts: Any) -> None:
+        """What a change did: a sentence, or its facts as JSON."""
+        if self.as_json:
+            self.value(facts)
+        else:
+            self.text(sentence)
+
+    def fields(self, facts: dict[str, Any]) -> None:
+        """Names and values below each other."""
+        if self.as_json:
+            self.value(facts)
+            return
+        width = max((len(name) for name in facts), default=0)
+        for name, value in facts.items():
+            self.text(f"{name:<{width}}  {shown(value)}")
+
+
+def as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool) -> str:
+    """Columns as wide as their widest cell; numbers to the right; the head in bold on a terminal."""
+    cells = [[shown(each) for each in row] for row in rows]
+    widths = [max(len(columns[at]), *(len(row[at]) for row in cells)) for at in range(len(columns))]
+    right = [all(isinstance(row[at], (int, float)) or row[at] is None for row in rows) for at in range(len(columns))]
+
+    def line(texts: Sequence[str]) -> str:
+        padded = (text.rjust(widths[at]) if right[at] else text.ljust(widths[at]) for at, text in enumerate(texts))
+        return "  ".join(padded).rstrip()
+
+    head = line(columns)
+    return "\n".join([f"\x1b[1m{head}\x1b[0m" if colour else head, *(line(row) for row in cells)]) + "\n"
+
+
+def shown(value: Any) -> str:
+    """A cell: whole numbers as they are, rates with one digit, nothing as a dash."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "-"
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """Without characters that would move the cursor of a terminal: names and payloads are a peer's choice."""
+    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+
+
+def safe_text(data: bytes) -> str:
+    """A payload for a terminal: text as it is but for control characters, what is no text as hex."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+    return "".join(each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+
+
+def size_text(size: float) -> str:
+    """`1.5 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -1,0 +1,65 @@
+"""What the doctor concludes from what it finds, and how lag reads."""
+
+import email.utils
+
+import pytest
+
+from magnetar.cli.commands.disk_checks import DiskFigures, file_system_of, measure, verdict
+from magnetar.cli.commands.doctor import clock_finding
+from magnetar.cli.commands.figures import caught_up
+
+MOUNTS = "/dev/sda1 / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /mnt/my\\040disk xfs rw 0 0\nbroken\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("/var/lib", ("/", "ext4")),
+        ("/tmp/x", ("/tmp", "tmpfs")),
+        ("/tmpfile", ("/", "ext4")),
+        ("/mnt/my disk/data", ("/mnt/my disk", "xfs")),
+    ],
+)
+def test_the_file_system_of_a_path(path, wanted):
+    assert file_system_of(path, MOUNTS) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "median_us", "level", "word"),
+    [
+        ("ext4", 120.0, "ok", "120 us"),
+        ("ext4", 2.0, "warning", "no disk is that fast"),
+        ("ext4", 50_000.0, "warning", "receipts take as long"),
+        ("tmpfs", 120.0, "error", "is memory"),
+        ("nfs4", 500.0, "warning", "network file system"),
+    ],
+)
+def test_what_syncs_tell(kind, median_us, level, word):
+    found, text = verdict(kind, DiskFigures(median_us, median_us * 2, 1e8))
+    assert found == level
+    assert word in text
+
+
+def test_a_measurement_leaves_nothing(tmp_path):
+    figures = measure(tmp_path)
+    assert figures.sync_p99_us >= figures.sync_median_us > 0
+    assert figures.bytes_per_s > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_clocks_that_differ():
+    def date(seconds):
+        return email.utils.formatdate(seconds, usegmt=True)
+
+    assert clock_finding(date(1000), 1001)[1] == "ok"
+    assert "60 s behind" in clock_finding(date(1000), 1060)[2]
+    assert "60 s ahead" in clock_finding(date(1060), 1000)[2]
+    assert clock_finding(None, 0)[1] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("backlog", "incoming", "outgoing", "wanted"),
+    [(0, 9, 0, "now"), (10, 5, 5, "never"), (100, 0, 10, "10 s"), (7200, 0, 1, "2.0 h"), (86_400 * 3, 1, 2, "3.0 d")],
+)
+def test_when_a_subscription_has_caught_up(backlog, incoming, outgoing, wanted):
+    assert caught_up(backlog, incoming, outgoing) == wanted

@@ -1,0 +1,37 @@
+"""Every code that a command can end with stands in the table, and the table in the page."""
+
+import pathlib
+
+from magnetar.cli import errors, main
+from magnetar.cli.docs_page import PAGE, page_text
+from magnetar.cli.exit_codes import EXIT_CODES
+from magnetar.cli.pulsar_admin.command import EXIT_FAILED
+from magnetar.command_names import BROKER_COMMANDS, CLI_COMMANDS
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+
+
+def subclasses(kind):
+    return {kind, *(each for below in kind.__subclasses__() for each in subclasses(below))}
+
+
+def test_every_code_is_documented():
+    codes = {each.exit_code for each in subclasses(errors.CliError)}
+    used = codes | {0, EXIT_FAILED, main.EXIT_INTERRUPTED, main.EXIT_CLOSED_PIPE, *main.EXIT_OF_USAGE.values()}
+    assert used == set(EXIT_CODES)
+    page = (DOCS / "cli.md").read_text()
+    for code, text in EXIT_CODES.items():
+        assert f"| {code} | {text} |" in page
+
+
+def test_every_command_has_a_module_and_a_place_in_the_page():
+    assert set(main.MODULES) == set(CLI_COMMANDS)
+    page = (DOCS / "cli.md").read_text()
+    for name in main.MODULES:
+        assert main.command_of(name).name == name
+        assert f"`{name}`" in page
+    assert not set(BROKER_COMMANDS) & set(CLI_COMMANDS)
+
+
+def test_the_page_of_verbs_is_the_one_the_table_gives():
+    assert PAGE.read_text() == page_text(), "python -m magnetar.cli.docs_page writes it anew"

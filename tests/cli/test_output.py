@@ -1,0 +1,53 @@
+"""Tables, JSON, and payloads that cannot take the terminal over."""
+
+import io
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.cli.output import Output, as_table, safe_text, shown, size_text
+from magnetar.cli.progress import Progress
+
+
+def printed(*, as_json, work):
+    stream = io.StringIO()
+    work(Output(as_json=as_json, stream=stream))
+    return stream.getvalue()
+
+
+def test_a_table_aligns_numbers_to_the_right():
+    assert as_table(("NAME", "N"), [("a", 1), ("long", 200)], colour=False) == "NAME    N\na       1\nlong  200\n"
+    assert as_table(("N",), [(1,)], colour=True).startswith("\x1b[1mN\x1b[0m\n")
+
+
+def test_json_has_the_rows_by_column():
+    text = printed(as_json=True, work=lambda out: out.table(("TOPIC", "MSG/S IN"), [("t", 1.5)]))
+    assert json.loads(text) == [{"topic": "t", "msg_per_s_in": 1.5}]
+
+
+def test_what_is_not_there_is_a_dash():
+    assert [shown(each) for each in (None, True, 1.25, ["a", "b"], [], "x\x1b[2J")] == [
+        "-",
+        "yes",
+        "1.2",
+        "a, b",
+        "-",
+        "x\\x1b[2J",
+    ]
+
+
+@given(st.binary())
+def test_payloads_hold_no_control_characters_for_a_terminal(payload):
+    assert all(each.isprintable() or each in "\n\t" for each in safe_text(payload))
+
+
+def test_sizes():
+    assert [size_text(each) for each in (0, 1023, 1536, 3 * 2**40)] == ["0 B", "1023 B", "1.5 KiB", "3.0 TiB"]
+
+
+def test_progress_says_nothing_where_nobody_looks(capsys):
+    with Progress("work", 2, "messages", clock=iter(range(100)).__next__) as progress:
+        progress.add(1)
+        progress.add(1)
+    assert capsys.readouterr() == ("", "")
