@@ -1,0 +1,52 @@
+"""What durable messages cost a broker process in context switches and system calls, counted by the system.
+
+Neither depends on what else the machine does, as times do: a context switch counts when a thread of the broker waits for
+something, not when it has to make room for others. An allowance is well above what was counted and well below what a
+hand-over between threads per message would add.
+"""
+
+import os
+import pathlib
+
+import pytest
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.blackbox.raw import RawPeer, send
+
+pytest.importorskip("magnetar.storage.embedded.journal._frame_writer")
+
+
+def counted(pid: int) -> tuple[int, int]:
+    """(times a thread of the process waited, its reads and writes of files and sockets)"""
+    waits = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        status = (task / "status").read_text()
+        waits += int(status.partition("\nvoluntary_ctxt_switches:")[2].split(maxsplit=1)[0])
+    io = dict(line.split(": ") for line in pathlib.Path(f"/proc/{pid}/io").read_text().splitlines())
+    return waits, int(io["syscr"]) + int(io["syscw"])
+
+
+def publish(peer: RawPeer, first: int, messages: int, window: int) -> None:
+    """Publish so many at a time and wait for all their receipts."""
+    for start in range(first, first + messages, window):
+        peer.write(b"".join(send(1, number, b"x" * 1000) for number in range(start, start + window)))
+        for _ in range(window):
+            assert peer.receive().type == pb.BaseCommand.SEND_RECEIPT
+
+
+@pytest.mark.skipif(os.environ.get("MAGNETAR_PURE") is not None, reason="counts the compiled writer")
+@pytest.mark.parametrize(
+    ("window", "turns", "most_waits", "most_calls"),
+    [pytest.param(1, 400, 5.0, 6.5, id="one-in-flight"), pytest.param(100, 60, 6.0, 10.0, id="runs-of-100")],
+)
+def test_waits_and_calls_of_a_turn(new_broker, window: int, turns: int, most_waits: float, most_calls: float):
+    broker = new_broker()
+    peer = RawPeer(broker.url)
+    peer.producer("persistent://public/default/counted", producer_id=1)
+    publish(peer, 0, 20 * window, window)  # the first ledger and segment are made
+    before = counted(broker.process.pid)
+    publish(peer, 20 * window, turns * window, window)
+    waits, calls = (after - first for first, after in zip(before, counted(broker.process.pid), strict=True))
+    print(f"{waits / turns:.2f} waits, {calls / turns:.2f} reads and writes a turn")
+    assert waits / turns <= most_waits
+    assert calls / turns <= most_calls

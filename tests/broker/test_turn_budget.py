@@ -1,0 +1,29 @@
+"""What a turn may cost, counted in calls of the broker's Python functions: no load of the machine changes that.
+
+An allowance is some percent above what was counted (`bench/turn_bench.py` prints it). Whoever needs more says here what
+for; whoever makes a turn cheaper takes the allowance down.
+"""
+
+import pytest
+
+from bench import turn_bench
+
+ALLOWED = [
+    pytest.param(1, 0, 95, id="one-message"),
+    pytest.param(1, 1, 180, id="one-message-and-its-delivery"),
+    pytest.param(200, 0, 100, id="a-run"),
+    pytest.param(200, 1, 230, id="a-run-and-its-delivery"),
+]
+TURNS = 60
+
+
+@pytest.mark.parametrize(("run", "consumers", "most"), ALLOWED)
+async def test_a_turn_takes_no_more_calls_than_allowed(run: int, consumers: int, most: int):
+    async with turn_bench.started(consumers) as (_, peers):
+        reads = [
+            b"".join(turn_bench.send(first + i, 100) for i in range(run)) for first in range(0, 2 * TURNS * run, run)
+        ]
+        await turn_bench.turns(peers, reads[:TURNS])  # until the first ledger is made and all code was used once
+        calls = await turn_bench.calls_a_turn(peers, reads[TURNS:])
+    assert calls <= most
+    assert calls > most * 0.7, "much cheaper than allowed: take the allowance down"
