@@ -6,7 +6,7 @@ damaged frame header the next frame is found by them too.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, parse_file_header
 from magnetar.storage.embedded.journal.format import (
@@ -18,6 +18,9 @@ from magnetar.storage.embedded.journal.format import (
     payload_crc,
 )
 from magnetar.storage.errors import DamagedFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
 
 __all__ = ["FrameRef", "SegmentScan", "scan_segment"]
 
@@ -50,8 +53,13 @@ class SegmentScan(NamedTuple):
     """Of the segment's own header (also when it was never written)."""
 
 
-def scan_segment(path: str, segment_id: int, data: bytes, free_generation: int) -> SegmentScan:
+def scan_segment(
+    path: str, segment_id: int, data: bytes, free_generation: int, lost: Collection[int] = frozenset()
+) -> SegmentScan:
     """All frames of a segment; none when its generation says that they are not needed any more.
+
+    ``lost``: generations that no segment's header has. A device that lost the write of a header leaves that of an
+    earlier use; the first frame of a lost generation then tells that the segment is in use.
 
     Raises UnsupportedFormatError.
     """
@@ -60,8 +68,11 @@ def scan_segment(path: str, segment_id: int, data: bytes, free_generation: int) 
         header = parse_file_header(path, data[:PAGE_BYTES], JOURNAL_MAGIC)
         generation, salt = header.generation, header.salt
     except DamagedFileError as error:
-        generation, salt = _guess_identity(data)
+        generation, salt = _first_identity(data, lambda found: found > free_generation) or (0, 0)
         damage = error
+    if generation <= free_generation and lost and (found := _first_identity(data, lost.__contains__)) is not None:
+        generation, salt = found
+        damage = DamagedFileError(path, 0, "the segment's header is of an earlier use")
     if generation <= free_generation:
         return SegmentScan(segment_id, 0, [], None, damage)
     frames: list[FrameRef] = []
@@ -87,11 +98,13 @@ def scan_segment(path: str, segment_id: int, data: bytes, free_generation: int) 
     return SegmentScan(segment_id, generation, frames, tail, damage)
 
 
-def _guess_identity(data: bytes) -> tuple[int, int]:
-    """Generation and salt of the youngest frame in a segment without usable header; (0, 0) when there is none."""
-    best = (0, 0)
+def _first_identity(data: bytes, wanted: Callable[[int], bool]) -> tuple[int, int] | None:
+    """Generation and salt of the first frame of a wanted generation.
+
+    The first: it lies before any bytes of clients of the same use, which could look like a frame.
+    """
     for at in range(PAGE_BYTES, len(data), PAGE_BYTES):
         frame = parse_frame(data, at) if data[at : at + 4] != b"\0\0\0\0" else None
-        if frame is not None and frame.generation > best[0]:
-            best = (frame.generation, frame.salt)
-    return best
+        if frame is not None and wanted(frame.generation):
+            return frame.generation, frame.salt
+    return None

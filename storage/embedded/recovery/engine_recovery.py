@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
+from magnetar.storage.embedded.journal.format import PAGE_BYTES
 from magnetar.storage.embedded.journal.salvage import LostRecord, SalvagedRecord, salvage
 from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan, scan_segment
 from magnetar.storage.embedded.layout import ledger_id_of, segment_id_of
@@ -215,6 +216,27 @@ class Recovery:
             )
 
     def _scan_segments(self) -> tuple[list[tuple[int, int]], list[SegmentScan]]:
+        """Sizes and frames of all segments. Generations grow by one with each use of a segment: where one is missing, a
+        free segment may hold it under the header of an earlier use.
+        """
+        segments, scans = self._scan_headed()
+        free = self._checkpoint.free_generation
+        used = {scan.generation for scan in scans if scan.generation}
+        lost = set(range(free + 1, max(used, default=free) + 2)) - used
+        for index, (scan, (segment_id, size)) in enumerate(zip(scans, segments, strict=True)):
+            if not scan.generation and size > PAGE_BYTES:
+                path = self._layout.segment(segment_id)
+                file = self._files.open_read_only(path)
+                try:
+                    # Behind the last use there is rarely anything: its first frames are enough to see that.
+                    few = file.read(min(size, 2 * self._max_record_bytes), 0)
+                    if scan_segment(path, segment_id, few, free, lost).generation:
+                        scans[index] = scan_segment(path, segment_id, file.read(size, 0), free, lost)
+                finally:
+                    file.close()
+        return segments, scans
+
+    def _scan_headed(self) -> tuple[list[tuple[int, int]], list[SegmentScan]]:
         segments: list[tuple[int, int]] = []
         scans: list[SegmentScan] = []
         for name in self._files.list_dir(self._layout.journal):

@@ -106,3 +106,22 @@ def test_damaged_segment_header_is_told_and_its_frames_are_found():
 
 def test_a_segment_never_written_is_free():
     assert scan_segment("p", 3, bytes(3 * PAGE_BYTES), 0).generation == 0
+
+
+def test_bytes_of_a_client_that_look_like_a_frame_do_not_say_whose_use_it_is():
+    forged = b"".join(encode_frame(99, 1, 11, [PAYLOAD], 9))
+    data = bytearray(segment((5, 77, 10, bytes(PAGE_BYTES - FRAME_HEADER_BYTES) + forged)))
+    data[40] ^= 1
+    scan = scan_segment("p", 3, bytes(data), 4)
+    assert (scan.generation, [f.sequence for f in scan.frames]) == (5, [10])
+
+
+def test_a_lost_header_of_a_used_segment_is_found_by_its_generation():
+    """The device lost the write of header and first frame: the segment still has the header of an earlier use."""
+    fresh, stale = segment((5, 77, 10, PAYLOAD), (5, 77, 11, PAYLOAD)), segment((4, 66, 2, PAYLOAD), generation=4)
+    data = stale + fresh[len(stale) :]
+    assert scan_segment("p", 3, data, 4).generation == 0
+    assert scan_segment("p", 3, data, 4, {6}).generation == 0
+    scan = scan_segment("p", 3, data, 4, {5})
+    assert (scan.generation, [(f.sequence, f.whole) for f in scan.frames]) == (5, [(-1, False), (11, True)])
+    assert isinstance(scan.damage, DamagedFileError)
