@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader, parse_file_header
-from magnetar.storage.embedded.ledger_head import encode_ledger_head, find_data_offset
+from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer
+from magnetar.storage.embedded.ledger_head import HEAD_ALIGNMENT, encode_ledger_head, find_data_offset
 from magnetar.storage.errors import DamagedFileError
 from magnetar.storage.records import find_entry
 
@@ -250,7 +251,8 @@ class LedgerFiles:
 def head_shift(file: File, ledger_id: int) -> int | None:
     """What the head takes beyond 64 bytes; None when there is none: empty, or torn before its first sync.
 
-    From the header, else from its second copy, else from where the first record is.
+    From the header, else from its second copy, else from where the first record is, else (head and first records are
+    lost) from the footer or from what a head takes whose properties fit into a page.
     """
     data = file.read(FILE_HEADER_BYTES, 0)
     try:
@@ -260,6 +262,16 @@ def head_shift(file: File, ledger_id: int) -> int | None:
         size = find_data_offset(data)
         if size is None:
             found = find_entry(data, 0, len(data), ledger_id, 0)
-            size = found[0] if found is not None and found[1] == 0 else None
+            if found is not None:
+                size = found[0] if found[1] == 0 else _head_before(file, ledger_id, found[0])
         return size - FILE_HEADER_BYTES if size is not None and size >= FILE_HEADER_BYTES else None
     return header.generation - FILE_HEADER_BYTES if header.generation else 0
+
+
+def _head_before(file: File, ledger_id: int, record_at: int) -> int:
+    """Bytes of a lost head; the first intact record behind it is at ``record_at``."""
+    size = file.size()
+    footer = parse_footer(file.read(FOOTER_BYTES, size - FOOTER_BYTES))
+    if footer is not None and footer.ledger_id == ledger_id:
+        return size - FOOTER_BYTES - footer.index_bytes - footer.length_bytes
+    return HEAD_ALIGNMENT if record_at >= HEAD_ALIGNMENT else FILE_HEADER_BYTES

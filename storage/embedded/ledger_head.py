@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BIRTH_ENTRY_ID",
+    "HEAD_ALIGNMENT",
     "LedgerHead",
     "birth_record",
     "encode_ledger_head",
@@ -37,7 +38,7 @@ __all__ = [
 
 BIRTH_ENTRY_ID = 1 << 62
 """No entry has it."""
-_ALIGNMENT = 4096
+HEAD_ALIGNMENT = 4096
 _MAX_HEAD_BYTES = 1 << 20
 _PART = struct.Struct("<II")
 _RECORD = struct.Struct("<IIQQq")
@@ -59,7 +60,7 @@ def encode_ledger_head(header: FileHeader, properties: Mapping[str, str], data_o
     """Everything before the records, ``data_offset`` bytes (0: as few as possible)."""
     body = _encode_properties(properties)
     least = 2 * FILE_HEADER_BYTES + _PART.size + len(body)
-    size = data_offset or (least + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+    size = data_offset or (least + HEAD_ALIGNMENT - 1) // HEAD_ALIGNMENT * HEAD_ALIGNMENT
     if size < least:
         raise ValueError(f"{len(body)} bytes of properties do not fit into a head of {size}")
     copy = header._replace(generation=size).pack()
@@ -101,7 +102,7 @@ def parse_ledger_head(path: str, data: bytes) -> LedgerHead:
 
 def find_data_offset(data: bytes) -> int | None:
     """Where the records begin, from the second copy of the header; None when there is none."""
-    for size in range(_ALIGNMENT, min(len(data), _MAX_HEAD_BYTES) + 1, _ALIGNMENT):
+    for size in range(HEAD_ALIGNMENT, min(len(data), _MAX_HEAD_BYTES) + 1, HEAD_ALIGNMENT):
         try:
             header = parse_file_header("", data[size - FILE_HEADER_BYTES : size], LEDGER_MAGIC)
         except DamagedFileError:

@@ -7,6 +7,7 @@ import pytest
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader
 from magnetar.storage.embedded.layout import Layout
 from magnetar.storage.embedded.ledger_files import LedgerFiles
+from magnetar.storage.embedded.ledger_format import encode_index
 from magnetar.storage.embedded.ledger_head import (
     BIRTH_ENTRY_ID,
     birth_record,
@@ -14,6 +15,7 @@ from magnetar.storage.embedded.ledger_head import (
     parse_ledger_head,
     parse_properties,
 )
+from magnetar.storage.embedded.ledger_index import LedgerIndex
 from magnetar.storage.errors import DamagedFileError
 from magnetar.storage.records import valid_record_at
 from tests.storage.engine_for_tests import ROOT, ManualClock
@@ -68,6 +70,23 @@ def test_without_either_header_the_first_record_tells_where_records_begin():
     disk.put(layout.ledger(7), bytes(data))
     files = LedgerFiles(disk, layout, STORE, ManualClock(), max_open=2)
     assert files.read(7, 1000, FILE_HEADER_BYTES) == record(7, 0, b"body")
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("properties", [PROPERTIES, {"long": "x" * 9000}], ids=["a page", "three pages"])
+def test_a_lost_write_of_the_head_and_the_first_record_costs_no_other(sealed, properties):
+    first, second = record(7, 0, b"body"), record(7, 1, b"another")
+    head = encode_ledger_head(HEADER, properties)
+    data = bytes(len(head) + len(first)) + second
+    if sealed:
+        data += encode_index(7, 2, len(first) + len(second), LedgerIndex())
+    elif len(head) > 4096:
+        pytest.skip("nothing tells how long it was")
+    disk, layout = SimDisk(), Layout(ROOT)
+    disk.make_dir(layout.ledgers)
+    disk.put(layout.ledger(7), data)
+    files = LedgerFiles(disk, layout, STORE, ManualClock(), max_open=2)
+    assert files.read(7, len(second), FILE_HEADER_BYTES + len(first)) == second
 
 
 def test_birth_record():
