@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Mount, Route
 
@@ -52,6 +52,7 @@ from magnetar.broker.auth.authorizer import Identity
 from magnetar.broker.auth.table import PROBE, Action
 from magnetar.broker.compat.jetty_http import accepts_json, allowed, media_type, page, plain_path
 from magnetar.broker.compat.rest_errors import NoSuchPathError, RestError
+from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -267,8 +268,12 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
             return await row.handler(call)
         except NoSuchPathError:
             return page(404, request.method)
+        except ClientDisconnect:
+            return page(400, request.method)  # no connection is left to carry it
         except Exception as e:  # the one door of HTTP: whatever a handler raises becomes an answer
             answer = error_response(e)
+            if isinstance(e, StorageError):  # a damaged entry, a full disk: the answer says which
+                log.warning("request.not_stored", method=request.method, path=request.url.path, reason=str(e))
             if answer is None:
                 log.exception("request.failed", method=request.method, path=request.url.path)
                 answer = failure(500, "internal error")

@@ -9,6 +9,7 @@ from magnetar.broker import errors
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.namespaces import ExistsError, MissingError
 from magnetar.broker.topics.lifecycle import ConflictError
+from magnetar.storage.errors import StorageClosedError, StorageError
 
 JSON: Final = "application/json"
 
@@ -29,6 +30,8 @@ STATUS_OF: Final[dict[type[Exception], int]] = {
     ConflictError: 409,
     ExistsError: 409,
     MissingError: 404,
+    StorageClosedError: 503,
+    StorageError: 500,
 }
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
+import structlog
 
 from magnetar.broker.admin.server import start_admin
 from magnetar.broker.descriptors import DescriptorShares
@@ -131,3 +132,19 @@ async def test_a_peer_that_reads_no_answer_is_closed(web):
     connection._socket.write(bytes(32 << 20))  # more than the system's buffers hold
     while there.admin.seats.taken:  # noqa: ASYNC110 - the same
         await asyncio.sleep(0.001)
+
+
+async def test_a_peer_that_leaves_in_its_body_is_no_error_of_the_broker(web):
+    there = await web()
+    with structlog.testing.capture_logs() as logs:
+        _, writer = await there.connect()
+        path = b"/admin/v2/persistent/public/default/t/subscription/s/resetcursor"
+        writer.write(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n\r\nhalf" % path)
+        await writer.drain()
+        state = there.admin._servers[0].server_state
+        while not state.tasks:  # noqa: ASYNC110 - the other side of a socket
+            await asyncio.sleep(0.001)
+        writer.close()
+        while state.tasks:  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.001)
+    assert not [entry for entry in logs if entry["log_level"] == "error"]
