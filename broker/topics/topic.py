@@ -182,6 +182,15 @@ class Topic:
             await self.ledger.close()
             self._closed()
 
+    async def abandon(self) -> None:
+        """``open`` failed: what it had begun ends."""
+        self.state = TopicState.CLOSED
+        try:
+            if self.delay_index is not None:
+                await self.delay_index.close()
+        finally:
+            await self.ledger.close()
+
     async def delete(self) -> None:
         """Remove the topic and all it holds; clients are told by CLOSE_*."""
         if self.life.has_ended:

@@ -49,6 +49,7 @@ class Topics:
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._load_limit = 0
         self._loads: asyncio.Semaphore | None = None
+        self._closed = False
         self.settings_changed()
 
     def settings_changed(self) -> None:
@@ -178,6 +179,8 @@ class Topics:
             raise NotAllowedError("Exceed maximum number of topics in namespace.")
 
     async def _load(self, name: TopicName) -> None:
+        if self._closed:
+            raise ServiceNotReadyError("The broker is stopping")
         if not name.persistent:
             if not self.context.settings.enable_non_persistent_topics:
                 raise NotAllowedError("Broker is not able to load non-persistent topics")
@@ -191,7 +194,7 @@ class Topics:
         try:
             await topic.open()
         except BaseException:
-            await ledger.close()
+            await topic.abandon()
             raise
         self.loaded[str(name)] = topic
         self.catalog.created(name)
@@ -262,7 +265,10 @@ class Topics:
         await asyncio.shield(self._start(name, end()))
 
     async def close(self) -> None:
-        """Shutdown: close every topic, all clients told, everything on the disk."""
+        """Shutdown: close every topic, all clients told, everything on the disk. No more are loaded."""
+        self._closed = True
+        while self._busy:
+            await asyncio.wait(list(self._busy.values()))
         topics = list(self.loaded.values())
         results = await asyncio.gather(*(t.close() for t in topics), return_exceptions=True)
         for topic, result in zip(topics, results, strict=True):

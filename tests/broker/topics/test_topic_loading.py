@@ -1,0 +1,67 @@
+"""Topics that are being loaded when something ends: nothing of them stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.broker.broker import Broker
+from magnetar.broker.compaction.topic_compaction import TopicCompaction
+from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.settings import Settings
+from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageClosedError
+
+NAME = TopicName.parse("persistent://public/default/t")
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    broker = Broker(Settings(data_dir=str(tmp_path / "data"), broker_service_port=None, web_service_port=None))
+    await broker.start()
+    yield broker
+    await broker.stop()
+
+
+async def test_a_load_that_fails_ends_what_it_began(broker, monkeypatch):
+    begun = []
+
+    async def fails(self):
+        begun.append(self)
+        raise StorageClosedError("the store is closed")
+
+    indexes = []
+    monkeypatch.setattr(TopicCompaction, "open", fails)
+    monkeypatch.setattr("magnetar.delayed.bucket_index.BucketDelayIndex.close", lambda self: _note(indexes, self))
+    with pytest.raises(StorageClosedError):
+        await broker.topics.get(NAME, create=True)
+    assert begun
+    assert len(indexes) == 1
+    assert not broker.topics.loaded
+
+
+async def _note(seen, index):
+    seen.append(index)
+
+
+async def test_a_stop_waits_for_topics_that_are_being_loaded_and_takes_no_more(broker, monkeypatch):
+    go_on, open_ = asyncio.Event(), TopicCompaction.open
+
+    async def slow(self):
+        await go_on.wait()
+        await open_(self)
+
+    monkeypatch.setattr(TopicCompaction, "open", slow)
+    loading = asyncio.ensure_future(broker.topics.get(NAME, create=True))
+    while not broker.topics.busy_count:  # noqa: ASYNC110 - a task's progress
+        await asyncio.sleep(0)
+    closing = asyncio.ensure_future(broker.topics.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    go_on.set()
+    await closing
+    await asyncio.wait({loading})
+    assert not broker.topics.loaded
+    with pytest.raises(ServiceNotReadyError):
+        await broker.topics.get(TopicName.parse("persistent://public/default/u"), create=True)
