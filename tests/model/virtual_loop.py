@@ -5,34 +5,27 @@ calls give the same history.
 from __future__ import annotations
 
 import asyncio
-import selectors
+import heapq
+import itertools
+from typing import Any
 
 
-class _NoSockets(selectors.SelectSelector):
-    """Nothing ever arrives; waiting moves the loop's time."""
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Time stands still while there is work; what would go to a thread is done on the spot. There are no sockets.
+
+    Calls that are due at one time happen in the order of their making.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
-
-    def select(self, timeout=None):
-        if timeout is None:
-            raise RuntimeError("everything waits and nothing is left that could happen")
-        self.now_s += max(timeout, 0)
-        return []
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Time stands still while there is work; what would go to a thread is done on the spot."""
-
-    def __init__(self) -> None:
-        self._clock = _NoSockets()
-        super().__init__(self._clock)
-        self.problems: list[dict] = []
+        self.problems: list[dict[str, Any]] = []
         self.set_exception_handler(lambda _loop, context: self.problems.append(context))
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count()
 
     def time(self) -> float:
-        return self._clock.now_s
+        return self.now_s
 
     def run_in_executor(self, executor, func, *args):
         future = self.create_future()
@@ -42,8 +35,45 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             future.set_exception(e)
         return future
 
+    def next_s(self) -> float | None:
+        """When the next call is due that was not cancelled."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    def wait(self) -> None:
+        """Nothing is ready: move time to the next call."""
+        due_s = self.next_s()
+        if due_s is None:
+            raise RuntimeError("everything waits and nothing is left that could happen")
+        self.now_s = max(self.now_s, due_s)
+
+    # --- what asyncio.BaseEventLoop leaves to its subclasses, and its turn without sockets and tolerance of clocks ---
+
+    def call_at(self, when, callback, *args, context=None):
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle) -> None:
+        """The handle is passed over when its time comes."""
+
     def _write_to_self(self) -> None:
         """Nobody sleeps in `select`."""
+
+    def _run_once(self) -> None:
+        ready, timers = self._ready, self._timers
+        if not ready and not self._stopping:
+            self.wait()
+        while timers and timers[0][0] <= self.now_s:
+            timer = heapq.heappop(timers)[2]
+            if not timer._cancelled:
+                ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
 
 class LoopClock:
@@ -53,7 +83,7 @@ class LoopClock:
         self._loop = loop
 
     def now_ms(self) -> int:
-        return 1_700_000_000_000 + round(self._loop.time() * 1000)
+        return 1_700_000_000_000 + round(self._loop.now_s * 1000)
 
     def now_s(self) -> float:
-        return self._loop.time()
+        return self._loop.now_s

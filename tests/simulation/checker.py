@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.topic import Topic
     from tests.simulation.clients import SimReader
+    from tests.simulation.damage import Damage
     from tests.simulation.history import Sent
 
 
-def check_running(broker: Broker, history: dict[str, TopicHistory]) -> None:
+def check_running(broker: Broker, history: dict[str, TopicHistory], damage: Damage) -> None:
     """What holds between any two callbacks of the loop. Looks at memory only."""
     _check_memory(broker)
     for name, known in history.items():
@@ -25,7 +26,7 @@ def check_running(broker: Broker, history: dict[str, TopicHistory]) -> None:
         if topic is None or not topic.is_open:
             continue
         _check_durability(topic, known)
-        _check_trimmed(topic, known)
+        _check_trimmed(topic, known, damage)
         for subscription in topic.subscriptions.by_name.values():
             _check_backlog(topic, subscription)
             _check_holders(subscription)
@@ -51,36 +52,40 @@ def _check_durability(topic: Topic, known: TopicHistory) -> None:
             raise ViolationError(f"{known.name}: subscription {subscription.name} is no longer durable")
 
 
-def _check_trimmed(topic: Topic, known: TopicHistory) -> None:
+def _check_trimmed(topic: Topic, known: TopicHistory, damage: Damage) -> None:
     """No entry is acknowledged or dropped that a subscription still owes to its consumers."""
     ledger = topic.ledger
     for subscription in known.subscriptions.values():
         found = topic.subscriptions.by_name.get(subscription.name)
         if not subscription.exists or subscription.moved or subscription.moves or found is None:
             continue
-        mark_delete = found.cursor.mark_delete
+        mark_delete, is_deleted = found.cursor.mark_delete, found.cursor.is_deleted
+        acked, acked_up_to = subscription.acked, subscription.acked_up_to
+        owes, is_valid = subscription.owes, ledger.is_valid
         for place, entry in known.receipts.items():
-            position = Position(*place)
-            if entry.position != place or subscription.may_be_acked(place) or not subscription.owes(entry):
+            if place in acked or place <= acked_up_to or entry.position != place or not owes(entry):
                 continue
-            if position <= mark_delete or found.cursor.is_deleted(position):
+            if is_valid(place) and not is_deleted(place):
+                continue
+            if damage.hit(known, entry):
+                continue
+            if place <= mark_delete or is_deleted(place):
                 raise ViolationError(f"{known.name} {subscription.name}: {place} is acknowledged, by no consumer")
-            if not ledger.is_valid(position):
-                raise ViolationError(
-                    f"{known.name} {subscription.name}: {place} was dropped before it was acknowledged"
-                )
+            raise ViolationError(f"{known.name} {subscription.name}: {place} was dropped before it was acknowledged")
     if known.keeps_all:
-        for place in known.receipts:
-            if not ledger.is_valid(Position(*place)):
+        for place, entry in known.receipts.items():
+            if not ledger.is_valid(place) and not damage.hit(known, entry):
                 raise ViolationError(f"{known.name}: {place} has a receipt and is not there")
 
 
 def _check_backlog(topic: Topic, subscription: Subscription) -> None:
     cursor = subscription.cursor
+    up_to = cursor.mark_delete
     left = sum(
         not cursor.is_deleted(Position(slot.ledger_id, entry_id))
         for slot in topic.ledger.ledgers
-        for entry_id in range(slot.entries)
+        if slot.ledger_id >= up_to.ledger_id
+        for entry_id in range(up_to.entry_id + 1 if slot.ledger_id == up_to.ledger_id else 0, slot.entries)
     )
     if cursor.backlog_entries != left:
         raise ViolationError(
@@ -100,27 +105,37 @@ def _check_holders(subscription: Subscription) -> None:
                 raise ViolationError(f"{subscription.name}: {place} is held and acknowledged")
 
 
-def check_readable(known: TopicHistory, reader: SimReader) -> None:
+def check_readable(known: TopicHistory, reader: SimReader, damage: Damage) -> None:
     """The whole topic, read from its start: receipts at their positions, order, a dense index."""
     places = [place for place, _, _ in reader.found]
     if places != sorted(set(places)):
         raise ViolationError(f"{known.name}: a reader got positions out of order or twice")
     if known.keeps_all:
-        missing = sorted(set(known.receipts) - set(places))
+        missing = [
+            place for place in sorted(set(known.receipts) - set(places)) if not damage.hit(known, known.receipts[place])
+        ]
         if missing:
             raise ViolationError(f"{known.name}: {missing} have receipts and are not read")
-    _check_index(known, reader.found)
+    _check_index(known, reader.found, damage)
     if known.keeps_all:
         _check_order(known, [entry for _, entry, _ in reader.found])
 
 
-def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, int | None]]) -> None:
-    """Dense, and none comes twice: also in the part that was dropped."""
+def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, int | None]], damage: Damage) -> None:
+    """Dense, and none comes twice: also in the part that was dropped. A damaged entry at the end of its ledger may
+    leave its numbers to the next.
+    """
+    lost = {}
+    if damage.told():
+        here = {place for place, _, _ in found}
+        lost = {p: e for p, e in known.receipts.items() if p not in here and damage.hit(known, e)}
     last = -1 if known.keeps_all else None
     before = (-1, -1)
     for place, entry, index in found:
         if not known.keeps_all and place != (before[0], before[1] + 1):
             last = None  # entries between them were acknowledged and dropped while the reader read
+        if damage.told() and place != (before[0], before[1] + 1):
+            last = None  # an entry without receipt may be among the damaged ones
         before = place
         if index is None:
             continue
@@ -129,6 +144,8 @@ def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, i
         last = index
     owner: dict[int, tuple[int, int]] = {}
     for place, index in known.index.items():
+        if place in lost:
+            continue
         if owner.setdefault(index, place) != place:
             raise ViolationError(f"{known.name}: index {index} at {owner[index]} and at {place}")
 
@@ -150,14 +167,16 @@ def _check_order(known: TopicHistory, found: list[Sent]) -> None:
             highest[entry.producer] = entry.sequence_id
 
 
-def check_drained(known: TopicHistory, subscription: SubscriptionHistory, taken: set[tuple[int, int]]) -> None:
+def check_drained(
+    known: TopicHistory, subscription: SubscriptionHistory, taken: set[tuple[int, int]], damage: Damage
+) -> None:
     """Consumers took the rest: everything owed was acknowledged or came; ``taken`` is what the last ones got."""
     if not subscription.exists or subscription.moved:
         return
     for place, entry in known.receipts.items():
         if entry.position != place or not subscription.owes(entry) or place in taken:
             continue
-        if not subscription.may_be_acked(place):
+        if not subscription.may_be_acked(place) and not damage.hit(known, entry):
             raise ViolationError(f"{known.name} {subscription.name}: {place} was never delivered")
 
 

@@ -14,6 +14,7 @@ from magnetar.protocol.batches import encode_batch, encode_entry
 from magnetar.protocol.frames import encode_command
 from magnetar.protocol.metadata import parse_entry_metadata
 from magnetar.protocol.speed import after_prefix
+from magnetar.storage.position import Position
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class SimProducer(Client):
                 raise ViolationError(f"{self.name}: {entry.sequence_id} is taken for a duplicate")
             return
         self.note(f"receipt {ident.ledgerId}:{ident.entryId}")
-        self.topic.receipted(entry, (ident.ledgerId, ident.entryId))
+        self.topic.receipted(entry, Position(ident.ledgerId, ident.entryId))
 
     def _publish(self) -> None:
         if not self._publishing or not self.ready:
@@ -314,7 +315,7 @@ class SimConsumer(Client):
             self._last = (-1, -1)  # who becomes active begins with what is not acknowledged
 
     def _on_message(self, message: pb.CommandMessage, payload: bytes) -> None:
-        position = (message.message_id.ledgerId, message.message_id.entryId)
+        position = Position(message.message_id.ledgerId, message.message_id.entryId)
         self.note(f"message {position[0]}:{position[1]}")
         prefix = after_prefix(payload)
         found = parse_entry_metadata(payload) if prefix else None
@@ -326,7 +327,9 @@ class SimConsumer(Client):
         early_ms = entry.deliver_at_ms - TICK_MS - (WALL_EPOCH_MS + self.written_s * 1000)
         if self.sub_type in (SHARED, KEY_SHARED) and early_ms > 1:  # times of the wire are whole milliseconds
             raise ViolationError(f"{self.name}: {position} comes {early_ms:.0f} ms before it is due")
-        if self.subscription.was_surely_acked(position, self.written_s):
+        if self.subscription.was_surely_acked(position, self.written_s) and not self.world.damage.may_set_back(
+            self.topic, self.subscription
+        ):
             raise ViolationError(f"{self.name}: {position} comes again after its acknowledgement was answered")
         self._last = position
         self.taken[position] = payload[prefix:]
@@ -388,7 +391,7 @@ class WanderingReader(Client):
             self.command(Command.FLOW, flow=pb.CommandFlow(consumer_id=1, messagePermits=permits))
             self.later(self.chance.expovariate(1), self._wander)
         elif command.type == Command.MESSAGE:
-            position = (command.message.message_id.ledgerId, command.message.message_id.entryId)
+            position = Position(command.message.message_id.ledgerId, command.message.message_id.entryId)
             prefix = after_prefix(payload)
             metadata = parse_entry_metadata(payload) if prefix else None
             self.topic.got(position, payload[prefix:], None if metadata is None else metadata.index)
@@ -428,7 +431,7 @@ class SimReader(Client):
             self.ready = True
             self.command(Command.FLOW, flow=pb.CommandFlow(consumer_id=1, messagePermits=1_000_000))
         elif command.type == Command.MESSAGE:
-            position = (command.message.message_id.ledgerId, command.message.message_id.entryId)
+            position = Position(command.message.message_id.ledgerId, command.message.message_id.entryId)
             prefix = after_prefix(payload)
             metadata = parse_entry_metadata(payload) if prefix else None
             index = None if metadata is None else metadata.index

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.admin_backend.topic_backend import AdminTopics
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.topics.lifecycle import ConflictError
-from magnetar.protocol.topic_name import TopicName
-from magnetar.storage.errors import StorageError
+from tests.simulation.admins import DirectAdmin, HttpAdmin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from tests.simulation.admins import Admin
     from tests.simulation.history import SubscriptionHistory, TopicHistory
     from tests.simulation.world import World
+
+
+OF_DISK_OR_PROCESS = frozenset({"crash", "crash_in_write", "restart", "slow_disk", "full_disk", "failing_sync"})
 
 
 class Faults:
@@ -27,6 +27,7 @@ class Faults:
     def __init__(self, world: World, chance: Random) -> None:
         self.world, self.chance = world, chance
         self._stopped = False
+        self._quiet_until_s = 0.0
         self._kinds: dict[str, Callable[[], None]] = {
             "cut": self._cut,
             "half_open": self._half_open,
@@ -38,11 +39,19 @@ class Faults:
             "full_disk": self._full_disk,
             "failing_sync": self._failing_sync,
             "admin": self._admin,
+            "http": self._http,
         }
 
     def start(self) -> None:
         if self.world.plan.faults:
             self._again()
+
+    def keep_quiet(self, seconds: float) -> None:
+        """The disk and the process go on undisturbed for a while."""
+        self._quiet_until_s = self.world.now_s + seconds
+        disk = self.world.disk
+        disk.capacity_bytes, disk.crash_at, disk.fail_sync_at = None, -1, -1
+        self.world.threads.stalled_until_s = 0.0
 
     def stop(self) -> None:
         self._stopped = True
@@ -64,6 +73,9 @@ class Faults:
         if self._stopped:
             return
         kind = self.chance.choice(self.world.plan.faults)
+        if self.world.now_s < self._quiet_until_s and kind in OF_DISK_OR_PROCESS:
+            self._again()
+            return
         if kind not in ("crash", "restart"):
             self.world.note(kind)
         self._kinds[kind]()
@@ -113,67 +125,54 @@ class Faults:
     # --- administrators --------------------------------------------------------------------------------------------
 
     def _admin(self) -> None:
+        if self.world.broker is not None:
+            self._administer(DirectAdmin(self.world.broker))
+
+    def _http(self) -> None:
+        if self.world.broker is not None:
+            self._administer(HttpAdmin(self.world, self.chance))
+
+    def _administer(self, admin: Admin) -> None:
         broker = self.world.broker
-        if broker is None:
-            return
+        assert broker is not None
         known = self.chance.choice(list(self.world.history.topics.values()))
         subscription = self.chance.choice([None, *known.subscriptions.values()])
-        admin, name = (
-            AdminTopics(broker.topics, broker.lifecycle, broker.schemas, broker.converting),
-            TopicName.parse(known.name),
-        )
         if subscription is None:
-            act = self.chance.choice([admin.unload, admin.trim, admin.internal_stats, admin.compact])
-            broker.tasks.spawn(self._try(act(name)), "world.admin")
+            act = admin.look(known, self.chance.choice(["unload", "trim", "internal_stats", "stats", "compact"]))
         else:
-            broker.tasks.spawn(self._on_subscription(admin, name, known, subscription), "world.admin")
+            act = self._on_subscription(admin, known, subscription)
+        admin.spawn(act)
 
-    async def _try(self, act: Any) -> bool:
-        try:
-            await act
-        except (BrokerError, ConflictError, StorageError):
-            return False
-        return True
-
-    async def _on_subscription(
-        self, admin: AdminTopics, name: TopicName, known: TopicHistory, subscription: SubscriptionHistory
-    ) -> None:
+    async def _on_subscription(self, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
         kind = self.chance.choice(["analyze", "peek", "skip", "skip_all", "reset", "delete"])
-        if kind == "analyze":
-            await self._try(admin.analyze_backlog(name, subscription.name, None))
-        elif kind == "peek":
-            if subscription.exists:
-                await self._try(admin.peek(name, subscription.name, 2))
+        if kind in ("analyze", "peek"):
+            if subscription.exists or kind == "analyze":
+                await admin.look(known, kind, subscription.name)
         elif kind == "delete":
-            await self._delete(admin, name, subscription)
+            await self._delete(admin, known, subscription)
         else:
-            await self._move(kind, admin, name, known, subscription)
+            await self._move(kind, admin, known, subscription)
 
-    async def _delete(self, admin: AdminTopics, name: TopicName, subscription: SubscriptionHistory) -> None:
+    async def _delete(self, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
         """Refused while consumers are connected. Whatever the outcome, the subscription is a new one from now on."""
         self.world.note(f"delete {subscription.name}")
         subscription.deleted(surely=False)
         done = False
         try:
-            done = await self._try(admin.delete_subscription(name, subscription.name, force=False))
+            done = await admin.change(known, "delete", subscription.name)
         finally:
             subscription.deleted(surely=done)
 
-    async def _move(
-        self, kind: str, admin: AdminTopics, name: TopicName, known: TopicHistory, subscription: SubscriptionHistory
-    ) -> None:
+    async def _move(self, kind: str, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
         """While it is under way, and for good when its outcome is unknown, nothing can be said of earlier acks."""
         self.world.note(f"{kind} {subscription.name}")
         subscription.moves += 1
         done = False
         try:
-            if kind == "reset":
-                places = sorted(known.receipts)
-                if places:
-                    place = self.chance.choice(places)
-                    done = await self._try(_reset(admin, name, subscription.name, place))
-            else:
-                done = await self._try(admin.skip(name, subscription.name, None if kind == "skip_all" else 3))
+            places = sorted(known.receipts)
+            if kind != "reset" or places:
+                place = self.chance.choice(places) if kind == "reset" else None
+                done = await admin.change(known, kind, subscription.name, place)
         finally:
             subscription.moved = subscription.moved or not done or kind == "reset"
             topic = None if self.world.broker is None else self.world.broker.topics.loaded.get(known.name)
@@ -183,9 +182,3 @@ class Faults:
             else:
                 subscription.acked_up_to = max(subscription.acked_up_to, tuple(found.cursor.mark_delete))
             subscription.moves -= 1
-
-
-async def _reset(admin: AdminTopics, name: TopicName, subscription: str, place: tuple[int, int]) -> None:
-    from magnetar.broker.admin.api import MessagePosition
-
-    await admin.reset_to_message(name, subscription, MessagePosition(*place), excluded=False)

@@ -7,8 +7,10 @@ comes from the broker's own books, except where an administrator's command moved
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-Position = tuple[int, int]
+if TYPE_CHECKING:
+    from magnetar.storage.position import Position
 
 
 class ViolationError(AssertionError):

@@ -11,13 +11,10 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.network.connection import Connection
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from magnetar.broker.broker import Broker
     from tests.simulation.timers import Timers
 
 WINDOW_BYTES = 64 << 10
@@ -25,11 +22,11 @@ WINDOW_BYTES = 64 << 10
 
 
 class Link(asyncio.Transport):
-    """The transport that the broker's connection writes to; ``on_bytes`` and ``on_end`` are the client's."""
+    """The transport that the broker's ``connection`` writes to; ``on_bytes`` and ``on_end`` are the client's."""
 
     def __init__(
         self,
-        broker: Broker,
+        connection: Any,
         timers: Timers,
         chance: Random,
         latency_s: float,
@@ -49,7 +46,7 @@ class Link(asyncio.Transport):
         self._marks: deque[tuple[int, float]] = deque()
         """(bytes written until then, time) of each write of the broker."""
         self._port = chance.randrange(1024, 65536)
-        self.connection = Connection(broker.resources, broker.services)
+        self.connection = connection
         self.connection.connection_made(self)
 
     # --- the client's end ------------------------------------------------------------------------------------------
@@ -154,13 +151,17 @@ class Link(asyncio.Transport):
             return
         piece = len(self._in) if self.chance.random() < 0.7 else self.chance.randint(1, max(1, len(self._in)))
         while piece and self._in and not self._held and not self.is_over:
-            room = self.connection.get_buffer(-1)
-            count = min(len(room), len(self._in), piece)
-            room[:count] = self._in[:count]
-            del self._in[:count]
-            piece -= count
-            self.connection.buffer_updated(count)
+            piece -= self._give(piece)
         self._move_in()
+
+    def _give(self, piece: int) -> int:
+        """Hand over as many bytes as the connection has room for."""
+        room = self.connection.get_buffer(-1)
+        count = min(len(room), len(self._in), piece)
+        room[:count] = self._in[:count]
+        del self._in[:count]
+        self.connection.buffer_updated(count)
+        return count
 
     def _move_out(self) -> None:
         if self._out and not self._moving_out and not self.stuck and not self._is_dead():
@@ -198,3 +199,13 @@ class Link(asyncio.Transport):
         self.is_over = True
         if not self.half_open:
             self._after(self.on_end)
+
+
+class StreamLink(Link):
+    """The same to a connection that takes bytes as they come."""
+
+    def _give(self, piece: int) -> int:
+        data = bytes(self._in[:piece])
+        del self._in[:piece]
+        self.connection.data_received(data)
+        return len(data)

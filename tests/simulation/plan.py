@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from magnetar.storage.embedded.engine import EngineSettings
+from tests.simulation.damage import KINDS
 
 TOPICS = ("persistent://public/default/one", "persistent://public/default/two")
 FAULTS = (
@@ -20,6 +21,7 @@ FAULTS = (
     "full_disk",
     "failing_sync",
     "admin",
+    "http",
 )
 
 SMALL = EngineSettings(
@@ -53,6 +55,11 @@ class Plan:
     delayed_share: float
     faults: tuple[str, ...]
     fault_every_s: float
+    damage: str = ""
+    """A kind of ``damage.py``; once, at ``damage_s``."""
+    damage_s: float = 0.0
+    damage_in: str = ""
+    """The folder it hits."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -60,9 +67,14 @@ class Plan:
         chance = Random(f"plan {seed}")
         keeps_all, deduplicates = chance.random() < 0.5, chance.random() < 0.4
         retention = -1 if keeps_all else 0
+        seconds = chance.choice([4.0, 8.0, 15.0])
+        damage = chance.choice(KINDS) if chance.random() < 0.4 else ""
         return cls(
             seed=seed,
-            seconds=chance.choice([4.0, 8.0, 15.0]),
+            seconds=seconds,
+            damage=damage,
+            damage_s=chance.uniform(0.2, 0.8) * seconds,
+            damage_in=chance.choice(["/journal/", "/journal/", "/ledgers/", "/metadata/"]),
             keeps_all=keeps_all,
             deduplicates=deduplicates,
             pace_s=chance.choice([0.0001, 0.002, 0.02]),
@@ -87,5 +99,6 @@ class Plan:
                 "retention_check_interval_in_seconds": 3,
                 "max_unacked_messages_per_consumer": chance.choice([10, 50_000]),
                 "broker_delete_inactive_topics_enabled": False,
+                "auto_skip_non_recoverable_data": bool(damage),
             },
         )

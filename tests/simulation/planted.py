@@ -10,18 +10,32 @@ import sys
 from typing import Any
 from unittest import mock
 
+from magnetar.broker.admin_backend.topic_backend import AdminTopics
 from magnetar.broker.consumers.pending_acks import PendingAcks
+from magnetar.broker.dispatchers.base import Dispatcher
 from magnetar.broker.network.publish_gate import PublishBudget
 from magnetar.broker.topics import subscriptions
 from magnetar.broker.topics.topic import Topic
+from magnetar.storage import records
+from magnetar.storage.embedded import engine
+from magnetar.storage.embedded.journal import scan
+from magnetar.storage.embedded.recovery import engine_recovery
 from magnetar.storage.managed import ledger_recovery, ledger_switch, trimmer
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
+from tests.simulation.plan import Plan
 from tests.simulation.play import play
 from tests.twins.sim_files import _SimFile
 
-SEEDS = range(60)
+SEEDS = range(4000)
+MOST_SEEDS = 60
+OF_DAMAGE = {
+    "damage_that_costs_what_follows": ("flipped_bit", "/ledgers/"),
+    "frames_that_are_not_checked": ("flipped_bit", "/journal/"),
+    "a_lost_write_that_hides_its_segment": ("lost_write", "/journal/"),
+}
+"""The kind of damage, and its folder, that a bug needs: other seeds do not come near it."""
 
 
 class Patch:
@@ -99,9 +113,64 @@ def a_cursor_that_forgets_its_newest_state(patch: Any) -> None:
     patch.setattr(CursorStore, "write", stale)
 
 
+def damage_that_is_not_told(patch: Any) -> None:
+    report = engine._log_recovery
+
+    def silent(layout: Any, recovered: Any) -> None:
+        with mock.patch.multiple(recovered.report, damaged_files=[], damaged_entries=[], missing_frames=[]):
+            report(layout, recovered)
+
+    patch.setattr(engine, "_log_recovery", silent)
+    patch.setattr(Dispatcher, "_failed", lambda self, error: self.context.skipped([error.position]) or self.wake())
+
+
+def damage_that_costs_what_follows(patch: Any) -> None:
+    patch.setattr(records, "find_entry", lambda *_: None)
+
+
+class _Right:
+    """Equals any checksum."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def frames_that_are_not_checked(patch: Any) -> None:
+    patch.setattr(scan, "payload_crc", lambda *_: _Right())
+
+
+def a_lost_write_that_hides_its_segment(patch: Any) -> None:
+    known = scan.scan_segment
+    patch.setattr(engine_recovery, "scan_segment", lambda *where: known(*where[:4]))
+
+
+def requests_without_an_answer(patch: Any) -> None:
+    async def never(self: Any, *_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    patch.setattr(AdminTopics, "skip", never)
+
+
+def requests_that_fail(patch: Any) -> None:
+    async def fails(self: Any, *_: Any, **__: Any) -> None:
+        raise ArithmeticError
+
+    patch.setattr(AdminTopics, "peek", fails)
+
+
+def _damage(seed: int) -> tuple[str, str]:
+    plan = Plan.of(seed)
+    return plan.damage, plan.damage_in
+
+
 def main() -> int:
     globals()[sys.argv[1]](Patch)
-    for seed in SEEDS:
+    of_damage = OF_DAMAGE.get(sys.argv[1], ())
+    seeds = [seed for seed in SEEDS if not of_damage or _damage(seed) == of_damage]
+    for seed in seeds[:MOST_SEEDS]:
         _, failure, _ = play(seed)
         if failure:
             print(f"seed {seed}: {failure.splitlines()[-1]}")

@@ -24,6 +24,12 @@ PLANTED = [
     ("an_account_that_only_grows", "accounted for|did not come"),
     ("a_task_that_nobody_ends", "tasks are left"),
     ("a_cursor_that_forgets_its_newest_state", "after its acknowledgement was answered"),
+    ("damage_that_is_not_told", "by no consumer|not read|never delivered|not there|index"),
+    ("damage_that_costs_what_follows", "by no consumer|not read|never delivered|not there|index"),
+    ("frames_that_are_not_checked", "wrong record"),
+    ("a_lost_write_that_hides_its_segment", "by no consumer|not read|never delivered|not there|index|behind"),
+    ("requests_without_an_answer", "no answer in"),
+    ("requests_that_fail", "request.failed"),
 ]
 
 

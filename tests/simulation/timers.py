@@ -6,8 +6,13 @@ import heapq
 import itertools
 from typing import TYPE_CHECKING
 
+from tests.model.virtual_loop import VirtualLoop
+from tests.simulation.history import ViolationError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+MOST_TURNS = 200_000
 
 
 class Timers:
@@ -32,3 +37,29 @@ class Timers:
             self.now_s = max(self.now_s, due_s)
             call()
         self.now_s = max(self.now_s, now_s)
+
+
+class SimLoop(VirtualLoop):
+    """The loop of one life of the broker; the world's timers fire with its time. What they raise ends the run."""
+
+    def __init__(self, timers: Timers) -> None:
+        super().__init__()
+        self.now_s = timers.now_s
+        self._world = timers
+        self._turns = 0
+
+    def wait(self) -> None:
+        due_s = self._world.next_s
+        if due_s is None:
+            super().wait()
+            return
+        own_s = self.next_s()
+        self.now_s = max(self.now_s, due_s if own_s is None else min(due_s, own_s))
+
+    def _run_once(self) -> None:
+        self._turns += 1
+        if self._turns > MOST_TURNS:
+            raise ViolationError(f"the history does not end: {MOST_TURNS} turns")
+        super()._run_once()
+        if not self._stopping:
+            self._world.run_due(self.now_s)

@@ -7,6 +7,7 @@ time (with the same PYTHONHASHSEED): ``python -m tests.simulation SEED`` replays
 from __future__ import annotations
 
 import asyncio
+import sys
 from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -15,10 +16,11 @@ import structlog
 
 from magnetar.broker import broker as broker_module
 from magnetar.broker.broker import Broker
+from magnetar.broker.network.connection import Connection
 from magnetar.broker.settings import Settings
 from magnetar.storage.embedded.engine import EngineEnvironment
 from magnetar.storage.errors import StorageError
-from tests.model.virtual_loop import LoopClock, VirtualLoop
+from tests.model.virtual_loop import LoopClock
 from tests.simulation import checker
 from tests.simulation.clients import (
     FAILOVER,
@@ -29,12 +31,14 @@ from tests.simulation.clients import (
     SimReader,
     WanderingReader,
 )
+from tests.simulation.damage import QUIET_S, REPORTS, Damage
 from tests.simulation.faults import Faults
 from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
-from tests.simulation.network import Link
+from tests.simulation.network import Link, StreamLink
 from tests.simulation.plan import SMALL, TOPICS, Plan
 from tests.simulation.threads import SimThreads
-from tests.simulation.timers import Timers
+from tests.simulation.timers import SimLoop, Timers
+from tests.simulation.web import WebPort
 from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.sim_files import SimDisk, SimulatedCrash
 
@@ -46,7 +50,11 @@ PATIENCE_S = 400.0
 """Virtual seconds after the last fault in which everything must have come to its end."""
 
 
-MOST_TURNS = 200_000
+def _with_error(_logger: Any, _method: str, entry: Any) -> Any:
+    """An exception that is being handled, itself."""
+    if entry.get("exc_info") is True:
+        entry["exc_info"] = sys.exc_info()[1]
+    return entry
 
 
 class World:
@@ -59,8 +67,12 @@ class World:
         self.disk = SimDisk()
         self.broker: Broker | None = None
         self.threads: SimThreads
+        self.web: WebPort | None = None
+        self.logs: list[Any] = []
+        """Of this life, not yet looked at."""
         self.links: list[Link] = []
         self.faults = Faults(self, self.chance_for("faults"))
+        self.damage = Damage(self, self.chance_for("damage"), plan.damage, plan.damage_in)
         self._entropy = self.chance_for("entropy").randbytes
         self._over: asyncio.Event
         self._next_life = ""
@@ -91,7 +103,18 @@ class World:
         """A connection to the broker; None while there is none."""
         if self.broker is None or self._over.is_set():
             return None
-        link = Link(self.broker, self.timers, self._wire_chance, self.plan.latency_s, on_bytes, on_end)
+        return self._linked(Link, Connection(self.broker.resources, self.broker.services), on_bytes, on_end)
+
+    def open_web_link(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> Link | None:
+        """The same to its web port."""
+        if self.broker is None or self.web is None or self.web.closed or self._over.is_set():
+            return None
+        return self._linked(StreamLink, self.web.connection(), on_bytes, on_end)
+
+    def _linked(
+        self, kind: type[Link], connection: Any, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]
+    ) -> Link:
+        link = kind(connection, self.timers, self._wire_chance, self.plan.latency_s, on_bytes, on_end)
         self.links = [known for known in self.links if not known.is_over]
         self.links.append(link)
         return link
@@ -106,11 +129,14 @@ class World:
     # --- the history -----------------------------------------------------------------------------------------------
 
     def run(self) -> History:
-        with structlog.testing.capture_logs() as logs:
+        with structlog.testing.capture_logs(processors=[_with_error]) as logs:
+            self.logs = logs
             self._populate()
             self.faults.start()
             self.timers.after(CHECK_EVERY_S, self._check)
-            self.timers.after(self.plan.seconds, self._begin_end)
+            if self.plan.damage:
+                self.timers.after(self.plan.damage_s, self.damage.happen)
+            self.timers.after(self.plan.seconds + (QUIET_S + 1 if self.plan.damage else 0), self._begin_end)
             while self._live(logs):
                 pass
         return self.history
@@ -138,8 +164,7 @@ class World:
 
     def _live(self, logs: list[Any]) -> bool:
         """One life of the broker, to its end; False when the history is over."""
-        loop = VirtualLoop()
-        loop._clock.now_s = self.now_s
+        loop = SimLoop(self.timers)
         self._next_life = ""
         crashed = False
         self.threads = SimThreads(self.chance_for(f"threads {self.now_s}"), self.plan.pace_s, loop.stop)
@@ -161,7 +186,7 @@ class World:
         self.faults.healed_by_start()
         return True
 
-    async def _life(self, loop: VirtualLoop) -> None:
+    async def _life(self, loop: SimLoop) -> None:
         self._over = asyncio.Event()
         clock = LoopClock(loop)
         settings = Settings(data_dir="/data", broker_service_port=None, web_service_port=None, **self.plan.settings)
@@ -169,7 +194,6 @@ class World:
         if self.plan.seed % 4:
             environment.frame_writer = lambda: LaneFrameWriter(self.threads)
         broker = Broker(settings, environment)
-        driver = loop.create_task(self._drive(loop), name="world")
         try:
             with mock.patch.object(broker_module, "engine_settings", return_value=SMALL):
                 await broker.start()
@@ -177,15 +201,13 @@ class World:
             self.note(f"start-failed {type(error).__name__}")
             self._next_life = "failed"
             await asyncio.sleep(1)
-            driver.cancel()
             return
+        self.web = await WebPort.open(broker)
         self.broker = broker
         self.note("started")
         stopped = loop.create_task(broker.wait_stopped(), name="world")
         over = loop.create_task(self._over.wait(), name="world")
-        await asyncio.wait({stopped, over, driver}, return_when=asyncio.FIRST_COMPLETED)
-        if driver.done():
-            driver.result()
+        await asyncio.wait({stopped, over}, return_when=asyncio.FIRST_COMPLETED)
         if stopped.done():
             self.note(f"exit {stopped.result()}")
             self._next_life = "failed"
@@ -197,24 +219,15 @@ class World:
         await asyncio.sleep(
             PATIENCE_S / 10 if self._next_life in ("over", "restart") else 0
         )  # what is left ends by itself
-        driver.cancel()
-        await asyncio.wait({driver, over})
+        await self.web.give_up()
+        await asyncio.wait({over})
         if self._next_life in ("over", "restart"):
             checker.check_stopped(loop, broker, {link.connection for link in self.links if link.stuck})
         for link in self.links:
             if not link.is_over:
                 link.process_gone()
 
-    async def _drive(self, loop: VirtualLoop) -> None:
-        """Make the world's timers fire with the loop's time."""
-        for _ in range(MOST_TURNS):
-            self.timers.run_due(loop.time())
-            due_s = self.timers.next_s
-            await asyncio.sleep(0.05 if due_s is None else min(max(due_s - loop.time(), 0), 0.05))
-
-        raise ViolationError(f"the history does not end: {MOST_TURNS} turns")
-
-    def _bury(self, loop: VirtualLoop, logs: list[Any]) -> None:
+    def _bury(self, loop: SimLoop, logs: list[Any]) -> None:
         """The process is gone in the middle of everything: the next finds what survives on the disk."""
         count = len(logs)
         self.broker = None
@@ -227,7 +240,7 @@ class World:
             self.disk,
             self.disk.after_crash(chance.choice(["nothing", "everything", "some", "some"]), chance.randrange(1 << 30)),
         )
-        self.disk.capacity_bytes = disk.capacity_bytes
+        self.disk.capacity_bytes, self.disk.bad_writes = disk.capacity_bytes, disk.bad_writes
         disk.crashed, disk.crash_at, disk.fail_sync_at = False, -1, -1
         for _ in range(20):
             for task in asyncio.all_tasks(loop):
@@ -242,16 +255,31 @@ class World:
 
     def _check(self) -> None:
         if self.broker is not None and not self._over.is_set():
-            checker.check_running(self.broker, self.history.topics)
+            checker.check_running(self.broker, self.history.topics, self.damage)
         self.timers.after(CHECK_EVERY_S, self._check)
 
-    def _no_problems(self, loop: VirtualLoop, logs: list[Any]) -> None:
+    @property
+    def explains_failures(self) -> bool:
+        """Whether a request may fail without being wrong: the disk has had faults, or the broker is on its way out."""
+        return (
+            self.damage.done
+            or self._over.is_set()
+            or bool({"full_disk", "failing_sync", "crash_in_write"} & set(self.plan.faults))
+        )
+
+    def _no_problems(self, loop: SimLoop, logs: list[Any]) -> None:
         """Nothing failed that is not a fault of the disk: an exception that nobody expected is a bug."""
+        if self.web is not None and self.web.failed is not None:
+            raise self.web.failed
         problems = [p for p in loop.problems if not isinstance(p.get("exception"), SimulatedCrash)]
         if problems:
             raise ViolationError(f"unhandled: {problems[0]}") from problems[0].get("exception")
+        self.damage.look_for_reports(logs)
+        excused = self.faults.excused | (REPORTS if self.damage.done else frozenset())
+        if "failing_sync" in self.plan.faults:
+            excused |= {"read.failed"}
         for entry in logs:
-            if entry["log_level"] in ("error", "critical") and entry["event"] not in self.faults.excused:
+            if entry["log_level"] in ("error", "critical") and entry["event"] not in excused:
                 error = entry.get("exc_info")
                 cause = error if isinstance(error, BaseException) else None
                 if not isinstance(cause, StorageError):
@@ -264,6 +292,7 @@ class World:
         """No more faults; everything must come to its end now."""
         self.note("calm")
         self.faults.stop()
+        self.disk.bad_writes = None
         for producer in self.producers:
             producer.finish()
         self._deadline_s = self.now_s + PATIENCE_S
@@ -311,9 +340,9 @@ class World:
 
     def _compare(self) -> None:
         for reader in self._readers:
-            checker.check_readable(reader.topic, reader)
+            checker.check_readable(reader.topic, reader, self.damage)
         for taker in self._takers:
-            checker.check_drained(taker.topic, taker.subscription, set(taker.taken))
+            checker.check_drained(taker.topic, taker.subscription, set(taker.taken), self.damage)
         for client in (*self._takers, *self._readers):
             client.stop()
         self.timers.after(1, lambda: self.end_life("over"))

@@ -5,7 +5,8 @@
   choice per sector of 512 bytes, with sectors torn in the middle. Names not followed by ``sync_dir`` may be missing.
 * ``full_at`` makes the write with that number run out of space half-way, ``capacity_bytes`` does so by size;
   ``no_descriptors`` lets no file be opened;
-  ``fail_sync_at`` makes that sync fail and forget the pages, as Linux does; ``flip_bit`` damages what is stored.
+  ``fail_sync_at`` makes that sync fail and forget the pages, as Linux does; ``flip_bit`` damages what is stored,
+  ``bad_writes`` loses writes or makes them at a wrong place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import errno
 import posixpath
 import random
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.storage.errors import StoreLockedError
 
@@ -26,9 +28,23 @@ __all__ = ["SECTOR_BYTES", "SimDisk", "SimulatedCrash"]
 
 SECTOR_BYTES = 512
 
+_folder_of = lru_cache(maxsize=4096)(posixpath.dirname)
+
 
 class SimulatedCrash(BaseException):
     """The process is gone. Not an Exception: nothing may handle it."""
+
+
+class BadWrites(Protocol):
+    """A device that loses writes, or makes them elsewhere."""
+
+    def on_write(self, disk: SimDisk, path: str, data: bytes, offset: int) -> Callable[[], None]:
+        """Called before each write; what it returns is called when the write is done."""
+        ...
+
+
+def _nothing() -> None:
+    """The usual write."""
 
 
 class _Inode:
@@ -46,12 +62,13 @@ class _Inode:
 class _Name:
     """One change of a folder that is not synced yet."""
 
-    __slots__ = ("folder", "gone", "inode", "path")
+    __slots__ = ("affects", "folder", "gone", "inode", "path")
 
     def __init__(self, path: str, inode: _Inode | None, gone: str | None = None) -> None:
         self.path, self.inode, self.gone = path, inode, gone
         """``inode`` None: the name is removed. ``gone``: the old name of a rename, removed in the same step."""
-        self.folder = posixpath.dirname(path)
+        self.folder = _folder_of(path)
+        self.affects = {self.folder, _folder_of(gone or path)}
 
 
 class _SimFile:
@@ -67,7 +84,9 @@ class _SimFile:
     def write(self, buffers: Sequence[Buffer], offset: int, *, durable: bool = False) -> None:
         data = b"".join(buffers)
         fits = self._disk.room_for(self._inode, offset, len(data))
+        go_bad = self._disk.before_write(self._inode, data[:fits], offset)
         self._put(data[:fits], offset)
+        go_bad()
         self._disk.step("write")
         if fits < len(data):
             raise OSError(errno.ENOSPC, "No space left on device (simulated)")
@@ -144,6 +163,8 @@ class SimDisk:
         self.on_crash: Callable[[], None] = lambda: None
         self.before_step: Callable[[str], None] = lambda _kind: None
         """Called before an operation takes effect, or is counted (``interleaving.py``)."""
+        self.bad_writes: BadWrites | None = None
+        """What the device does with writes instead of what it says."""
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
         self._changes: list[_Name] = []
@@ -177,6 +198,12 @@ class SimDisk:
         growth = max(0, offset + size - len(inode.data))
         return size - max(0, min(growth, used + growth - self.capacity_bytes))
 
+    def before_write(self, inode: _Inode, data: bytes, offset: int) -> Callable[[], None]:
+        """What is to be done when the write is done."""
+        if self.bad_writes is None or not data:
+            return _nothing
+        return self.bad_writes.on_write(self, self.path_of(inode), data, offset)
+
     def sync_fails(self) -> bool:
         """Whether the sync about to happen is the one to fail."""
         self.check_alive()
@@ -195,7 +222,7 @@ class SimDisk:
         if inode is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "No such file (simulated)", path)
-            if posixpath.dirname(path) not in self._folders:
+            if _folder_of(path) not in self._folders:
                 raise FileNotFoundError(errno.ENOENT, "No such folder (simulated)", path)
             inode = self._names[path] = _Inode()
             self._changes.append(_Name(path, inode))
@@ -213,7 +240,8 @@ class SimDisk:
         self.check_alive()
         if path not in self._folders:
             raise FileNotFoundError(errno.ENOENT, "No such folder (simulated)", path)
-        return sorted(posixpath.basename(name) for name in self._names if posixpath.dirname(name) == path)
+        begin = len(path) + 1
+        return sorted(name[begin:] for name in self._names if _folder_of(name) == path)
 
     def make_dir(self, path: str) -> None:
         """Folders are durable at once: the engine makes them only before anything is acknowledged."""
@@ -239,13 +267,9 @@ class SimDisk:
             raise OSError(errno.EIO, "Input/output error (simulated)")
         self.step("sync_dir")
         for change in self._changes:
-            if path in {change.folder, posixpath.dirname(change.gone or change.path)}:
+            if path in change.affects:
                 _apply(self._durable_names, change)
-        self._changes = [
-            change
-            for change in self._changes
-            if path not in {change.folder, posixpath.dirname(change.gone or change.path)}
-        ]
+        self._changes = [change for change in self._changes if path not in change.affects]
 
     def free_bytes(self, path: str) -> int:
         used = sum(len(found.data) for found in self._names.values())
@@ -300,11 +324,24 @@ class SimDisk:
         """Place a file, synced."""
         self._names[path] = self._durable_names[path] = _Inode(data)
 
+    def path_of(self, inode: _Inode) -> str:
+        """A name of an open file; "" when it was removed."""
+        return next((path for path, found in self._names.items() if found is inode), "")
+
     def flip_bit(self, path: str, bit: int) -> None:
         """Damage one stored bit."""
         inode = self._names[path]
         inode.data[bit // 8] ^= 1 << (bit % 8)
         inode.durable = bytes(inode.data)
+
+    def overwrite(self, path: str, offset: int, data: bytes) -> None:
+        """The device stores these bytes at a place of the file, now and for good."""
+        inode = self._names[path]
+        inode.data[offset : offset + len(data)] = data
+        inode.unsynced.append((offset, data))
+        durable = bytearray(inode.durable)
+        _overlay(durable, offset, data[: max(0, len(durable) - offset)])
+        inode.durable = bytes(durable)
 
 
 def _apply(names: dict[str, _Inode], change: _Name) -> None:

@@ -1,0 +1,186 @@
+"""One piece of damage on the disk per history: a flipped bit, a write that the device loses, or makes at a wrong place.
+
+Each must be harmless, or reported and limited to what it hit: ``Damage`` knows which entries those are, by looking for
+their bytes around the damaged place. What only a later frame could tell from a write that never happened is documented:
+so for some seconds after the damage nothing else goes wrong, and then the process is killed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from magnetar.storage import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from random import Random
+
+    from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory
+    from tests.simulation.world import World
+    from tests.twins.sim_files import SimDisk
+
+KINDS = ("flipped_bit", "lost_write", "misdirected_write")
+QUIET_S = 5.0
+CONFIRMED_S = 1.7
+"""Until a damaged last frame has one behind it."""
+PAGE_BYTES = 4096
+_AROUND_BYTES = 20_000
+"""More than the largest entry."""
+_HEAD_BYTES = 128
+"""More than what stands before an entry's own bytes: record header, entry metadata."""
+REPORTS = frozenset(
+    {
+        events.DAMAGE_FOUND,
+        events.ENTRY_LOST,
+        events.ENTRY_DAMAGED,
+        events.FRAMES_MISSING,
+        events.CURSOR_STATE_DAMAGED,
+        events.CURSOR_STATE_LOST,
+        "entry.skipped",
+        "deduplication.entry_unreadable",
+    }
+)
+"""Events that tell of damage."""
+
+
+@dataclass
+class Damage:
+    """What happened to the disk, once."""
+
+    world: World
+    chance: Random
+    kind: str
+    folder: str
+    """Where: part of a path."""
+    done: bool = False
+    reported: bool = False
+    where: str = ""
+    is_frame: bool = False
+    """A write of the journal was lost, which may hold records of several cursors."""
+    spots: list[tuple[bytes, int, int]] = field(default_factory=list)
+    """(bytes as they should be, begin and end of the damage within them)."""
+    set_back: set[str] = field(default_factory=set)
+    """Subscriptions (with their topic) whose saved acknowledgements it hit."""
+
+    # --- doing ------------------------------------------------------------------------------------------------------
+
+    def happen(self) -> None:
+        """Flip a bit that was written long ago; or wait for the next write, and damage that one."""
+        disk = self.world.disk
+        if self.kind != "flipped_bit" or self.chance.random() < 0.6:
+            disk.bad_writes = self
+            return
+        paths = [path for path in disk.paths() if self.folder in path] or disk.paths()
+        used = [(path, len(disk.content(path).rstrip(b"\0"))) for path in paths if not path.endswith("/LOCK")]
+        path, size = self.chance.choice([(path, size) for path, size in used if size])
+        self._flip(disk, path, self.chance.randrange(size))
+
+    def _flip(self, disk: SimDisk, path: str, at: int) -> None:
+        self._spot(disk.content(path), at, at + 1)
+        disk.flip_bit(path, at * 8 + self.chance.randrange(8))
+        self._happened(f"{path} byte {at}")
+
+    def on_write(self, disk: SimDisk, path: str, data: bytes, offset: int) -> Callable[[], None]:
+        """A device loses what it is given as a whole, but for metadata: their two copies do not go out as one. What it
+        stores elsewhere is a page.
+        """
+        if self.done or self.folder not in path or not any(data) or self.chance.random() < 0.5:
+            return lambda: None
+        begin, end = offset, offset + len(data)
+        if self.kind == "misdirected_write" or (self.kind == "lost_write" and "/metadata/" in path):
+            begin = self.chance.randrange(offset, end) // PAGE_BYTES * PAGE_BYTES
+            begin, end = max(begin, offset), min(begin + PAGE_BYTES, end)
+        if self.kind == "flipped_bit":
+            at = begin + self.chance.randrange(len(data.rstrip(b"\0")))
+            return lambda: self._flip(disk, path, at)
+        before = disk.content(path)[begin:end].ljust(end - begin, b"\0")
+        self.is_frame = "/journal/" in path
+
+        def lose() -> None:
+            whole = disk.content(path)
+            self._spot(whole, begin, end)
+            disk.overwrite(path, begin, before)
+            to = self._elsewhere(disk, path, begin, whole[begin:end]) if self.kind == "misdirected_write" else ""
+            self._happened(f"{path} {begin}-{end}{to}")
+
+        return lose
+
+    def _elsewhere(self, disk: SimDisk, path: str, begin: int, page: bytes) -> str:
+        """Not beside its own place in the metadata: there its second copy is, which would be damaged a second time."""
+        places = [
+            (other, at)
+            for other in disk.paths()
+            if not other.endswith(("/LOCK", "/VERSION"))
+            for at in range(0, len(disk.content(other)), PAGE_BYTES)
+            if other != path or abs(at - begin) > 4 * PAGE_BYTES
+        ]
+        if not places:
+            return ""
+        other, at = self.chance.choice(places)
+        whole = disk.content(other)
+        page = page[: len(whole) - at]
+        self._spot(whole, at, at + len(page))
+        self.is_frame = self.is_frame or "/journal/" in other
+        disk.overwrite(other, at, page)
+        return f" to {other} {at}"
+
+    def _spot(self, content: bytes, begin: int, end: int) -> None:
+        first = max(0, begin - _AROUND_BYTES)
+        self.spots.append((content[first : end + _AROUND_BYTES], begin - first, end - first))
+
+    def _happened(self, where: str) -> None:
+        self.done, self.where = True, where
+        self.world.disk.bad_writes = None
+        self.world.note(f"{self.kind} {where}")
+        self.world.faults.keep_quiet(QUIET_S)
+        self.world.timers.after(self.chance.uniform(CONFIRMED_S, QUIET_S), lambda: self.world.end_life("crash"))
+
+    # --- what it excuses --------------------------------------------------------------------------------------------
+
+    def look_for_reports(self, logs: Iterable[Any]) -> None:
+        self.reported = self.reported or (self.done and any(entry["event"] in REPORTS for entry in logs))
+
+    def told(self) -> bool:
+        """Whether the damage was reported until now."""
+        self.look_for_reports(self.world.logs)
+        return self.reported
+
+    def hit(self, topic: TopicHistory, entry: Sent) -> bool:
+        """Whether the damage lies on this entry's bytes, and was reported: then the entry may be missing. One bit costs
+        one entry.
+        """
+        if not self.told() or id(entry) not in self._hits(topic):
+            return False
+        self._lost.add(id(entry))
+        return len(self._lost) == 1 or self.kind != "flipped_bit"
+
+    def _hits(self, topic: TopicHistory) -> set[int]:
+        known = self._known.get(topic.name)
+        if known is None:
+            known = self._known[topic.name] = {
+                id(entry) for body, entry in topic.by_body.items() if any(_overlaps(spot, body) for spot in self.spots)
+            }
+        return known
+
+    _known: dict[str, set[int]] = field(default_factory=dict)
+    _lost: set[int] = field(default_factory=set)
+
+    def may_set_back(self, topic: TopicHistory, subscription: SubscriptionHistory) -> bool:
+        """Whether saved acknowledgements of this subscription may be gone: of one subscription, of several when a frame
+        of the journal was lost.
+        """
+        if not self.told():
+            return False
+        self.set_back.add(f"{topic.name} {subscription.name}")
+        return len(self.set_back) == 1 or self.is_frame
+
+
+def _overlaps(spot: tuple[bytes, int, int], body: bytes) -> bool:
+    window, begin, end = spot
+    at = window.find(body)
+    while at >= 0:
+        if at - _HEAD_BYTES < end and begin < at + len(body):
+            return True
+        at = window.find(body, at + 1)
+    return False
