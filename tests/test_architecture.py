@@ -5,6 +5,7 @@ grow.
 import ast
 import functools
 import pathlib
+import re
 
 import pytest
 
@@ -302,6 +303,21 @@ def test_types_make_no_circles_either():
 def test_a_circle_is_found():
     edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
     assert circles(edges) == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_the_picture_of_the_rooms_is_true():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    picture = re.search(r"^```rooms\n(.*?)^```", page, re.DOTALL | re.MULTILINE).group(1).splitlines()
+    line_of = {word: i for i, line in enumerate(picture) for word in line.split()[:2] if word in ROOMS}
+    assert set(line_of) == set(ROOMS)
+    for room, lower in MAY_IMPORT.items():
+        assert all(line_of[other] > line_of[room] for other in lower), f"{room} stands too low"
+    rows = {
+        row[0].strip(" `"): row for row in (line.strip("|").split("|") for line in page.splitlines()) if len(row) == 4
+    }
+    for room, lower in MAY_IMPORT.items():
+        named = {each.strip() for each in rows[room][2].split(",")} - {"-"}
+        assert named == lower, f"the table says that {room} may import {sorted(named)}"
 
 
 STARTERS = {
