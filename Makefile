@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline fuzz crash-long simulate soak bench docs site help clean
+.PHONY: setup run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline fault-kit-languages fuzz crash-long simulate soak bench docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -23,7 +23,7 @@ $(BIN)/magnetar: pyproject.toml setup.py $(wildcard protocol/*.c delayed/*.c sto
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo "installing magnetar into $(VENV) ..."
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
-	@$(BIN)/python -m compileall -q magnetar broker protocol bookkeeper storage delayed converters client console importing pipeline cli
+	@$(BIN)/python -m compileall -q magnetar broker protocol bookkeeper storage delayed converters client console importing pipeline cli testing
 	@touch $@
 
 $(VENV)/.test-stamp: $(BIN)/magnetar
@@ -85,6 +85,9 @@ spark: setup  ## the pipeline in a real Spark session, against a broker process;
 spark-long: setup  ## a standalone cluster; streams whose drivers, workers and brokers are killed twenty times each
 	MAGNETAR_SPARK_CLUSTER=1 $(BIN)/python -m pytest -q tests/pipeline/spark/test_cluster.py
 	MAGNETAR_SPARK_KILLS=20 $(BIN)/python -m pytest -q -s tests/pipeline/spark/test_kills.py
+
+fault-kit-languages: setup  ## the JUnit and Go programs of docs/fault-kit.md; needs Java 17 with Maven, and Go
+	MAGNETAR_LANGUAGES=1 $(BIN)/python -m pytest -q tests/testing/test_docs.py
 
 attack: setup  ## the attacks of docs/security.md against our process
 	$(BIN)/python -m pytest -n 2 --dist worksteal --timeout 300 -q tests/attack

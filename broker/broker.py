@@ -140,7 +140,7 @@ class Broker:
         self._started = False
         self._stop_requested = False
         self._stopping = False
-        self._admin: object = None
+        self._admin: Any = None
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -244,6 +244,12 @@ class Broker:
         self.http_port = admin.port
         self.addresses.bound(self.server.port, self.server.port_tls, admin.port, admin.port_tls)
 
+    def stop_listening(self) -> None:
+        """Close the listening sockets, so that another broker may have their ports; who is connected stays."""
+        self.server.stop_accepting()
+        if self._admin is not None:
+            self._admin.stop_accepting()
+
     async def stop(self) -> None:
         """Stop in order; everything acknowledged is on the disk. Safe to call twice."""
         if self._stopping:
@@ -266,7 +272,7 @@ class Broker:
         """In order: nothing new begins, clients learn of it, what is left goes to the disk, the store closes."""
         steps = [Step("maintenance", self.maintenance.close)]
         if self._admin is not None:
-            steps.append(Step("admin", self._admin.close))  # type: ignore[attr-defined]
+            steps.append(Step("admin", self._admin.close))
         steps += [Step("topics", self.topics.close), Step("connections", self._close_connections)]
         if self.converting is not None:
             steps.append(Step("converting", self.converting.close))
@@ -434,7 +440,7 @@ def _spare_the_collector() -> None:
     gc.enable()
 
 
-def _take_signals(broker: Broker) -> None:
+def take_signals(broker: Broker) -> None:
     """SIGTERM and SIGINT stop the broker in order; a second SIGINT, somebody's second Ctrl-C, ends it at once.
 
     Called when it has recovered: until then a signal ends the process itself, for no client has been promised anything
@@ -451,21 +457,24 @@ def _take_signals(broker: Broker) -> None:
     loop.add_signal_handler(signal.SIGINT, interrupted)
 
 
+def ready_line(broker: Broker) -> str:
+    """What is printed when the broker takes clients."""
+    urls = broker.advertised()
+    assert urls is not None, "the listener without a name is always there"
+    return f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"
+
+
 async def run(settings: Settings) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
     raise_limit()
     asyncio.get_running_loop().set_exception_handler(log_unhandled)
     broker = Broker(settings)
-    await broker.start(lambda: _take_signals(broker))
+    await broker.start(lambda: take_signals(broker))
     _spare_the_collector()
     broker.loop_watch.start()
     most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
     broker.on_stopping = lambda: end_process_after(most_s, lambda: broker.exit_code)
-    urls = broker.advertised()
-    assert urls is not None
-    sys.stdout.write(
-        f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"
-    )
+    sys.stdout.write(ready_line(broker))
     sys.stdout.flush()
     try:
         return await broker.wait_stopped()

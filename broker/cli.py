@@ -33,8 +33,13 @@ from typing import TYPE_CHECKING, Final
 from magnetar import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
     from magnetar.broker.settings import Settings
     from magnetar.storage.embedded.verify.report import VerifyReport
+
+    Runner = Callable[[Settings], Coroutine[Any, Any, int]]
 
 EXIT_DAMAGED: Final = 1
 EXIT_METADATA: Final = 65
@@ -44,10 +49,16 @@ EXIT_IN_USE: Final = 75
 EXIT_CONFIGURATION: Final = 78
 
 
-def main(arguments: Sequence[str] | None = None, *, further: Mapping[str, str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    further: Mapping[str, str] | None = None,
+    with_faults: "Runner | None" = None,
+) -> int:
     """Run the command line; returns the exit code of the process.
 
     Args:    further: commands that others run, with what they do: named in the help beside these.
+             with_faults: runs a broker whose settings ask for the fault kit, which stands above the broker.
     """
     given = sys.argv[1:] if arguments is None else arguments
     parser = _parser(given, further or {})
@@ -62,7 +73,7 @@ def main(arguments: Sequence[str] | None = None, *, further: Mapping[str, str] |
         if options.command == "standalone":
             if options.pulsar_config is not None:
                 options.set.insert(0, "unknownSettings=list")
-            return _standalone(options.config or options.pulsar_config, options)
+            return _standalone(options.config or options.pulsar_config, options, with_faults)
         if options.command == "verify":
             return _verify(options.directory, options.repair, as_json=options.json)
     return _version()
@@ -133,7 +144,7 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
 # --- standalone -------------------------------------------------------------------------------------------------
 
 
-def _standalone(config: Path | None, options: argparse.Namespace) -> int:
+def _standalone(config: Path | None, options: argparse.Namespace, with_faults: "Runner | None") -> int:
     from magnetar.broker.settings_loader import SettingsError, load_settings  # noqa: PLC0415 - not for `version`
 
     overrides: list[str] = options.set
@@ -153,10 +164,10 @@ def _standalone(config: Path | None, options: argparse.Namespace) -> int:
 
     for text in (*warnings_of_open_doors(settings), *warnings_of_readable_files(settings)):
         _complain("warning", text)
-    return 0 if options.check else _run(settings)
+    return 0 if options.check else _run(settings, with_faults)
 
 
-def _run(settings: "Settings") -> int:
+def _run(settings: "Settings", with_faults: "Runner | None") -> int:
     """Run the broker on a loop of its own; uvloop where it exists. What stops its start is one line, no traceback."""
     import asyncio  # noqa: PLC0415 - not for `version`
 
@@ -184,7 +195,8 @@ def _run(settings: "Settings") -> int:
         loop_factory = uvloop.new_event_loop
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(run(settings))
+            chosen = with_faults if with_faults is not None and settings.fault_kit_port is not None else run
+            return runner.run(chosen(settings))
     except StoreLockedError as e:
         code, problem = EXIT_IN_USE, str(e)
     except MetadataDamagedError as e:

@@ -190,6 +190,11 @@ class BucketDelayIndex:
         self._disarm()
         self._fire_soon()
 
+    def clock_moved(self) -> None:
+        """The wall clock jumped: look at once at what is due."""
+        self._disarm()
+        self._fire_soon()
+
     # --- firing --------------------------------------------------------------------------------------------------
 
     def _fire_soon(self) -> None:

@@ -113,10 +113,14 @@ class MemoryDelayView:
         """Follow changed policies; switched off, everything is due."""
         if policy != self._policy:
             self._policy = policy
-            self._disarm()
-            if self.has_due():
-                self._wake()
-            self._arm()
+            self.clock_moved()
+
+    def clock_moved(self) -> None:
+        """The wall clock jumped, or what it means: look at once at what is due."""
+        self._disarm()
+        if self.has_due():
+            self._wake()
+        self._arm()
 
     def close(self) -> None:
         self.clear()
@@ -185,6 +189,11 @@ class MemoryDelayIndex:
         self._policy = policy
         for view in self._views.values():
             view.set_policy(policy)
+
+    def clock_moved(self) -> None:
+        """The wall clock jumped."""
+        for view in self._views.values():
+            view.clock_moved()
 
     @property
     def memory_bytes(self) -> int:

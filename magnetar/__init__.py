@@ -14,23 +14,24 @@ __all__ = ["__version__", "start", "start_async"]
 __version__ = "0.1.0"
 
 
-def start(data_dir: pathlib.Path | str | None = None, **settings: Any) -> BrokerProcess:
+def start(data_dir: pathlib.Path | str | None = None, *, faults: bool = False, **settings: Any) -> BrokerProcess:
     """Start a broker in a process of its own; it takes clients on return.
 
         with magnetar.start() as broker:
             client = pulsar.Client(broker.url)
 
     Args:    data_dir: where it keeps everything; None for a temporary directory, removed at the end of the block.
+             faults: with `broker.faults`, by which tests make it fail (docs/fault-kit.md).
              settings: by Pulsar's key names, in Python's types; ports are free ones unless given.
     Raises:  magnetar.process.BrokerStartError with what the broker logged.
     """
     from magnetar.process import BrokerProcess  # noqa: PLC0415 - the broker itself starts without it
 
-    return BrokerProcess(data_dir, settings)
+    return BrokerProcess(data_dir, settings, faults=faults)
 
 
-def start_async(data_dir: pathlib.Path | str | None = None, **settings: Any) -> AsyncBroker:
+def start_async(data_dir: pathlib.Path | str | None = None, *, faults: bool = False, **settings: Any) -> AsyncBroker:
     """The same for asyncio: `async with magnetar.start_async() as broker`. Nothing waits on the loop."""
     from magnetar.process import AsyncBroker  # noqa: PLC0415 - as above
 
-    return AsyncBroker(data_dir, settings)
+    return AsyncBroker(data_dir, settings, faults=faults)

@@ -2,6 +2,16 @@
 
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+
+
+async def _run_with_faults(settings: "Settings") -> int:
+    from magnetar.testing.running import run  # noqa: PLC0415 - only where faultKitPort is set
+
+    return await run(settings)
 
 
 def main() -> int:
@@ -10,7 +20,7 @@ def main() -> int:
     if name == "standalone":
         from magnetar.broker.cli import main as run_broker  # noqa: PLC0415 - nothing before it: its start is timed
 
-        return run_broker()
+        return run_broker(with_faults=_run_with_faults)
     return _other(name)
 
 

@@ -18,12 +18,15 @@ import tempfile
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
+from magnetar.testing.client import Faults
+
 if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["AsyncBroker", "BrokerProcess", "BrokerStartError"]
 
 _READY = "magnetar ready "
+_FAULTS = "magnetar faults "
 _STOP_TIMEOUT_S = 30
 
 
@@ -38,17 +41,26 @@ class BrokerProcess:
     http_url   of the admin API
     data_dir   where the broker keeps everything
     log_path   what it logs
+    faults     what can go wrong on demand; only with `faults=True` (docs/fault-kit.md)
 
     A context manager: the broker stops at the end of the block. Without one call `stop`; a broker that nothing refers
     to any more, or that is left when the interpreter ends, is killed.
     """
 
-    def __init__(self, data_dir: pathlib.Path | str | None = None, settings: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: pathlib.Path | str | None = None,
+        settings: dict[str, Any] | None = None,
+        *,
+        faults: bool = False,
+    ) -> None:
         """Start the broker, and return when it takes clients. Raises: BrokerStartError.
 
         Args:    data_dir: kept after the end; None for a temporary directory that is removed with the last `stop`.
                  settings: by Pulsar's key names, in Python's types. Ports are free ones unless given.
+                 faults: with the fault kit, on a port of its own.
         """
+        _check_names(settings or {})
         self._temporary: str | None = None
         if data_dir is None:  # the log stands beside the data, in the directory that is removed
             self._temporary = tempfile.mkdtemp(prefix="magnetar-")
@@ -56,6 +68,9 @@ class BrokerProcess:
         self.data_dir = pathlib.Path(data_dir)
         self.log_path = self.data_dir.with_suffix(".log")
         self._settings = {"brokerServicePort": 0, "webServicePort": 0} | (settings or {})
+        if faults:
+            self._settings.setdefault("faultKitPort", 0)
+        self._faults: Faults | None = None
         self._finalizer: weakref.finalize[..., BrokerProcess] | None = None
         try:
             self.start()
@@ -82,12 +97,21 @@ class BrokerProcess:
     def _wait_ready(self) -> tuple[str, str]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            if line.startswith(_FAULTS):
+                self._faults = Faults(line.removeprefix(_FAULTS).strip())
             if line.startswith(_READY):
                 url, http_url = line.removeprefix(_READY).split()
                 return url, http_url
         code = self._ended()
         log = self.log_path.read_text()
         raise BrokerStartError(f"the broker did not start, exit code {code}:\n{log}")
+
+    @property
+    def faults(self) -> Faults:
+        """The fault kit. Raises: RuntimeError without one."""
+        if self._faults is None:
+            raise RuntimeError("this broker has no fault kit: start it with faults=True")
+        return self._faults
 
     def stop(self) -> int:
         """SIGTERM, and wait until everything is on the disk; the exit code. Safe to call twice."""
@@ -98,6 +122,10 @@ class BrokerProcess:
         """SIGKILL: what a crash of the broker does to its clients. `start` begins where it was. Safe to call twice."""
         self._process.kill()
         self._ended()
+
+    def wait_exit(self) -> int:
+        """The exit code of a broker that ends by itself, as after a failed sync of its disk."""
+        return self._ended()
 
     def __enter__(self) -> Self:
         return self
@@ -118,12 +146,18 @@ class BrokerProcess:
 class AsyncBroker:
     """The same for asyncio: nothing waits on the loop. Use with `async with`; arguments of BrokerProcess."""
 
-    def __init__(self, data_dir: pathlib.Path | str | None = None, settings: dict[str, Any] | None = None) -> None:
-        self._data_dir, self._settings = data_dir, settings
+    def __init__(
+        self,
+        data_dir: pathlib.Path | str | None = None,
+        settings: dict[str, Any] | None = None,
+        *,
+        faults: bool = False,
+    ) -> None:
+        self._data_dir, self._settings, self._with_faults = data_dir, settings, faults
         self._broker: BrokerProcess | None = None
 
     async def __aenter__(self) -> Self:
-        self._broker = await asyncio.to_thread(BrokerProcess, self._data_dir, self._settings)
+        self._broker = await asyncio.to_thread(BrokerProcess, self._data_dir, self._settings, faults=self._with_faults)
         return self
 
     async def __aexit__(
@@ -146,6 +180,11 @@ class AsyncBroker:
         """Where the broker keeps everything."""
         return self._started.data_dir
 
+    @property
+    def faults(self) -> Faults:
+        """The fault kit, whose calls wait: use it with `asyncio.to_thread` where the loop must go on."""
+        return self._started.faults
+
     async def stop(self) -> int:
         """As `BrokerProcess.stop`."""
         return await asyncio.to_thread(self._started.stop)
@@ -163,6 +202,20 @@ class AsyncBroker:
         if self._broker is None:
             raise RuntimeError("the broker is not started: use `async with magnetar.start_async() as broker`")
         return self._broker
+
+
+def _check_names(settings: dict[str, Any]) -> None:
+    """Raise BrokerStartError for a setting that no broker knows, with the one that may be meant."""
+    from magnetar.broker.setting_areas.ignored import is_ignored  # noqa: PLC0415 - only where a broker starts
+    from magnetar.broker.setting_areas.refused import REFUSED  # noqa: PLC0415 - the same
+    from magnetar.broker.setting_suggestions import nearest  # noqa: PLC0415 - the same
+    from magnetar.broker.settings import SETTINGS  # noqa: PLC0415 - the same
+
+    for name in settings:
+        if name not in SETTINGS and name not in REFUSED and not is_ignored(name):
+            found = nearest(name)
+            hint = f"did you mean {found}?" if found else "docs/settings.md has them all"
+            raise BrokerStartError(f"unknown setting {name}; {hint}")
 
 
 def _abandon(process: subprocess.Popen[str], temporary: str | None) -> None:

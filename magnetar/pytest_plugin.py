@@ -11,6 +11,9 @@ own, which may be killed and started again:
         broker = magnetar_broker_factory(maxMessageSize=4096)
         broker.kill()
         broker.start()
+
+`magnetar_faults` is a broker whose connections, disk and clock fail on demand, without faults at the start of each test
+(docs/fault-kit.md); `magnetar_namespace` is a namespace of the test's own in it.
 """
 
 from __future__ import annotations
@@ -24,7 +27,16 @@ from magnetar.process import BrokerProcess
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["BrokerProcess", "magnetar_broker", "magnetar_broker_factory"]
+    from magnetar.testing.client import Faults, Namespace
+
+__all__ = [
+    "BrokerProcess",
+    "magnetar_broker",
+    "magnetar_broker_factory",
+    "magnetar_fault_broker",
+    "magnetar_faults",
+    "magnetar_namespace",
+]
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +44,8 @@ def magnetar_broker_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Start brokers with settings by Pulsar's key names; all are stopped at the end of the session."""
     started: list[BrokerProcess] = []
 
-    def start(**settings: Any) -> BrokerProcess:
-        broker = BrokerProcess(tmp_path_factory.mktemp("magnetar") / "data", settings)
+    def start(*, faults: bool = False, **settings: Any) -> BrokerProcess:
+        broker = BrokerProcess(tmp_path_factory.mktemp("magnetar") / "data", settings, faults=faults)
         started.append(broker)
         return broker
 
@@ -46,3 +58,24 @@ def magnetar_broker_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def magnetar_broker(magnetar_broker_factory: Callable[..., BrokerProcess]) -> BrokerProcess:
     """One broker with default settings for the whole test session."""
     return magnetar_broker_factory()
+
+
+@pytest.fixture(scope="session")
+def magnetar_fault_broker(magnetar_broker_factory: Callable[..., BrokerProcess]) -> BrokerProcess:
+    """One broker with the fault kit for the whole test session; `magnetar_faults` makes it fail."""
+    return magnetar_broker_factory(faults=True)
+
+
+@pytest.fixture
+def magnetar_faults(magnetar_fault_broker: BrokerProcess) -> Iterator[Faults]:
+    """The faults of `magnetar_fault_broker`; all end with the test."""
+    faults = magnetar_fault_broker.faults
+    faults.reset()
+    yield faults
+    faults.reset()
+
+
+@pytest.fixture
+def magnetar_namespace(magnetar_faults: Faults) -> Namespace:
+    """A namespace of the test's own in `magnetar_fault_broker`: `magnetar_namespace.topic("orders")`."""
+    return magnetar_faults.new_namespace()

@@ -22,6 +22,7 @@ ROOMS = (
     "broker",
     "pipeline",
     "cli",
+    "testing",
 )
 MAY_IMPORT = {
     "protocol": set(),
@@ -35,6 +36,7 @@ MAY_IMPORT = {
     "broker": {"protocol", "bookkeeper", "storage", "delayed", "converters", "client", "console", "importing"},
     "pipeline": {"protocol", "storage", "converters", "client"},
     "cli": {"protocol", "storage", "converters", "client", "pipeline"},
+    "testing": {"protocol", "storage", "broker"},
 }
 PIPELINE_ONLY = {"pyspark", "pyarrow", "numpy", "pandas", "fastavro", "deltalake", "pyiceberg", "pulsar"}
 """Heavy packages: a broker is installed without them."""

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
 
+_TICK_S = 0.1
+
+
 class AdminServer:
     """The running listeners. `port` and `port_tls` are None where there is no such listener."""
 
@@ -54,14 +57,18 @@ class AdminServer:
         number: int = listening[0].getsockname()[1]
         return number
 
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; safe to call twice."""
+        for server in self._servers:
+            server.stop_accepting()
+
     async def close(self) -> None:
         """Stop listening, end requests in progress, wait for both. Safe to call twice."""
         if self._certificates is not None:
             self._certificates.stop()
+        self.stop_accepting()
         for server in self._servers:
-            server.stop_accepting()
-            server.should_exit = True
-            server.force_exit = True
+            server.end()
         await asyncio.gather(*self._serving, return_exceptions=True)
         await self._tasks.close()
 
@@ -79,6 +86,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._upgrades = upgrades
+        self._ending = asyncio.Event()
         self._acceptors = [
             Acceptor(
                 asyncio.get_running_loop(),
@@ -101,6 +109,24 @@ class _Server(uvicorn.Server):
         self.started = True
         for acceptor in self._acceptors:
             acceptor.start()
+
+    def end(self) -> None:
+        """Have `serve` return soon."""
+        self.should_exit = self.force_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, but for waiting out its tick at the end."""
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks += 1
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), _TICK_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Nothing waits where nobody is connected."""
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)
 
     def stop_accepting(self) -> None:
         for acceptor in self._acceptors:

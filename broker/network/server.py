@@ -13,6 +13,7 @@ from magnetar.broker.network.tls import CertificateWatch, tls_context
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from magnetar.broker.handlers.client import ClientServices
     from magnetar.broker.network.resources import ConnectionResources
@@ -31,6 +32,8 @@ class BinaryServer:
         self._certificates: CertificateWatch | None = None
         self.port: int | None = None
         self.port_tls: int | None = None
+        self.wrap: Callable[[Connection], asyncio.BaseProtocol] | None = None
+        """What stands between a socket and its connection: nothing, but for tests."""
 
     async def start(self, services: ClientServices) -> None:
         """Bind and accept; port 0 takes a free one. Raises OSError that names the setting which cannot be met."""
@@ -64,6 +67,8 @@ class BinaryServer:
 
     def _accepted(self, seat: Seat, *, tls: bool) -> asyncio.BaseProtocol:
         connection = Connection(self._resources, self._services, tls=tls, seat=seat)
+        if self.wrap is not None:
+            return self.wrap(connection)
         if self._settings.ha_proxy_protocol_enabled:
             from magnetar.broker.network.proxied import ProxiedConnection  # noqa: PLC0415 - few brokers are behind one
 

@@ -5,7 +5,7 @@ from magnetar.broker.setting_areas.setting import Table, setting, table
 
 @table
 class DoorSettings(Table):
-    """WebSocket sessions."""
+    """WebSocket sessions, and the fault kit of tests."""
 
     web_socket_service_enabled: bool = setting(
         "webSocketServiceEnabled",
@@ -33,4 +33,13 @@ class DoorSettings(Table):
         "WebSocket clients are sent a PING this often, so that idle sessions stay; 0 or less never.",
         unit="s",
         minimum=-1,
+    )
+    fault_kit_port: int | None = setting(
+        "faultKitPort",
+        None,
+        "Port on 127.0.0.1 of the fault kit, by which tests make this broker fail; 0 picks a free one, empty turns it "
+        "off. Whoever reaches it may do anything: never in production.",
+        minimum=0,
+        maximum=65535,
+        source="Magnetar",
     )

@@ -1,0 +1,234 @@
+"""The fault kit from a test: `broker.faults`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote, urlencode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FaultError", "Faults", "Namespace", "Rule", "Snapshot"]
+
+_TIMEOUT_S: Final = 60
+
+
+class FaultError(ValueError):
+    """What was asked of the fault kit makes no sense; the text says what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace of a test's own: `str` is its name, `topic` the full name of a topic in it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def topic(self, name: str) -> str:
+        return f"persistent://{self.name}/{name}"
+
+
+class Rule:
+    """A rule in force. A context manager: it ends with the block."""
+
+    def __init__(self, faults: Faults, number: int) -> None:
+        self._faults = faults
+        self.number = number
+
+    @property
+    def applied(self) -> int:
+        """How often it was applied; 0 when it has ended."""
+        found = self._faults.state()["rules"].get(str(self.number))
+        return int(found["applied"]) if found is not None else 0
+
+    def wait(self, timeout_s: float = 30) -> None:
+        """Return when it was applied. Raises: TimeoutError."""
+        deadline = time.monotonic() + timeout_s
+        while not self.applied:
+            if time.monotonic() > deadline:
+                raise TimeoutError("nothing came that the rule fits")
+            time.sleep(0.01)
+
+    def end(self) -> None:
+        """Safe to call twice."""
+        with contextlib.suppress(FaultError):
+            self._faults.ask("DELETE", f"/faults/rules/{self.number}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A state of the broker to which it can go back."""
+
+    faults: Faults
+    name: str
+
+    def restore(self) -> float:
+        """Go back; every connection is cut, clients connect again by themselves. The milliseconds it took."""
+        found = self.faults.ask("POST", f"/faults/snapshots/{quote(self.name)}/restore")
+        return float(found["milliseconds"])
+
+    def drop(self) -> None:
+        """Remove it."""
+        self.faults.ask("DELETE", f"/faults/snapshots/{quote(self.name)}")
+
+
+class Faults:
+    """The fault kit of one broker. All faults stay until they are used up, ended, or `reset`.
+
+    Commands are those of the protocol (SEND, SEND_RECEIPT, MESSAGE, ACK, FLOW, PRODUCER, SUBSCRIBE, LOOKUP, PING, ...),
+    errors those of its ServerError; a word that is none raises FaultError with the nearest. `topic` limits a rule
+    to one topic and its partitions; `nth` counts the frames that fit from 1; `times=None` is all from there on.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    # --- frames --------------------------------------------------------------------------------------------------
+
+    def delay(
+        self, command: str, seconds: float, *, nth: int = 1, times: int | None = None, topic: str | None = None
+    ) -> Rule:
+        """Hold frames of a command up, and those behind them on the same connection."""
+        return self._rule("delay", command, nth, times, topic, seconds=seconds)
+
+    def drop(self, command: str, *, nth: int = 1, times: int | None = 1, topic: str | None = None) -> Rule:
+        """Lose frames of a command: the other side never sees them."""
+        return self._rule("drop", command, nth, times, topic)
+
+    def reject(
+        self,
+        command: str,
+        error: str,
+        *,
+        message: str = "rejected by the fault kit",
+        nth: int = 1,
+        times: int | None = 1,
+        topic: str | None = None,
+    ) -> Rule:
+        """Answer requests with an error; the broker never sees them."""
+        return self._rule("reject", command, nth, times, topic, error=error, message=message)
+
+    def reject_publish(
+        self, nth: int = 1, error: str = "ChecksumError", *, times: int | None = 1, topic: str | None = None
+    ) -> Rule:
+        """Answer the nth SEND (an entry: a message, or a batch) with an error.
+
+        A ChecksumError reaches the program; on others the official clients for C++, Python and Node connect anew and
+        send again, so that the program sees a delay, or with `times=None` the end of its send timeout.
+        """
+        return self.reject("SEND", error, nth=nth, times=times, topic=topic)
+
+    def lose_receipt(self, nth: int = 1, *, times: int | None = 1, topic: str | None = None) -> Rule:
+        """Store the nth entry, and lose the answer."""
+        return self.drop("SEND_RECEIPT", nth=nth, times=times, topic=topic)
+
+    def duplicate_delivery(self, nth: int = 1, *, times: int | None = 1, topic: str | None = None) -> Rule:
+        """Give a consumer the nth entry twice."""
+        return self._rule("duplicate", "MESSAGE", nth, times, topic)
+
+    def _rule(self, action: str, command: str, nth: int, times: int | None, topic: str | None, **more: object) -> Rule:
+        body = {"action": action, "command": command, "nth": nth, "times": times, "topic": topic} | more
+        return Rule(self, self.ask("POST", "/faults/rules", body)["id"])
+
+    # --- connections ---------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing goes through in the block: `pause` and `resume`."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
+    def pause(self) -> None:
+        """Stand still: connections stay open, nothing goes through, in either direction."""
+        self.ask("POST", "/faults/pause")
+
+    def resume(self) -> None:
+        """Go on, with all that waited."""
+        self.ask("POST", "/faults/resume")
+
+    def connections(self) -> list[dict[str, Any]]:
+        """The open connections: id, address, client (its version), topics (of its producers and consumers)."""
+        found: list[dict[str, Any]] = self.ask("GET", "/faults/connections")
+        return found
+
+    def cut(self, connection: int | None = None, *, topic: str | None = None) -> int:
+        """Cut one connection (by its id), those with clients of a topic, or all. How many there were."""
+        chosen = {"id": connection, "topic": topic}
+        query = urlencode({key: value for key, value in chosen.items() if value is not None})
+        return int(self.ask("DELETE", "/faults/connections" + (f"?{query}" if query else ""))["cut"])
+
+    # --- disk and clock ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """The disk has no space left in the block."""
+        self.ask("POST", "/faults/disk", {"full": True})
+        try:
+            yield
+        finally:
+            self.ask("POST", "/faults/disk", {"full": False})
+
+    def slow_sync(self, seconds: float) -> None:
+        """Every sync of the disk, and so every receipt, takes that much longer; 0 ends it."""
+        self.ask("POST", "/faults/disk", {"syncSeconds": seconds})
+
+    def fail_sync(self) -> None:
+        """The next sync of the disk fails: the broker ends with exit code 74, as it must; `start` begins anew."""
+        self.ask("POST", "/faults/disk", {"syncFails": True})
+
+    def clock_ahead(self, seconds: float) -> None:
+        """The broker's wall clock is ahead: delayed messages become due, tokens and messages expire. 0 ends it."""
+        self.ask("POST", "/faults/clock", {"aheadSeconds": seconds})
+
+    # --- tests apart from each other -----------------------------------------------------------------------------
+
+    def new_namespace(self, tenant: str = "public") -> Namespace:
+        """A namespace that no other test knows."""
+        return Namespace(self.ask("POST", "/faults/namespaces", {"tenant": tenant})["namespace"])
+
+    def snapshot(self, name: str = "snapshot") -> Snapshot:
+        """Keep what the broker has now; one of the same name is replaced. Every connection is cut."""
+        self.ask("POST", f"/faults/snapshots/{quote(name, safe='')}")
+        return Snapshot(self, name)
+
+    def reset(self) -> None:
+        """No faults any more: no rules, no pause, a good disk and clock. Snapshots stay."""
+        self.ask("DELETE", "/faults")
+
+    def state(self) -> dict[str, Any]:
+        """What is in force: rules (with how often each was seen and applied), paused, disk, clock, snapshots."""
+        found: dict[str, Any] = self.ask("GET", "/faults")
+        return found
+
+    def ask(self, method: str, path: str, body: dict[str, object] | None = None) -> Any:
+        """A request of the kit's REST API. Raises FaultError."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310 - our own
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the same
+                return json.load(answer)
+        except urllib.error.HTTPError as e:
+            with e:
+                text = e.read().decode("utf-8", "replace")
+            try:
+                reason = json.loads(text)["reason"]
+            except (ValueError, KeyError, TypeError):
+                reason = f"{e.code}: {text[:200]}"
+            raise FaultError(reason) from None

@@ -1,0 +1,131 @@
+"""A broker process with the fault kit: what `magnetar standalone` runs when faultKitPort is set.
+
+The broker may be replaced while the process runs (snapshots); its ports stay. The kit's own port is told before the
+ready line: `magnetar faults http://127.0.0.1:PORT`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import structlog
+import uvicorn
+
+from magnetar.broker.broker import ready_line, take_signals
+from magnetar.broker.descriptors import raise_limit
+from magnetar.broker.tasks import TaskSet, log_unhandled
+from magnetar.testing.control import build_control
+from magnetar.testing.kit import FaultKit
+from magnetar.testing.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    import pathlib
+
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.settings import Settings
+
+log = structlog.get_logger(__name__)
+HOST = "127.0.0.1"
+
+
+class RunningBroker:
+    """The broker of this process, and its snapshots."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.kit = FaultKit()
+        self.settings = settings
+        self.snapshots = Snapshots(settings.data_dir)
+        self._broker: Broker
+        self._tasks = TaskSet()
+        self._changing = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._changed.set()
+
+    async def start(self) -> Broker:
+        """Start a broker on the live directory; from the second on its ports are those of the first."""
+        self.settings.change("data_dir", str(self.snapshots.live))
+        self._broker = broker = self.kit.build(self.settings)
+        await broker.start(lambda: take_signals(broker))
+        self.settings.change("broker_service_port", broker.server.port)
+        self.settings.change("broker_service_port_tls", broker.server.port_tls)
+        if broker.http_port is not None:
+            self.settings.change("web_service_port", broker.http_port)
+        return broker
+
+    async def _start_again(self) -> None:
+        try:
+            await self.start()
+        finally:
+            self._changed.set()  # the process ends when there is no broker
+
+    async def take(self, name: str) -> None:
+        """Stop the broker in order, copy its directory, and start it again."""
+        async with self._changing:
+            self._changed.clear()
+            await self._broker.stop()
+            await asyncio.to_thread(self.snapshots.take, name)
+            await self._start_again()
+
+    async def restore(self, name: str) -> float:
+        """Leave the broker as it is and start one on a copy of the snapshot; milliseconds until it takes clients."""
+        async with self._changing:
+            started = time.perf_counter()
+            before, left = self.snapshots.restore(name), self._broker
+            self._changed.clear()
+            self.kit.cut()
+            left.stop_listening()
+            await self._start_again()
+            self._tasks.spawn(self._leave(left, before), "faults.leave")
+            return (time.perf_counter() - started) * 1000
+
+    async def _leave(self, broker: Broker, directory: pathlib.Path) -> None:
+        await broker.stop()
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+    async def wait_stopped(self) -> int:
+        """The exit code of the last broker, when it stops and no other takes its place."""
+        while True:
+            broker = self._broker
+            code = await broker.wait_stopped()
+            await self._changed.wait()
+            if broker is self._broker:
+                await self._tasks.settle()
+                return code
+
+
+async def run(settings: Settings) -> int:
+    """Run a broker with the kit until SIGTERM or SIGINT; returns the exit code of the process."""
+    raise_limit()
+    asyncio.get_running_loop().set_exception_handler(log_unhandled)
+    running = RunningBroker(settings)
+    listening = socket.create_server((HOST, settings.fault_kit_port or 0))
+    server = _Server(
+        uvicorn.Config(build_control(running), lifespan="off", log_config=None, access_log=False, ws="none")
+    )
+    tasks = TaskSet()
+    try:
+        broker = await running.start()
+        log.warning("faults.enabled", port=listening.getsockname()[1])
+        tasks.spawn(server.serve([listening]), "faults.http")
+        sys.stdout.write(f"magnetar faults http://{HOST}:{listening.getsockname()[1]}\n{ready_line(broker)}")
+        sys.stdout.flush()
+        return await running.wait_stopped()
+    finally:
+        server.should_exit = server.force_exit = True
+        await tasks.close()
+        listening.close()
+
+
+class _Server(uvicorn.Server):
+    def install_signal_handlers(self) -> None:
+        """Called by older uvicorn versions; signals are the broker's."""
+
+    def capture_signals(self) -> Any:
+        """Called by newer ones."""
+        return contextlib.nullcontext()
