@@ -38,7 +38,8 @@ class BookKeeperLedgerStore:
 
     def __init__(self, client: BookKeeper, settings: BookKeeperSettings, cache: EntryCache) -> None:
         self.max_record_bytes = settings.max_record_bytes
-        self._client, self._settings, self._cache = client, settings, cache
+        self.cache = cache
+        self._client, self._settings = client, settings
         self._writers: dict[int, BookKeeperLedgerWriter] = {}
         self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
         self._recoveries: dict[int, asyncio.Future[LedgerInfo]] = {}
@@ -51,7 +52,7 @@ class BookKeeperLedgerStore:
         custom = {key: value.encode(errors="surrogateescape") for key, value in kept.items()}
         with storage_errors():
             adds = await self._client.create(options, custom)
-        writer = BookKeeperLedgerWriter(adds, kept, self.max_record_bytes, self._cache.put, self._forget)
+        writer = BookKeeperLedgerWriter(adds, kept, self.max_record_bytes, self.cache.put, self._forget)
         self._writers[writer.ledger_id] = writer
         return writer
 
@@ -74,7 +75,7 @@ class BookKeeperLedgerStore:
         return await asyncio.shield(running)
 
     def read_cached(self, ledger_id: int, first: int, last: int, max_bytes: int) -> Slab | None:  # noqa: ARG002 - hints for stores that copy
-        return self._cache.get(ledger_id, first)
+        return self.cache.get(ledger_id, first)
 
     async def read(self, ledger_id: int, first: int, last: int, max_bytes: int) -> list[Slab]:
         self._check_open()
@@ -82,13 +83,13 @@ class BookKeeperLedgerStore:
             reader = await self._reader(ledger_id)
         if not 0 <= first <= reader.last_add_confirmed:
             raise NoSuchEntryError(ledger_id, first)
-        cached = self._cache.get(ledger_id, first)
+        cached = self.cache.get(ledger_id, first)
         if cached is not None:
             return [cached]
         with storage_errors():
             entries = await reader.read(first, min(last, reader.last_add_confirmed), max(max_bytes, 1))
         slab = slab_of_entries(entries)
-        self._cache.put(slab)
+        self.cache.put(slab)
         return [slab]
 
     async def delete(self, ledger_id: int) -> None:
@@ -99,7 +100,7 @@ class BookKeeperLedgerStore:
         self._readers.pop(ledger_id, None)
         with storage_errors(), contextlib.suppress(NoSuchBookKeeperLedgerError):
             await self._client.delete(ledger_id)
-        self._cache.drop_ledger(ledger_id)
+        self.cache.drop_ledger(ledger_id)
 
     async def list_ledgers(self) -> list[int]:
         self._check_open()

@@ -1,0 +1,115 @@
+"""Defects put into the client on purpose: the histories must find each of them."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from magnetar.bookkeeper.ledgers import recovery
+from magnetar.bookkeeper.ledgers.add_window import AddWindow
+from magnetar.bookkeeper.ledgers.fencing import read_last_confirmed
+from magnetar.bookkeeper.ledgers.writer import LedgerWriter
+
+__all__ = ["PLANTED", "planted"]
+
+
+def trust_without_confirmation(patch):
+    """Acknowledgements count although the bookies may have forgotten a fence."""
+
+    async def confirm(self):
+        self._confirming, self._trust_timer = False, None
+        for acks in self.delivered():
+            acks.trusted = True
+        self._drain()
+
+    patch.setattr(LedgerWriter, "_confirm", confirm)
+
+
+def keep_acknowledgements_of_the_place(patch):
+    """A bookie that takes a place inherits what its predecessor acknowledged."""
+    join = AddWindow.join
+    left = {}
+
+    def leave(self, place):
+        left[id(self), place] = self.replicas[place]
+        self.replicas[place] = None
+
+    def inherit(self, place):
+        before = left.pop((id(self), place), None)
+        replica = join(self, place)
+        if before is not None:
+            replica.through = max(replica.through, before.through)
+        return replica
+
+    patch.setattr(AddWindow, "leave", leave)
+    patch.setattr(AddWindow, "join", inherit)
+
+
+def one_acknowledgement_is_enough(patch):
+    """The ack quorum is one less than it should be."""
+    complete = AddWindow.complete
+
+    def early(self, *, trusted_only):
+        self.ack_quorum -= self.ack_quorum > 1
+        try:
+            return complete(self, trusted_only=trusted_only)
+        finally:
+            self.ack_quorum = self.__dict__.setdefault("_real", self.ack_quorum + 1)
+
+    init = AddWindow.__init__
+
+    def remember(self, size, write, ack):
+        init(self, size, write, ack)
+        self._real = ack
+
+    patch.setattr(AddWindow, "__init__", remember)
+    patch.setattr(AddWindow, "complete", early)
+
+
+def confirm_while_the_ensemble_changes(patch):
+    """Entries are confirmed that the new segment then leaves out."""
+
+    def set_nothing(self, value):
+        pass
+
+    patch.setattr(LedgerWriter, "changing", property(lambda _self: False, set_nothing), raising=False)
+
+
+def silence_is_absence(patch):
+    """A recovery takes a bookie that does not answer for one that lacks the entry."""
+    ask = recovery._Recovery._ask
+
+    async def deaf(self, bookie, entry_id):
+        with contextlib.suppress(Exception):
+            return await ask(self, bookie, entry_id)
+
+    patch.setattr(recovery._Recovery, "_ask", deaf)
+
+
+def recover_without_fencing(patch):
+    """A recovery reads, and leaves the writer to write on."""
+
+    async def read_plainly(context, ledger_id, metadata, digester, key, *, fence):
+        return await read_last_confirmed(context, ledger_id, metadata, digester, key, fence=False)
+
+    patch.setattr(recovery, "read_last_confirmed", read_plainly)
+    patch.setattr(recovery, "DO_FENCING", 0)
+
+
+PLANTED = {
+    trust_without_confirmation: 13,
+    keep_acknowledgements_of_the_place: 45,
+    one_acknowledgement_is_enough: 1,
+    confirm_while_the_ensemble_changes: 21,
+    silence_is_absence: 3,
+    recover_without_fencing: 0,
+}
+"""With the seed of a history that finds it; where the histories changed since, another one does."""
+
+
+@contextlib.contextmanager
+def planted(defect):
+    with pytest.MonkeyPatch.context() as patch:
+        defect(patch)
+        yield

@@ -1,0 +1,48 @@
+"""Random histories (``histories``): a sample here, 10,000 with MAGNETAR_CLUSTER_LONG=1 (``make cluster``).
+
+MAGNETAR_HISTORY_SEED=N plays one of them. A seed that failed once stays in REGRESSIONS, with what it showed.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.bookkeeper.histories import ViolationError, play
+from tests.bookkeeper.planted import PLANTED, planted
+
+LONG = os.environ.get("MAGNETAR_CLUSTER_LONG") == "1"
+CHUNKS = 100 if LONG else 3
+SEEDS_OF_A_CHUNK = 100 if LONG else 10
+REGRESSIONS: dict[int, str] = {}
+
+
+def seeds(chunk):
+    single = os.environ.get("MAGNETAR_HISTORY_SEED")
+    return [int(single)] if single else range(chunk * SEEDS_OF_A_CHUNK, (chunk + 1) * SEEDS_OF_A_CHUNK)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_histories_hold(chunk):
+    assert sum(play(seed) for seed in seeds(chunk)) > 0
+
+
+def test_histories_that_failed_once_hold():
+    for seed in REGRESSIONS:
+        play(seed)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("defect", PLANTED, ids=lambda defect: defect.__name__)
+def test_a_planted_defect_is_found(defect):
+    for seed in (PLANTED[defect], *range(200)):
+        with planted(defect):
+            try:
+                play(seed)
+            except ViolationError:
+                return
+            except Exception:
+                continue
+    pytest.fail("no history finds it")
