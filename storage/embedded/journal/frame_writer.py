@@ -69,6 +69,8 @@ class CompiledFrameWriter:
     def __init__(self, async_bytes: int = _ASYNC_BYTES) -> None:
         from magnetar.storage.embedded.journal._frame_writer import Writer  # noqa: PLC0415 - not built everywhere
 
+        self.async_bytes = async_bytes
+        """Frames up to this size are given to the system's asynchronous I/O; 0: none."""
         self._writer = Writer(async_bytes)
         self._done: Callable[[OSError | None, float], None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -104,10 +106,13 @@ class CompiledFrameWriter:
 def open_frame_writer() -> FrameWriter | None:
     """The compiled writer; None where it was not built, where ``MAGNETAR_PURE`` is set or the loop watches no
     descriptors.
+
+    A library that is preloaded (a fault injector, a sandbox, eatmydata) sees the calls of libc alone, and asynchronous I/O
+    is none of them: with ``LD_PRELOAD`` each frame is written by the helper's thread, by pwritev2 of libc.
     """
     if os.environ.get("MAGNETAR_PURE"):
         return None
     try:
-        return CompiledFrameWriter()
+        return CompiledFrameWriter(0 if os.environ.get("LD_PRELOAD") else _ASYNC_BYTES)
     except (ImportError, NotImplementedError):
         return None
