@@ -198,9 +198,10 @@ def test_threshold(new_broker):
         if http(broker, "GET", rest(topic, "/compaction"))["status"] == "SUCCESS":
             break
         time.sleep(0.1)
-    assert len(read_all(compacted_reader(client, topic))) == 1
     stats = http(broker, "GET", rest(topic, "/stats"))["compaction"]
-    assert stats["lastCompactionRemovedEventCount"] == 29
+    removed = stats["lastCompactionRemovedEventCount"]  # of what was there when the threshold was passed
+    assert 9 <= removed <= 29
+    assert len(read_all(compacted_reader(client, topic))) == 30 - removed
     client.close()
 
 
