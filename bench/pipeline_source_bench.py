@@ -11,7 +11,11 @@ A broker process takes the messages from the official client; after that, in int
               bytes again and again. No Python source can be faster: what it takes is Spark's own transfer
 * `pyarrow`   pyarrow reads that Parquet in one process
 
-Then planning of 10,000 partitions, and the latency of a stream at a trigger of one second.
+Beside the rate stands the CPU time a message takes in all processes together, the broker's left out: that is hardly
+touched by what else the machine does.
+
+Then planning of 10,000 partitions, the latency of a stream at a trigger of one second, and the memory of the driver while
+a stream goes through a million offsets (`--only memory`).
 """
 
 import argparse
@@ -22,6 +26,7 @@ import sys
 import tempfile
 import time
 
+import process_tree
 import pulsar
 import pyarrow.parquet
 from pyspark.sql import SparkSession
@@ -148,19 +153,64 @@ def throughput(spark, broker, count, rounds):
         "broker": (few, lambda: noop(frames[2])),
     }
     assert frames[0].count() == count, "every message is in a ledger file or comes from the broker"
-    rates = {name: [] for name in cases}
+    rates, cpu = {name: [] for name in cases}, {name: [] for name in cases}
     for _, work in cases.values():
         timed(work)
     for k in range(rounds):
         for name in list(cases)[:: 1 if k % 2 else -1]:
             messages, work = cases[name]
+            before = own_cpu_s(broker)
             rates[name].append(messages / timed(work))
-    print(f"\n{count} messages of 1 KiB, {rounds} rounds; million messages/s, median [least-most]")
+            cpu[name].append((own_cpu_s(broker) - before) / messages * 1e6)
+    print(f"\n{count} messages of 1 KiB, {rounds} rounds; million messages/s, median [least-most]; CPU time a message")
     for name, found in rates.items():
-        print(f"  {name:10} {statistics.median(found) / 1e6:.3f} [{min(found) / 1e6:.3f}-{max(found) / 1e6:.3f}]")
+        span = f"[{min(found) / 1e6:.3f}-{max(found) / 1e6:.3f}]"
+        print(f"  {name:10} {statistics.median(found) / 1e6:.3f} {span} {statistics.median(cpu[name]):6.2f} us")
     for other in ("parquet", "prebuilt"):
         against = [a / b for a, b in zip(rates["ledgers"], rates[other], strict=True)]
         print(f"  ledgers / {other}: {statistics.median(against):.2f} [{min(against):.2f}-{max(against):.2f}]")
+
+
+def own_cpu_s(broker):
+    broker_processes = set(process_tree.tree(broker._process.pid))  # noqa: SLF001
+    return process_tree.cpu_s([pid for pid in process_tree.tree() if pid not in broker_processes])
+
+
+def memory(spark, broker, count=1_000_000, per_trigger=20_000):
+    """Memory of the driver's processes at each tenth of the offsets, the JVM's heap after a collection."""
+    topic = "persistent://public/default/many"
+    client = client_of(broker)
+    producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=20_000)
+    for k in range(count):
+        producer.send_async(b"%08d" % k, None)
+    producer.flush()
+    client.close()
+    given = options_of(broker, startingOffsets="earliest", maxMessagesPerTrigger=str(per_trigger)) | {"topic": topic}
+    frame = spark.readStream.format("pulsar").options(**given).load()
+    jvm, seen = spark.sparkContext._jvm, 0  # noqa: SLF001 - py4j has no other door
+
+    def note(batch, number):
+        nonlocal seen
+        seen += batch.count()
+        if seen % (count // 10) == 0:
+            jvm.System.gc()
+            runtime = jvm.Runtime.getRuntime()
+            heap = runtime.totalMemory() - runtime.freeMemory()
+            planner = [
+                p for p in process_tree.tree() if "python_streaming_source_runner" in process_tree.command_line(p)
+            ]
+            planners = ", ".join(f"{process_tree.rss_bytes(pid) / 1e6:.1f}" for pid in planner)
+            own = process_tree.rss_bytes(os.getpid())
+            print(
+                f"  {seen:9} offsets, {number + 1:4} micro-batches: heap {heap / 1e6:6.1f} MB, planner {planners} MB, "
+                f"driver's Python {own / 1e6:.1f} MB",
+                flush=True,
+            )
+
+    print(f"\na stream over {count} offsets, {per_trigger} in a micro-batch")
+    query = frame.select("__index").writeStream.foreachBatch(note).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert seen == count
 
 
 def planning(broker, topics=10, partitions=1000):
@@ -212,7 +262,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--messages", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--only", default="planning,throughput,latency")
+    parser.add_argument("--only", default="planning,throughput,latency,memory")
     given = parser.parse_args()
     broker = BrokerProcess(pathlib.Path(tempfile.mkdtemp()) / "data", SETTINGS)
     try:
@@ -224,6 +274,8 @@ def main():
             throughput(spark, broker, given.messages, given.rounds)
         if "latency" in given.only:
             latency(spark, broker)
+        if "memory" in given.only:
+            memory(spark, broker)
         spark.stop()
     finally:
         broker.stop()

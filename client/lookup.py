@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.client.address import Address
-from magnetar.client.connection import BrokerConnection, open_connection, refusal
+from magnetar.client.connection import refusal
 from magnetar.client.errors import RetryError
+from magnetar.client.pool import OneConnection
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 
 if TYPE_CHECKING:
     from magnetar.client.address import Credentials
-    from magnetar.client.pool import ConnectionPool
+    from magnetar.client.connection import BrokerConnection
 
 _MAX_REDIRECTS = 20
 _LOOKUP = pb.CommandLookupTopicResponse
@@ -35,18 +36,28 @@ async def partitions(connection: BrokerConnection, topic: str, *, absent_ok: boo
     return response.partitions
 
 
-async def find_owner(pool: ConnectionPool, service: Address, topic: str) -> Address:
+class Connections(Protocol):
+    """Where lookups get their connections: a `ConnectionPool`, or `OneConnection`."""
+
+    async def get(self, address: Address) -> BrokerConnection:
+        """Raises: RefusedError, RetryError, InputError for TLS files."""
+        ...
+
+
+async def find_owner(connections: Connections, service: Address, topic: str) -> Address:
     """The address of the broker that serves the topic. Raises: RefusedError, RetryError, InputError for TLS files."""
     here, authoritative = service, False
+    seen: list[str] = []
     for _ in range(_MAX_REDIRECTS):
-        connection = await pool.get(here)
+        connection = await connections.get(here)
         answer = await connection.ask(partial(requests.lookup, topic=topic, authoritative=authoritative))
         found = answer.lookupTopicResponse
         there = _next_broker(found, here, tls=service.tls)
         if found.response == _LOOKUP.Connect:
             return there
         here, authoritative = there, found.authoritative
-    raise RetryError(f"lookup of {topic} goes in circles: more than {_MAX_REDIRECTS} redirects")
+        seen.append(str(there))
+    raise RetryError(f"lookup of {topic} goes in circles: {', '.join(dict.fromkeys(seen))}")
 
 
 def _next_broker(found: pb.CommandLookupTopicResponse, here: Address, *, tls: bool) -> Address:
@@ -65,39 +76,9 @@ async def open_at_owner(
 
     Raises: RefusedError, RetryError, InputError for TLS files.
     """
-    connection = await open_connection(service, credentials, entry_metadata=entry_metadata)
+    one = OneConnection(credentials, entry_metadata=entry_metadata)
     try:
-        return await follow_lookup(connection, service, credentials, topic, entry_metadata=entry_metadata)
+        return await one.get(await find_owner(one, service, topic))
     except BaseException:
-        connection.close()
+        one.close()
         raise
-
-
-async def follow_lookup(
-    connection: BrokerConnection,
-    service: Address,
-    credentials: Credentials,
-    topic: str,
-    *,
-    entry_metadata: bool = False,
-) -> BrokerConnection:
-    """Follow the lookup to the broker that serves the topic; closes `connection` when that is another broker.
-
-    Raises: RefusedError, RetryError.
-    """
-    here, authoritative = service, False
-    seen: list[str] = []
-    for _ in range(_MAX_REDIRECTS):
-        request = partial(requests.lookup, topic=topic, authoritative=authoritative)
-        answer = await connection.ask(request)
-        found = answer.lookupTopicResponse
-        there = _next_broker(found, here, tls=service.tls)
-        if there != here:
-            seen.append(str(there))
-            connection.close()
-            connection = await open_connection(there, credentials, entry_metadata=entry_metadata)
-            here = there
-        if found.response == _LOOKUP.Connect:
-            return connection
-        authoritative = found.authoritative
-    raise RetryError(f"lookup goes in circles: {', '.join(seen)}")

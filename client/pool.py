@@ -1,4 +1,4 @@
-"""Connections shared by many producers: one to each broker."""
+"""Connections by the address of their broker: one to each, shared by many producers, or one at all."""
 
 from __future__ import annotations
 
@@ -44,3 +44,26 @@ class ConnectionPool:
         """End all connections and return when their sockets are closed."""
         ended, self._open = self._open, {}
         await asyncio.gather(*(connection.wait_closed() for connection, _ in ended.values()))
+
+
+class OneConnection:
+    """The connection to the broker that was asked for last; one to another broker is closed before it is opened."""
+
+    def __init__(self, credentials: Credentials, *, entry_metadata: bool = False) -> None:
+        self._credentials, self._entry_metadata = credentials, entry_metadata
+        self._address: Address | None = None
+        self._connection: BrokerConnection | None = None
+
+    async def get(self, address: Address) -> BrokerConnection:
+        """Raises: RefusedError, RetryError, InputError."""
+        if self._connection is None or self._address != address or self._connection.lost is not None:
+            self.close()
+            self._connection = await open_connection(address, self._credentials, entry_metadata=self._entry_metadata)
+            self._address = address
+        return self._connection
+
+    def close(self) -> None:
+        """End the connection; safe to call twice."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.client.connection import BrokerConnection, open_connection
 from magnetar.client.errors import InputError, RefusedError
-from magnetar.client.lookup import follow_lookup, partitions
+from magnetar.client.lookup import find_owner, partitions
+from magnetar.client.pool import OneConnection
 from magnetar.importing.import_producer import ImportProducer
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 
 if TYPE_CHECKING:
     from magnetar.client.address import Address, Credentials
+    from magnetar.client.connection import BrokerConnection
     from magnetar.protocol.topic_name import TopicName
 
 
@@ -51,12 +52,12 @@ async def open_session(target: Target) -> TopicSession:
 
     Raises: InputError for a partitioned topic, RefusedError, RetryError.
     """
-    connection = await open_connection(target.service, target.credentials)
+    one = OneConnection(target.credentials)
     try:
-        await _ensure_not_partitioned(connection, target.topic)
-        connection = await follow_lookup(connection, target.service, target.credentials, str(target.topic))
+        await _ensure_not_partitioned(await one.get(target.service), target.topic)
+        connection = await one.get(await find_owner(one, target.service, str(target.topic)))
     except BaseException:
-        connection.close()
+        one.close()
         raise
     return TopicSession(connection, str(target.topic))
 
