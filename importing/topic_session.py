@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.client.errors import InputError, RefusedError
+from magnetar.client.errors import InputError
 from magnetar.client.lookup import find_owner, partitions
 from magnetar.client.pool import OneConnection
+from magnetar.client.producers import Producers
 from magnetar.importing.import_producer import ImportProducer
-from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.protocol import requests
 
 if TYPE_CHECKING:
     from magnetar.client.address import Address, Credentials
@@ -31,17 +30,13 @@ class TopicSession:
     def __init__(self, connection: BrokerConnection, topic: str) -> None:
         self.connection = connection
         self.topic = topic
-        self._last_producer_id = 0
+        self._producers = Producers(connection)
 
     async def open_producer(self, name: str) -> ImportProducer:
         """A producer of this name; only one can be there at a time. Raises: RefusedError, RetryError."""
-        self._last_producer_id += 1
-        producer_id = self._last_producer_id
-        answer = await self.connection.ask(lambda request: requests.producer(request, producer_id, self.topic, name))
-        success = answer.producer_success
-        if answer.type != pb.BaseCommand.PRODUCER_SUCCESS or success.producer_name != name:
-            raise RefusedError(f"the broker did not give the producer the name {name}")
-        return ImportProducer(self.connection, producer_id, name, success.last_sequence_id)
+        producer = ImportProducer(self._producers, name)
+        await producer.open(self.topic)
+        return producer
 
     def close(self) -> None:
         self.connection.close()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar.client.errors import DeduplicationError, RefusedError, RetryError
+from magnetar.client.errors import DeduplicationError
 from magnetar.client.lookup import find_owner
 from magnetar.client.pool import ConnectionPool
 from magnetar.client.retrying import retrying
+from magnetar.client.send_window import SendWindow
 from magnetar.pipeline.errors import PipelineError
 from magnetar.protocol import requests
 
@@ -18,11 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from magnetar.client.connection import BrokerConnection
-    from magnetar.client.producers import Receipt
     from magnetar.converters.kafka_entry.import_plan import ImportStep
     from magnetar.pipeline.connect_options import ConnectOptions
-
-_MOST_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
@@ -65,7 +63,7 @@ async def _send(
     async def attempt() -> None:
         owner = await find_owner(pool, connect.service, topic)
         producers = await pool.producers(owner)
-        window = _Window(sent)
+        window: SendWindow[ImportStep] = SendWindow(partial(_note, sent))
         opened = await producers.open(topic, name, window)
         told = opened.last_sequence_id
         resume_after = told if told >= 0 else await asyncio.to_thread(stored_before)
@@ -85,76 +83,27 @@ async def _send(
     return sent
 
 
-async def _send_one(connection: BrokerConnection, producer_id: int, window: _Window, step: ImportStep) -> None:
+async def _send_one(
+    connection: BrokerConnection, producer_id: int, window: SendWindow[ImportStep], step: ImportStep
+) -> None:
     entry = step.entry
     assert entry is not None, "only entries are sent"
     await window.wait_room(len(entry.data))
-    window.add(step)
+    window.add(entry.sequence_id, len(entry.data), step)
     connection.write(
         requests.send(producer_id, entry.sequence_id, entry.highest_sequence_id, entry.messages, entry.data)
     )
     await connection.wait_writable()
 
 
-class _Window:
-    """Entries without a receipt. Receipts come in the order of the entries."""
-
-    def __init__(self, sent: Sent) -> None:
-        self._sent = sent
-        self._waiting: deque[ImportStep] = deque()
-        self._bytes = 0
-        self._failure: RefusedError | RetryError | DeduplicationError | None = None
-        self._changed = asyncio.Event()
-
-    def add(self, step: ImportStep) -> None:
-        assert step.entry is not None
-        self._waiting.append(step)
-        self._bytes += len(step.entry.data)
-
-    async def wait_room(self, size: int) -> None:
-        """Raises: RefusedError, RetryError, DeduplicationError."""
-        while self._waiting and self._bytes + size > _MOST_BYTES:
-            await self._wait()
-        self._ensure_open()
-
-    async def wait_empty(self) -> None:
-        """Every entry is stored. Raises: as `wait_room`."""
-        while self._waiting:
-            await self._wait()
-        self._ensure_open()
-
-    async def _wait(self) -> None:
-        self._ensure_open()
-        self._changed.clear()
-        await self._changed.wait()
-
-    def _ensure_open(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def on_receipt(self, receipt: Receipt) -> None:
-        """An entry is stored, now or before."""
-        if not self._waiting or self._failure is not None:
-            return
-        step = self._waiting[0]
-        entry = step.entry
-        assert entry is not None
-        if receipt.sequence_id != entry.sequence_id:
-            self.on_failed(RetryError(f"a receipt for {receipt.sequence_id}, not for {entry.sequence_id}"))
-            return
-        self._waiting.popleft()
-        self._bytes -= len(entry.data)
-        if receipt.entry_id < 0:
-            self._sent.known += entry.messages
-        elif step.confirms:
-            self._failure = DeduplicationError(
-                "the topic stored an entry a second time: its deduplication was switched off meanwhile"
-            )
-        else:
-            self._sent.stored += entry.messages
-        self._changed.set()
-
-    def on_failed(self, error: RefusedError | RetryError) -> None:
-        """The connection or the producer is gone, or the broker refuses an entry."""
-        self._failure = self._failure or error
-        self._changed.set()
+def _note(sent: Sent, step: ImportStep, new: bool) -> None:
+    """A receipt has come. Raises: DeduplicationError for an entry that the topic had, and has stored again."""
+    assert step.entry is not None, "only entries are sent"
+    if not new:
+        sent.known += step.entry.messages
+    elif step.confirms:
+        raise DeduplicationError(
+            "the topic stored an entry a second time: its deduplication was switched off meanwhile"
+        )
+    else:
+        sent.stored += step.entry.messages

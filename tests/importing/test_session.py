@@ -1,10 +1,12 @@
 """Connection, lookup and producer against a scripted broker."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from magnetar.client import connection as connection_module
+from magnetar.client import send_window
 from magnetar.client.address import Address, Credentials
 from magnetar.client.connection import open_connection
 from magnetar.client.errors import DeduplicationError, InputError, RefusedError, RetryError
@@ -164,7 +166,7 @@ async def test_entries_and_their_receipts():
 
 
 async def test_only_so_much_is_under_way(monkeypatch):
-    monkeypatch.setattr(import_producer, "MAX_IN_FLIGHT", 3)
+    monkeypatch.setattr(import_producer, "SendWindow", partial(send_window.SendWindow, max_entries=3))
     held = []
 
     def hold(broker, command):
