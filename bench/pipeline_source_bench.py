@@ -5,7 +5,7 @@
 A broker process takes the messages from the official client; after that, in interleaved rounds:
 
 * `ledgers`   the source over ledger files -> noop
-* `broker`    the source through the broker -> noop (fewer messages)
+* `broker`    the source through the broker -> noop (half of the messages)
 * `parquet`   Spark's Parquet reader over the same columns -> noop
 * `prebuilt`  a Python data source that reads and decodes nothing: it gives one record batch of the same columns and
               bytes again and again. No Python source can be faster: what it takes is Spark's own transfer
@@ -135,7 +135,7 @@ def throughput(spark, broker, count, rounds):
     ledgers = spark.read.format("pulsar").options(
         **options_of(broker, columns=columns, **{"storage.url": str(broker.data_dir)})
     )
-    few = count // 10
+    few = count // 2
     pushed = spark.read.format("pulsar").options(
         **options_of(
             broker, columns=columns, readMode="broker", endingOffsets=f'{{"{TOPIC}": {few}}}', minPartitions="2"

@@ -20,7 +20,7 @@ from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError,
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from email.message import Message
 
     from magnetar.client.admin import AdminApi
@@ -190,6 +190,21 @@ class Catalog:
         except NoSuchTopicError:
             return None
         return found
+
+    def register_schema(self, topic: str, schema: Mapping[str, Any]) -> int:
+        """Register a schema, in the form of `schema`, with a topic; the version it has there, which may be an old one.
+
+        Raises: CatalogError with the broker's reason, for one that does not fit those before.
+        """
+        name = TopicName.parse(topic).base
+        path = f"/admin/v2/schemas/{name.namespace}/{quote(name.local_name, safe='')}/schema"
+        body = {
+            "type": schema["type"],
+            "schema": schema.get("data") or "",
+            "properties": schema.get("properties") or {},
+        }
+        answer = self._ask(path, "POST", json.dumps(body).encode())
+        return int(answer["version"]["version"])
 
     def _ask(self, path: str, method: str = "GET", body: bytes | None = None) -> Any:
         """Raises NoSuchTopicError for 404 and 405, CatalogError for everything else that is no success."""

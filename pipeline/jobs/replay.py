@@ -5,8 +5,8 @@ With an id the replay is exactly once: its ranges are written down before anythi
 sends under the producer name `<id>-<source partition>` with its row numbers as sequence ids, and the target's
 deduplication drops what it has. The same command goes on after a stop.
 
-Payloads, keys, ordering keys, properties and event times are copied; publish times are those of the replay. A payload
-of a topic with a schema is copied as bytes, so the target needs a schema of its own.
+Payloads, keys, ordering keys, properties and event times are copied; publish times are those of the replay. All
+versions of a source topic's schema are registered with the target, and each copy names its version there.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.jobs.export import file_slug
 from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, whole_spans
+from magnetar.pipeline.jobs.replay_schemas import COLUMN, copy_schemas, with_versions
 from magnetar.pipeline.lake.data_file import DataFile, IndexSpan
 from magnetar.pipeline.lake.errors import NotATableError
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.reading.settings import ReadSettings
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.task import Place, send_rows
+from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -57,6 +60,8 @@ class ReplayPiece:
     sink: SinkOptions
     task: int
     producer: str | None
+    versions: Mapping[bytes, bytes] | None = None
+    """The target's version of each schema version of the source; None without a schema."""
 
 
 def replay_piece(piece: ReplayPiece) -> dict[str, int]:
@@ -69,7 +74,8 @@ def _batches(piece: ReplayPiece) -> Iterator[pa.RecordBatch]:
     if piece.rows is not None:
         reader = RowReader(piece.rows)
         for each in piece.ranges:
-            yield from reader.batches(each)
+            for batch in reader.batches(each):
+                yield batch if piece.versions is None else with_versions(batch, piece.versions)
         return
     assert piece.place is not None
     for file in piece.files:
@@ -129,14 +135,21 @@ def replay_topics(
     """Replay the selected topics. Raises: PipelineError, ClientError, OptionError."""
     logs = stored_logs(options)
     spans = state.ranges(logs) if state is not None else whole_spans(logs)
-    rows = RowSettings(ReadSettings.of(options), COLUMNS)
+    plain = RowSettings(ReadSettings.of(options), COLUMNS)
+    typed, versioned = replace(plain, columns=(*COLUMNS, COLUMN)), replace(sink, keep_schema_versions=True)
+    schemas: dict[str, dict[bytes, bytes]] = {}
+    if sink.register_schema and sink.topic is not None:
+        source, target = Catalog(options.connect.admin()), Catalog(sink.connect.admin())
+        schemas = copy_schemas(source, target, [span.topic for span in spans], sink.topic)
     pieces: list[ReplayPiece] = []
     weights: list[float] = []
     for span in spans:
         tasks = plan_tasks([span], logs, options, 1)
         ranges = tuple(each for task in tasks for each in task)
         name = producer_name(replay_id, span.topic) if replay_id is not None else None
-        pieces.append(ReplayPiece(ranges, rows, (), None, sink, len(pieces), name))
+        versions = schemas.get(str(TopicName.parse(span.topic).base))
+        rows, to = (plain, sink) if versions is None else (typed, versioned)
+        pieces.append(ReplayPiece(ranges, rows, (), None, to, len(pieces), name, versions))
         weights.append(sum(each.weight_bytes for each in ranges))
     return _run(pieces, weights, runner, progress)
 

@@ -40,6 +40,7 @@ _PULSAR = {
     "__messageproperties": "properties",
     "__deliverat": "deliver_at",
 }
+_SCHEMA_VERSION = "__schemaVersion"
 _KAFKA = {
     "key": "key",
     "topic": "topic",
@@ -58,6 +59,8 @@ def parts(names: Sequence[str], options: SinkOptions) -> tuple[dict[str, str], l
     table, unused = _KAFKA if options.kafka_style else _PULSAR, _OF_SOURCES[options.kafka_style]
     found = {table[name.lower()]: name for name in names if name.lower() in table}
     values = [name for name in names if name.lower() not in table and name.lower() not in unused]
+    if options.keep_schema_versions and _SCHEMA_VERSION in names:
+        found["schema_version"] = _SCHEMA_VERSION
     if options.topic is None and "topic" not in found:
         column = "topic" if options.kafka_style else "__topic"
         raise OptionError(f"rows have no topic: give option topic or a column {column}")
@@ -94,12 +97,13 @@ class RowReader:
             self._properties(batch),
             self._times(batch, "event_time"),
             self._times(batch, "deliver_at"),
+            self._bytes(batch, "schema_version"),
             strict=True,
         )
-        for topic, partition, value, key, ordering_key, properties, event_time, deliver_at in columns:
+        for topic, partition, *message in columns:
             if topic is None:
                 raise ValueError("a row has null in its topic column")
-            yield Row(topic, partition, Message(value, key, ordering_key, properties, event_time, deliver_at))
+            yield Row(topic, partition, Message(*message))
 
     def _column(self, batch: pa.RecordBatch, part: str) -> pa.Array | None:
         name = self._parts.get(part)

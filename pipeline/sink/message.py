@@ -14,6 +14,8 @@ class Message(NamedTuple):
     properties: tuple[tuple[str, str], ...] = ()
     event_time_ms: int = 0
     deliver_at_ms: int = 0
+    schema_version: bytes | None = None
+    """Of the topic it goes to; None: that of its producer."""
 
 
 class Row(NamedTuple):

@@ -98,6 +98,8 @@ class SinkOptions:
     compression: pb.CompressionType
     pending_bytes: int
     timeout_s: float
+    keep_schema_versions: bool = False
+    """No option: rows bring versions of the target's schema in the column `__schemaVersion` (replay)."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SinkOptions:

@@ -81,7 +81,7 @@ class Packer:
             yield from self.flush()
             yield self._single(sequence_id, message)
             return
-        if self._waiting and (self._waiting_bytes + size > self._limit_bytes or self._key_changes(message)):
+        if self._waiting and (self._waiting_bytes + size > self._limit_bytes or self._differs(message)):
             yield from self.flush()
         self._waiting.append((sequence_id, message))
         self._waiting_bytes += size
@@ -94,8 +94,11 @@ class Packer:
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
             yield self._batch(waiting)
 
-    def _key_changes(self, message: Message) -> bool:
+    def _differs(self, message: Message) -> bool:
+        """From the messages that wait, in what all messages of an entry share."""
         last = self._waiting[-1][1]
+        if message.schema_version != last.schema_version:
+            return True
         return self._by_key and (message.ordering_key or message.key) != (last.ordering_key or last.key)
 
     def _batch(self, messages: list[tuple[int, Message]]) -> Entry:
@@ -104,7 +107,7 @@ class Packer:
         for sequence_id, message in messages:
             single = _single_metadata(sequence_id, message)
             parts += (len(single).to_bytes(4, "big"), single, message.value or b"")
-        metadata = self._metadata(first)
+        metadata = self._metadata(first, messages[0][1])
         metadata.highest_sequence_id, metadata.num_messages_in_batch = last, len(messages)
         if self._by_key:
             _set_key(metadata, messages[0][1])
@@ -135,7 +138,7 @@ class Packer:
         return Entry(sequence_id, sequence_id, 1, self._entry(metadata, message.value or b""))
 
     def _single_metadata(self, sequence_id: int, message: Message) -> pb.MessageMetadata:
-        metadata = self._metadata(sequence_id)
+        metadata = self._metadata(sequence_id, message)
         _set_key(metadata, message)
         for key, value in message.properties:
             metadata.properties.add(key=key, value=value)
@@ -147,10 +150,11 @@ class Packer:
             metadata.null_value = True
         return metadata
 
-    def _metadata(self, sequence_id: int) -> pb.MessageMetadata:
+    def _metadata(self, sequence_id: int, message: Message) -> pb.MessageMetadata:
         metadata = pb.MessageMetadata(producer_name=self._name, sequence_id=sequence_id, publish_time=self._now_ms())
-        if self._schema_version:
-            metadata.schema_version = self._schema_version
+        version = self._schema_version if message.schema_version is None else message.schema_version
+        if version:
+            metadata.schema_version = version
         return metadata
 
     def _entry(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:

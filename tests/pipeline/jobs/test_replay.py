@@ -137,3 +137,40 @@ def test_partitions_keep_the_order_of_their_keys(
         message = consumer.receive(10_000)
         by_key.setdefault(message.partition_key(), []).append(message.event_timestamp())
     assert all(times == sorted(times) for times in by_key.values())
+
+
+FIRST = {"type": "record", "name": "Order", "fields": [{"name": "item", "type": "string"}]}
+LATER = FIRST | {"fields": [*FIRST["fields"], {"name": "amount", "type": "int", "default": 1}]}
+
+
+def typed(definition):
+    return pulsar.schema.AvroSchema(None, schema_definition=definition)
+
+
+def test_every_version_of_a_schema(connection, topic, target, client, runner, progress):
+    client.subscribe(topic, "keep").close()
+    client.create_producer(target, schema=typed(LATER)).close()  # there the later definition is version 0
+    for definition, values in ((FIRST, [{"item": "a"}]), (LATER, [{"item": "b", "amount": 2}])):
+        producer = client.create_producer(topic, schema=typed(definition))
+        for value in values * 5:
+            producer.send_async(value, None)
+        producer.flush()
+        producer.close()
+    options = SourceOptions.parse(connection | {"topic": topic})
+    report = replay_topics(options, sink_options(connection, target, None, {}), runner, progress)
+    assert report["stored"] == 10
+    reader = client.create_reader(target, pulsar.MessageId.earliest, schema=typed(LATER))
+    found = [reader.read_next(10_000) for _ in range(10)]
+    assert [(m.value()["item"], m.value()["amount"]) for m in found] == [("a", 1)] * 5 + [("b", 2)] * 5
+
+
+def test_a_target_that_refuses_the_schema_gets_no_message(connection, topic, target, client, runner, progress):
+    client.subscribe(topic, "keep").close()
+    client.create_producer(target, schema=pulsar.schema.StringSchema()).close()
+    producer = client.create_producer(topic, schema=typed(FIRST))
+    producer.send({"item": "a"})
+    options = SourceOptions.parse(connection | {"topic": topic})
+    with pytest.raises(OptionError, match="registerSchema=false"):
+        replay_topics(options, sink_options(connection, target, None, {}), runner, progress)
+    bare = sink_options(connection, target, None, {"registerSchema": "false"})
+    assert replay_topics(options, bare, runner, progress)["stored"] == 1

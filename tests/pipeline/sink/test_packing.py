@@ -29,15 +29,19 @@ def unpack(entry):
         plain = bytes(payload)
         if metadata.compression:
             plain = decompress(metadata.compression, plain, metadata.uncompressed_size)
-        yield metadata.sequence_id, _message(metadata, plain, metadata.deliver_at_time)
+        yield metadata.sequence_id, _message(metadata, plain, metadata.deliver_at_time, _version(metadata))
         return
     assert (entry.first, entry.last) == (metadata.sequence_id, metadata.highest_sequence_id)
     assert entry.messages == metadata.num_messages_in_batch
     for single in walk_batch(metadata, payload):
-        yield single.metadata.sequence_id, _message(single.metadata, bytes(single.payload), 0)
+        yield single.metadata.sequence_id, _message(single.metadata, bytes(single.payload), 0, _version(metadata))
 
 
-def _message(metadata, payload, deliver_at):
+def _version(metadata):
+    return metadata.schema_version if metadata.HasField("schema_version") else None
+
+
+def _message(metadata, payload, deliver_at, version):
     from binascii import a2b_base64
 
     key = metadata.partition_key.encode() if metadata.HasField("partition_key") else None
@@ -50,6 +54,7 @@ def _message(metadata, payload, deliver_at):
         tuple((p.key, p.value) for p in metadata.properties),
         metadata.event_time,
         deliver_at,
+        version,
     )
 
 
@@ -62,6 +67,7 @@ messages = st.builds(
     st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
     st.integers(0, 1 << 40),
     st.sampled_from([0, 0, 0, 1 << 41]),
+    st.sampled_from([None, None, None, b"version1"]),
 )
 
 
