@@ -20,6 +20,8 @@ from magnetar.protocol.topic_name import TopicName
 routes = RouteTable()
 STATS = ADMIN + "/broker-stats"
 _CHUNK: Final = 64 * 1024
+_TURN: Final = 16 * 1024
+"""Characters of the page of metrics that are made in a turn of the loop."""
 _LEDGER_OPERATIONS: Final = [
     f"{kind}Ledger{what}Op" for kind in ("data", "cursor") for what in ("Open", "Close", "Create", "Delete")
 ]
@@ -36,16 +38,20 @@ async def metrics(call: Call) -> Response:
 
 
 async def _in_turns(parts: Iterator[str]) -> AsyncIterator[bytes]:
-    """The parts in chunks of a decent size; whoever waits for the loop gets it between two of them."""
+    """The parts in chunks of a decent size; the loop has a turn after each part of weight, and after each empty one."""
     waiting: list[str] = []
-    size = 0
+    size = since = 0
     for part in parts:
         waiting.append(part)
         size += len(part)
+        since += len(part)
+        if part and since < _TURN:
+            continue
+        since = 0
         if size >= _CHUNK:
             yield "".join(waiting).encode()
             waiting, size = [], 0
-            await give_way()
+        await give_way()
     yield "".join(waiting).encode()
 
 

@@ -6,8 +6,9 @@ arguments.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magnetar import __version__
@@ -25,6 +26,7 @@ from magnetar.broker.prometheus.rows import (
     SubscriptionView,
     TopicView,
 )
+from magnetar.broker.slices import SLICE_ITEMS
 
 if TYPE_CHECKING:
     from magnetar.broker.foreign_entries.converter_figures import ConvertingFigures
@@ -111,18 +113,34 @@ class Sample(NamedTuple):
     value: Number
 
 
-def _metric(name: str, samples: Iterable[Sample], kind: str = "gauge") -> str:
-    """One metric: its type and all its samples."""
-    lines = [f"{help_line(name)}# TYPE {name} {kind}\n"]
-    lines += [f"{name}{{{labels}}} {value}\n" for labels, value in samples]
-    return "".join(lines)
+def _blocks(items: "Iterable[T]") -> "Iterator[list[T]]":
+    """The items in lists of at most SLICE_ITEMS."""
+    rest = iter(items)
+    while block := list(islice(rest, SLICE_ITEMS)):
+        yield block
 
 
-def _histogram(name: str, samples: Iterable[Sample]) -> str:
+def _collected(items: "Iterable[T]") -> "Generator[str, None, list[T]]":
+    """A list of the items; an empty part follows each slice of them, for a turn of the loop."""
+    out: list[T] = []
+    for block in _blocks(items):
+        out += block
+        yield ""
+    return out
+
+
+def _metric(name: str, samples: Iterable[Sample], kind: str = "gauge") -> Iterator[str]:
+    """One metric: its meaning, its type and all its samples, in slices."""
+    yield f"{help_line(name)}# TYPE {name} {kind}\n"
+    for block in _blocks(samples):
+        yield "".join([f"{name}{{{labels}}} {value}\n" for labels, value in block])
+
+
+def _histogram(name: str, samples: Iterable[Sample]) -> Iterator[str]:
     """One histogram; the labels of each sample begin with what follows the name."""
-    lines = [f"{help_line(name)}# TYPE {name} histogram\n"]
-    lines += [f"{name}{labels}}} {value}\n" for labels, value in samples]
-    return "".join(lines)
+    yield f"{help_line(name)}# TYPE {name} histogram\n"
+    for block in _blocks(samples):
+        yield "".join([f"{name}{labels}}} {value}\n" for labels, value in block])
 
 
 def escape(value: str) -> str:
@@ -136,15 +154,15 @@ def render(
     topics: "Sequence[TopicStats]",
     effective: "Callable[[TopicName], TopicConfig]",
 ) -> Iterator[str]:
-    """The page in parts of one metric each, so that a broker of many topics can do other things in between."""
+    """The page in parts of bounded size; an empty part marks a turn of the loop, too."""
     cluster = f'cluster="{escape(settings.cluster_name)}"'
-    views = [TopicView(stats, QuotaView.of(effective(stats.name))) for stats in topics]
+    views = yield from _collected(TopicView(stats, QuotaView.of(effective(stats.name))) for stats in topics)
     yield from _broker_rows(cluster, broker, views)
     if settings.expose_topic_level_metrics_in_prometheus:
         yield from _topic_rows(settings, cluster, views)
     else:
         yield from _namespace_rows(cluster, views)
-    yield _topics_count(cluster, views)
+    yield from _topics_count(cluster, views)
     if broker.converting is not None:
         yield from _converter_rows(settings, cluster, broker.converting)
     yield process_text(cluster)
@@ -154,30 +172,27 @@ def render(
 
 
 def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]) -> Iterator[str]:
-    yield _metric("pulsar_version_info", [Sample(f'{cluster},version="{__version__}",commit=""', 1)])
+    yield from _metric("pulsar_version_info", [Sample(f'{cluster},version="{__version__}",commit=""', 1)])
     for name, value in broker.values().items():
-        yield _metric(name, [Sample(cluster, value)])
+        yield from _metric(name, [Sample(cluster, value)])
     for name, kind, rows in resource_metrics(broker.resources, cluster):
         samples = [Sample(*row) for row in rows]
-        yield _metric(name, samples, kind) if kind != "histogram" else _histogram(name, samples)
-    for name, total in _broker_sums(views).items():
-        yield _metric(name, [Sample(cluster, total)])
-    evictions = {"size": "quota_evictions_size", "time": "quota_evictions_age"}
-    yield _metric(
+        yield from _metric(name, samples, kind) if kind != "histogram" else _histogram(name, samples)
+    sums = yield from _broker_sums(views)
+    for name in ("pulsar_broker_topics_count", *_SUMS):
+        yield from _metric(name, [Sample(cluster, sums[name])])
+    yield from _metric(
         "pulsar_broker_storage_backlog_quota_exceeded_evictions_total",
-        [
-            Sample(f'{cluster},quota_type="{kind}"', sum(getattr(view.stats, attribute) for view in views))
-            for kind, attribute in evictions.items()
-        ],
+        [Sample(f'{cluster},quota_type="{kind}"', sums[kind]) for kind in _EVICTIONS],
     )
     quantiles = [
         Sample(f'{cluster},quantile="{q}"', value) for q, value in sorted(broker.publish_latency_quantiles_ms.items())
     ]
-    yield _metric("pulsar_broker_publish_latency", quantiles, "summary")
+    yield from _metric("pulsar_broker_publish_latency", quantiles, "summary")
     yield f"pulsar_broker_publish_latency_count{{{cluster}}} {broker.publish_latency_count}\n"
     yield f"pulsar_broker_publish_latency_sum{{{cluster}}} {broker.publish_latency_sum_ms}\n"
     expired = sum(count for (_, kind), count in broker.authentication_failures.items() if kind == "EXPIRED")
-    yield _metric("pulsar_expired_token_total", [Sample(cluster, expired)], "counter")
+    yield from _metric("pulsar_expired_token_total", [Sample(cluster, expired)], "counter")
     for name, counts, label in (
         ("pulsar_authentication_success_total", broker.authentication_successes, "auth_method"),
         ("pulsar_authentication_failures_total", broker.authentication_failures, "reason"),
@@ -186,30 +201,33 @@ def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]
             Sample(f'{cluster},provider_name="{escape(provider)}",{label}="{escape(other)}"', count)
             for (provider, other), count in sorted(counts.items())
         ]
-        yield _metric(name, samples, "counter")
+        yield from _metric(name, samples, "counter")
 
 
-def _broker_sums(views: Sequence[TopicView]) -> dict[str, Number]:
-    """Sums over all topics under their broker names."""
-    by_name = {row.name: row for row in TOPIC_ROWS}
-    sums: dict[str, Number] = {"pulsar_broker_topics_count": len(views)}
-    for broker_name, topic_name in (
-        ("pulsar_broker_subscriptions_count", "pulsar_subscriptions_count"),
-        ("pulsar_broker_producers_count", "pulsar_producers_count"),
-        ("pulsar_broker_consumers_count", "pulsar_consumers_count"),
-        ("pulsar_broker_rate_in", "pulsar_rate_in"),
-        ("pulsar_broker_rate_out", "pulsar_rate_out"),
-        ("pulsar_broker_throughput_in", "pulsar_throughput_in"),
-        ("pulsar_broker_throughput_out", "pulsar_throughput_out"),
-        ("pulsar_broker_storage_size", "pulsar_storage_size"),
-        ("pulsar_broker_storage_logical_size", "pulsar_storage_logical_size"),
-        ("pulsar_broker_storage_write_rate", "pulsar_storage_write_rate"),
-        ("pulsar_broker_storage_read_rate", "pulsar_storage_read_rate"),
-        ("pulsar_broker_storage_read_cache_misses_rate", "pulsar_storage_read_cache_misses_rate"),
-        ("pulsar_broker_msg_backlog", "pulsar_msg_backlog"),
-    ):
-        value = by_name[topic_name].value
-        sums[broker_name] = sum(value(view) for view in views)
+_SUMS: Final = {
+    f"pulsar_broker_{name}": next(row.value for row in TOPIC_ROWS if row.name == f"pulsar_{name}")
+    for name in (
+        *("subscriptions_count", "producers_count", "consumers_count", "rate_in", "rate_out"),
+        *("throughput_in", "throughput_out", "storage_size", "storage_logical_size", "storage_write_rate"),
+        *("storage_read_rate", "storage_read_cache_misses_rate", "msg_backlog"),
+    )
+}
+"""Figures of topics that are summed up under a name of the broker."""
+_EVICTIONS: "Final[dict[str, Callable[[TopicView], int]]]" = {
+    "size": lambda view: view.stats.quota_evictions_size,
+    "time": lambda view: view.stats.quota_evictions_age,
+}
+
+
+def _broker_sums(views: Sequence[TopicView]) -> "Generator[str, None, dict[str, Number]]":
+    """Sums over all topics, by their broker names and by kind of eviction."""
+    values = {**_SUMS, **_EVICTIONS}
+    sums: dict[str, Number] = dict.fromkeys(values, 0)
+    sums["pulsar_broker_topics_count"] = len(views)
+    for block in _blocks(views):
+        for name, value in values.items():
+            sums[name] += sum(map(value, block))
+        yield ""
     return sums
 
 
@@ -224,55 +242,56 @@ def _topic_labels(settings: "Settings", cluster: str, name: "TopicName") -> str:
 
 
 def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
-    labelled = [(_topic_labels(settings, cluster, view.stats.name), view) for view in views]
+    labelled = yield from _collected((_topic_labels(settings, cluster, view.stats.name), view) for view in views)
     for row in TOPIC_ROWS:
-        yield _metric(row.name, [Sample(labels, row.value(view)) for labels, view in labelled])
+        yield from _metric(row.name, (Sample(labels, row.value(view)) for labels, view in labelled))
     yield from _bucket_rows(labelled)
-    evictions = [
-        Sample(f'{labels},quota_type="{kind}"', count)
+    evictions = (
+        Sample(f'{labels},quota_type="{kind}"', count(view))
         for labels, view in labelled
-        for kind, count in (("size", view.stats.quota_evictions_size), ("time", view.stats.quota_evictions_age))
-    ]
-    yield _metric("pulsar_storage_backlog_quota_exceeded_evictions_total", evictions)
+        for kind, count in _EVICTIONS.items()
+    )
+    yield from _metric("pulsar_storage_backlog_quota_exceeded_evictions_total", evictions)
     indexes = [(labels, view.stats.delayed_index) for labels, view in labelled if view.stats.delayed_index is not None]
     for name, samples in delayed_metrics(indexes):
-        yield _metric(name, [Sample(*sample) for sample in samples])
+        yield from _metric(name, [Sample(*sample) for sample in samples])
     if indexes:
-        yield _histogram("magnetar_delayed_lateness_ms", [Sample(*sample) for sample in lateness(indexes)])
-    subscriptions = [
+        yield from _histogram("magnetar_delayed_lateness_ms", [Sample(*sample) for sample in lateness(indexes)])
+    subscriptions = yield from _collected(
         (f'{labels},subscription="{escape(name)}"', SubscriptionView(stats))
         for labels, view in labelled
         for name, stats in view.stats.subscriptions.items()
-    ]
+    )
     yield from _rows(SUBSCRIPTION_ROWS, subscriptions)
     if settings.expose_consumer_level_metrics_in_prometheus:
-        consumers = [
+        consumers = yield from _collected(
             (f'{labels},consumer_name="{escape(each.consumer_name)}",consumer_id="{each.consumer_id}"', each)
             for labels, view in subscriptions
             for each in view.stats.consumers
-        ]
+        )
         yield from _rows(CONSUMER_ROWS, consumers)
     if settings.expose_producer_level_metrics_in_prometheus:
-        producers = [
+        producers = yield from _collected(
             (f'{labels},producer_name="{escape(each.producer_name)}",producer_id="{each.producer_id}"', each)
             for labels, view in labelled
             for each in view.stats.publishers
-        ]
+        )
         yield from _rows(PRODUCER_ROWS, producers)
 
 
 def _rows(rows: "Sequence[Row[T]]", labelled: "Sequence[tuple[str, T]]") -> Iterator[str]:
     for row in rows:
-        yield _metric(row.name, [Sample(labels, row.value(thing)) for labels, thing in labelled])
+        yield from _metric(row.name, (Sample(labels, row.value(thing)) for labels, thing in labelled))
 
 
 def _bucket_rows(labelled: Sequence[tuple[str, TopicView]]) -> Iterator[str]:
     for family in BUCKETS:
-        counts = [(labels, family.counts(view)) for labels, view in labelled]
+        counts = yield from _collected((labels, family.counts(view)) for labels, view in labelled)
         for i, suffix in enumerate(family.suffixes):
-            yield _metric(f"{family.name}{suffix}", [Sample(labels, c.buckets[i] if c else 0) for labels, c in counts])
-        yield _metric(f"{family.name}_count", [Sample(labels, c.count if c else 0) for labels, c in counts])
-        yield _metric(f"{family.name}_sum", [Sample(labels, c.sum if c else 0) for labels, c in counts])
+            samples = (Sample(labels, c.buckets[i] if c else 0) for labels, c in counts)
+            yield from _metric(f"{family.name}{suffix}", samples)
+        yield from _metric(f"{family.name}_count", (Sample(labels, c.count if c else 0) for labels, c in counts))
+        yield from _metric(f"{family.name}_sum", (Sample(labels, c.sum if c else 0) for labels, c in counts))
 
 
 def _namespace_rows(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
@@ -283,8 +302,11 @@ def _namespace_rows(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
     labelled = [(f'{cluster},namespace="{escape(name)}"', group) for name, group in sorted(by_namespace.items())]
     for row in TOPIC_ROWS:
         extra = ',remote_cluster="local"' if row.name == "pulsar_msg_backlog" else ""
-        samples = [Sample(labels + extra, row.combined([row.value(v) for v in group])) for labels, group in labelled]
-        yield _metric(row.name, samples)
+        samples: list[Sample] = []
+        for labels, group in labelled:
+            values = yield from _collected(map(row.value, group))
+            samples.append(Sample(labels + extra, row.combined(values)))
+        yield from _metric(row.name, samples)
 
 
 def _converter_rows(settings: "Settings", cluster: str, figures: "ConvertingFigures") -> Iterator[str]:
@@ -297,14 +319,16 @@ def _converter_rows(settings: "Settings", cluster: str, figures: "ConvertingFigu
 
     for name, kind, rows in converter_metrics(figures, cluster, labels):
         samples = [Sample(*row) for row in rows]
-        yield _metric(name, samples, kind) if kind != "histogram" else _histogram(name, samples)
+        yield from _metric(name, samples, kind) if kind != "histogram" else _histogram(name, samples)
 
 
-def _topics_count(cluster: str, views: Sequence[TopicView]) -> str:
+def _topics_count(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
     counts: dict[str, int] = {}
-    for view in views:
-        counts[view.stats.name.namespace] = counts.get(view.stats.name.namespace, 0) + 1
-    return _metric(
+    for block in _blocks(views):
+        for view in block:
+            counts[view.stats.name.namespace] = counts.get(view.stats.name.namespace, 0) + 1
+        yield ""
+    yield from _metric(
         "pulsar_topics_count",
         [Sample(f'{cluster},namespace="{escape(name)}"', count) for name, count in sorted(counts.items())],
     )

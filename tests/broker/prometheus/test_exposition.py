@@ -173,3 +173,22 @@ def test_every_topic_name_of_the_common_dashboards_is_there():
         "pulsar_subscription_delayed", "pulsar_subscription_msg_rate_out", "pulsar_subscription_msg_throughput_out",
         "pulsar_version_info", "process_cpu_seconds_total",
     }  # fmt: skip
+
+
+def test_no_part_of_the_page_grows_with_the_number_of_topics():
+    settings = Settings()
+    config = effective_config(settings, NO_POLICIES, NO_TOPIC_POLICIES)
+    topics = [topic(f"persistent://public/default/t{i}") for i in range(600)]
+    looked_at = 0
+
+    def effective(_name):
+        nonlocal looked_at
+        looked_at += 1
+        return config
+
+    before = 0
+    for part in render(settings, BrokerMetrics(), topics, effective):
+        assert part.count("\n") <= 256
+        assert looked_at - before <= 256, "topics are looked at in slices, too"
+        before = looked_at
+    assert looked_at == 600
