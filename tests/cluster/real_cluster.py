@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 
@@ -33,7 +34,9 @@ class RealCluster:
         self.bookies: list[str] = []
 
     def up(self, bookies: int = 3, **environment: str) -> None:
-        self._run("up", str(bookies), environment=environment)
+        first = random.randrange(20_000, 32_000, 10)  # clusters that start at the same moment look for ports elsewhere
+        ports = {"BK_ZK_PORT": str(first), "BK_PORT": str(first + 1)}
+        self._run("up", str(bookies), environment=ports | environment)
         lines = (self.directory / "cluster.env").read_text().splitlines()
         found = dict(line.split("=", 1) for line in lines)
         self.zookeeper = found["ZK"]
