@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, cast
 
 from magnetar.broker.consumers.consumer import KEY_SHARED, KeySharedPolicy
 from magnetar.broker.consumers.draining_hashes import DrainingHashes
-from magnetar.broker.dispatchers.base import Read
 from magnetar.broker.dispatchers.hash_ring import RingSelector
+from magnetar.broker.dispatchers.held_entries import HeldEntries
 from magnetar.broker.dispatchers.key_ranges import KeySelector, SplitSelector, StickySelector, lost_ranges
 from magnetar.broker.dispatchers.key_shared_plan import plan_by_key
-from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
 from magnetar.broker.dispatchers.ports import Order
+from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.consumers.pending_acks import PendingAck
@@ -42,14 +42,15 @@ def make_selector(settings: SubscriptionSettings, policy: KeySharedPolicy) -> Ke
     return SplitSelector()
 
 
-class KeySharedDispatcher(MultipleConsumersDispatcher):
+class KeySharedDispatcher:
     """Hands entries to the owners of their hashes; keeps the order of each key."""
 
     sub_type = KEY_SHARED
-    order = Order.BY_KEY
 
     def __init__(self, context: DispatchContext, policy: KeySharedPolicy) -> None:
-        super().__init__(context)
+        self.context = context
+        self.loop = ReadLoop(context, self, Order.BY_KEY, delays=True)
+        self.held = HeldEntries(context, self.loop, self.flow, self._replay_grew, self._no_longer_held)
         self.sticky = policy.sticky
         self.allow_out_of_order = policy.allow_out_of_order
         self.selector = make_selector(context.settings, policy)
@@ -61,20 +62,32 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
 
     # --- members -------------------------------------------------------------------------------------------------
 
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return self.held.members.consumers
+
+    def occupant(self, _consumer: Consumer) -> None:
+        """None: any number of consumers are served."""
+
     def add_consumer(self, consumer: Consumer) -> None:
         before = self.selector.ranges()
         if isinstance(self.selector, StickySelector):
             self.selector.check(consumer)
-        super().add_consumer(consumer)
+        is_first = not self.consumers
+        self.held.add_consumer(consumer)
+        if is_first:
+            self._forget_order()
         self.selector.add(consumer)
         self._hashes_moved(before)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        if consumer in self.members.consumers:
+        if consumer in self.consumers:
             before = self.selector.ranges()
             self.selector.remove(consumer)
             self.draining.consumer_left(consumer)
-            super().remove_consumer(consumer)
+            self.held.remove_consumer(consumer)
+            if not self.consumers:
+                self._forget_order()
             self._hashes_moved([each for each in before if each.owner is not consumer])
 
     def _hashes_moved(self, before: list[Assignment]) -> None:
@@ -92,49 +105,77 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
             for key_hash, held in Counter(h for h in hashes if moved.covers(h)).items():
                 self.draining.drain(key_hash, owner, held)
 
-    def _forget_places(self) -> None:
-        super()._forget_places()
+    remove_for_seek = remove_consumer
+
+    def closed_by_seek(self) -> list[Consumer]:
+        return list(self.consumers)
+
+    def can_unsubscribe(self, consumer: Consumer) -> bool:
+        return len(self.consumers) == 1 and self.consumers[0] is consumer
+
+    def _forget_order(self) -> None:
+        """Reading begins at another place: nothing of the old one has to be waited for."""
         self._parked.clear()
         self._replay_may_help = True
         self.draining.clear()
 
-    # --- what makes a walk through the replay queue worth while --------------------------------------------------
+    # --- what changes --------------------------------------------------------------------------------------------
 
-    def flow(self, consumer: Consumer) -> None:
+    def flow(self, _consumer: Consumer) -> None:
         self._replay_may_help = True
-        super().flow(consumer)
+        self.loop.wake()
 
-    def _put_to_replay(self, held: PendingAck) -> bool:
+    def redeliver_all(self, consumer: Consumer, _epoch: int | None) -> None:
+        self.held.redeliver_all(consumer)
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        self.held.redeliver(consumer, positions)
+
+    def _replay_grew(self) -> None:
         self._replay_may_help = True
-        return super()._put_to_replay(held)
 
     def _no_longer_held(self, consumer: Consumer, held: PendingAck) -> None:
         if self.draining and self.draining.released(held.key_hash, consumer):
             self._replay_may_help = True
-            self.wake()
+            self.loop.wake()
+
+    def forget_read(self) -> None:
+        self.loop.forget_read()
+
+    def reset(self) -> None:
+        self.held.reset()
+        self._forget_order()
+
+    def set_settings(self) -> None:
+        self.loop.set_settings()
+        self.held.set_settings()
+
+    def close(self) -> None:
+        self.loop.close()
 
     # --- what cannot be converted now ----------------------------------------------------------------------------
 
-    def _park(self, result: Transformed, read: Read) -> None:
+    def park(self, result: Transformed, _read: Read) -> None:
         for parked in result.parked:
             if parked.holds_key and not self.allow_out_of_order:
                 position = parked.span.first_position
                 self._parked.add(position)
-                self.replay.add(*position, KeyHashes(parked.span.slab, self.selector)[parked.span.start])
-        super()._park(result, read)
+                self.held.replay.add(*position, KeyHashes(parked.span.slab, self.selector)[parked.span.start])
+        for parked in result.parked:
+            self.loop.again_later(parked)
 
-    def _again(self, position: Position) -> None:
+    def again(self, position: Position) -> None:
         self._parked.discard(position)
         self._replay_may_help = True
-        super()._again(position)
+        self.held.replay.add(position.ledger_id, position.entry_id)
 
-    def _not_again(self, position: Position) -> None:
+    def not_again(self, position: Position) -> None:
         self._parked.discard(position)
-        self.replay.discard(*position)
+        self.held.replay.discard(*position)
         self._replay_may_help = True
 
     def dropped_up_to(self, position: Position) -> None:
-        super().dropped_up_to(position)
+        self.held.dropped_up_to(position)
         if self._parked:
             self._parked = {each for each in self._parked if each > position}
         self._replay_may_help = True
@@ -142,7 +183,10 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
     def _gone(self, position: Position) -> None:
         if position not in self._parked or self.context.cursor.is_deleted(position):
             self._parked.discard(position)
-            super()._gone(position)
+            self.held.replay.discard(*position)
+
+    def receivers(self) -> Sequence[Consumer]:
+        return self.consumers
 
     # --- dispatch ------------------------------------------------------------------------------------------------
 
@@ -153,15 +197,15 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
             return 0
         return min(permits.usable, -(-permits.unacked_room // max(consumer.messages_per_entry, 1)))
 
-    def _next_read(self) -> Read | None:
-        permits = self._usable_permits()
-        if permits <= 0 or self.unacked.blocked:
+    def next_read(self) -> Read | None:
+        permits = self.held.usable_permits()
+        if permits <= 0 or self.held.unacked.blocked:
             return None
         settings = self.context.settings
         limit = min(permits, settings.max_read_entries)
-        waiting = len(self.replay)
-        self._take_due(limit)
-        if self.replay and (self._replay_may_help or len(self.replay) > waiting):
+        waiting = len(self.held.replay)
+        self.held.take_due(limit)
+        if self.held.replay and (self._replay_may_help or len(self.held.replay) > waiting):
             positions = self._replayable(limit)
             if positions:
                 return Read(limit, positions)
@@ -170,15 +214,15 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
             settings.key_shared_look_ahead_per_consumer * len(self.consumers),
             settings.key_shared_look_ahead_per_subscription,
         )
-        return Read(limit) if len(self.replay) < look_ahead and self._may_read() else None
+        return Read(limit) if len(self.held.replay) < look_ahead and self.held.may_read() else None
 
     def _replayable(self, limit: int) -> list[Position]:
         """The first waiting positions that can be sent now, or whose hash is not known yet."""
         chosen: list[Position] = []
         left: dict[Consumer, int] = {}
         refused: set[int] = set()
-        for position in self.replay:
-            key_hash = self.replay.hash_of(*position)
+        for position in self.held.replay:
+            key_hash = self.held.replay.hash_of(*position)
             if position in self._parked:
                 refused.add(key_hash)
                 continue
@@ -198,10 +242,10 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
                 break
         return chosen
 
-    def _dispatch(self, spans: list[Span], read: Read) -> int:
+    def dispatch(self, spans: list[Span], read: Read) -> int:
         entries: list[tuple[Slab, int]] = []
         keyed: list[tuple[tuple[int, int], int]] = []
-        for slab, i, j in self._received(spans, read):
+        for slab, i, j in self.held.received(spans, read, self._gone):
             hashes = KeyHashes(slab, self.selector)
             for k in range(i, j):
                 entries.append((slab, k))
@@ -209,8 +253,8 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
         unknown = False
         if read.positions is not None:
             for position, _ in keyed:
-                unknown |= not self.replay.hash_of(*position)
-                self.replay.discard(*position)  # what is refused comes back below
+                unknown |= not self.held.replay.hash_of(*position)
+                self.held.replay.discard(*position)  # what is refused comes back below
         plan = plan_by_key(
             keyed,
             cast("Callable[[int], Consumer | None]", self.selector.select),
@@ -218,11 +262,11 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
             None if self.allow_out_of_order else self,
         )
         for index in plan.refused:
-            self.replay.add(*keyed[index][0], keyed[index][1])
+            self.held.replay.add(*keyed[index][0], keyed[index][1])
         if read.positions is not None and not plan.given and not unknown:
             self._replay_may_help = False
         return sum(
-            self._send(consumer, span, read, KeyHashes(span.slab, self.selector))
+            self.held.send(consumer, span, read, KeyHashes(span.slab, self.selector))
             for consumer, span in _runs(plan.given, entries)
         )
 
@@ -232,7 +276,7 @@ class KeySharedDispatcher(MultipleConsumersDispatcher):
 
     def waits_behind(self, key_hash: int, position: tuple[int, int]) -> bool:
         """Whether an earlier entry of the hash is in the replay queue."""
-        first = self.replay.first_of_hash(key_hash)
+        first = self.held.replay.first_of_hash(key_hash)
         return first is not None and first < position
 
     def key_ranges_of(self, consumer: Consumer) -> tuple[tuple[int, int], ...]:

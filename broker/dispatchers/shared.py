@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.consumers import ack_sets
 from magnetar.broker.consumers.consumer import SHARED
-from magnetar.broker.dispatchers.base import Read
 from magnetar.broker.dispatchers.chunks import ChunkOwners, chunk_in
 from magnetar.broker.dispatchers.deliver import partial_acks
-from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
+from magnetar.broker.dispatchers.held_entries import HeldEntries
+from magnetar.broker.dispatchers.ports import Order
+from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
 from magnetar.broker.dispatchers.round_robin_plan import plan_round_robin
 from magnetar.broker.dispatchers.sift import batch_sizes
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.consumers.pending_acks import PendingAck
-    from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
     from magnetar.storage.position import Position
 
 _MAX_WAITING = 1000
@@ -45,83 +45,134 @@ class _Walk:
             yield head
 
 
-class SharedDispatcher(MultipleConsumersDispatcher):
+class SharedDispatcher:
     """Round robin by priority over consumers that can take messages."""
 
     sub_type = SHARED
 
     def __init__(self, context: DispatchContext) -> None:
-        super().__init__(context)
+        self.context = context
+        self.loop = ReadLoop(context, self, Order.NONE, delays=True)
+        self.held = HeldEntries(context, self.loop, self.flow)
         self._chunks = ChunkOwners()
         self._chunks_wait = False
         """The head of the replay queue are chunks that their consumers cannot take before something changes."""
 
+    # --- members -------------------------------------------------------------------------------------------------
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return self.held.members.consumers
+
+    def occupant(self, _consumer: Consumer) -> None:
+        """None: any number of consumers are served."""
+
     def add_consumer(self, consumer: Consumer) -> None:
-        super().add_consumer(consumer)
+        self.held.add_consumer(consumer)
         self._chunks_wait = False
 
     def remove_consumer(self, consumer: Consumer) -> None:
         self._chunks.forget(consumer)
         self._chunks_wait = False
-        super().remove_consumer(consumer)
+        if consumer in self.consumers:
+            self.held.remove_consumer(consumer)
+
+    remove_for_seek = remove_consumer
+
+    def closed_by_seek(self) -> list[Consumer]:
+        return list(self.consumers)
+
+    def can_unsubscribe(self, consumer: Consumer) -> bool:
+        return len(self.consumers) == 1 and self.consumers[0] is consumer
+
+    # --- what changes ----------------------------------------------------------------------------------------------
+
+    def flow(self, _consumer: Consumer) -> None:
+        self._chunks_wait = False
+        self.loop.wake()
+
+    def redeliver_all(self, consumer: Consumer, _epoch: int | None) -> None:
+        self._chunks_wait = False
+        self.held.redeliver_all(consumer)
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        self._chunks_wait = False
+        self.held.redeliver(consumer, positions)
+
+    def dropped_up_to(self, position: Position) -> None:
+        self.held.dropped_up_to(position)
+
+    def forget_read(self) -> None:
+        self.loop.forget_read()
 
     def reset(self) -> None:
         self._chunks.clear()
         self._chunks_wait = False
-        super().reset()
+        self.held.reset()
 
-    def flow(self, consumer: Consumer) -> None:
+    def set_settings(self) -> None:
+        self.loop.set_settings()
+        self.held.set_settings()
+
+    def close(self) -> None:
+        self.loop.close()
+
+    # --- for the read loop -----------------------------------------------------------------------------------------
+
+    def receivers(self) -> Sequence[Consumer]:
+        return self.consumers
+
+    def park(self, result: Transformed, _read: Read) -> None:
+        for parked in result.parked:
+            self.loop.again_later(parked)
+
+    def again(self, position: Position) -> None:
         self._chunks_wait = False
-        super().flow(consumer)
+        self.held.replay.add(position.ledger_id, position.entry_id)
 
-    def _give_back(self, consumer: Consumer, held: list[PendingAck]) -> None:
-        self._chunks_wait = False
-        super()._give_back(consumer, held)
+    def not_again(self, _position: Position) -> None:
+        """Nothing waits behind a parked entry."""
 
-    def _again(self, position: Position) -> None:
-        self._chunks_wait = False
-        super()._again(position)
-
-    def _next_read(self) -> Read | None:
-        permits = self._usable_permits()
-        if permits <= 0 or self.unacked.blocked:
+    def next_read(self) -> Read | None:
+        permits = self.held.usable_permits()
+        if permits <= 0 or self.held.unacked.blocked:
             return None
         limit = min(permits, self.context.settings.max_read_entries)
-        waiting = len(self.replay)
-        self._take_due(limit)
-        if len(self.replay) > waiting:
+        waiting = len(self.held.replay)
+        self.held.take_due(limit)
+        if len(self.held.replay) > waiting:
             self._chunks_wait = False
-        if self._chunks_wait and len(self.replay) > _MAX_WAITING:
+        if self._chunks_wait and len(self.held.replay) > _MAX_WAITING:
             return None
-        if self.replay and not self._chunks_wait:
-            return Read(limit, self.replay.head(limit))
-        return Read(limit) if self._may_read() else None
+        if self.held.replay and not self._chunks_wait:
+            return Read(limit, self.held.replay.head(limit))
+        return Read(limit) if self.held.may_read() else None
 
-    def _dispatch(self, spans: list[Span], read: Read) -> int:
-        spans = self._received(spans, read)
+    def dispatch(self, spans: list[Span], read: Read) -> int:
+        spans = self.held.received(spans, read)
         entries = sum(span.end - span.start for span in spans)
         if not entries:
             return 0
         if self._chunks.concern(spans):
             return self._dispatch_chunks(spans, read)
         shares, given = plan_round_robin(
-            self.members, entries, self._sizes(spans), self.context.settings.max_round_robin_entries
+            self.held.members, entries, self._sizes(spans), self.context.settings.max_round_robin_entries
         )
         queued = 0
         walk = _Walk(spans)
         for consumer, start, end in shares:
             for span in walk.take(end - start):
-                queued += self._send(consumer, span, read)
+                queued += self.held.send(consumer, span, read)
             consumer.learn_average()
         if read.positions is None:
             for span in walk.take(entries - given):
-                self._wait_in_replay(span)
+                self.held.wait_in_replay(span)
         return queued
 
     def _dispatch_chunks(self, spans: list[Span], read: Read) -> int:
         """Chunks of one message go to one consumer; those that it cannot take now wait."""
         chunks = [chunk_in(span.slab.body(k)) for span in spans for k in range(span.start, span.end)]
-        given = self._chunks.plan(self.members, chunks, self._sizes(spans))
+        given = self._chunks.plan(self.held.members, chunks, self._sizes(spans))
         self._chunks_wait = read.positions is not None and all(consumer is None for consumer in given)
         queued, at = 0, 0
         for span in spans:
@@ -132,9 +183,9 @@ class SharedDispatcher(MultipleConsumersDispatcher):
                 end = start + sum(1 for _ in part)
                 piece, start = Span(span.slab, start, end), end
                 if consumer is not None:
-                    queued += self._send(consumer, piece, read)
+                    queued += self.held.send(consumer, piece, read)
                 elif read.positions is None:
-                    self._wait_in_replay(piece)
+                    self.held.wait_in_replay(piece)
         return queued
 
     def _sizes(self, spans: list[Span]) -> list[int] | None:

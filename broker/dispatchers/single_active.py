@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
 from magnetar.broker.dispatchers.active_consumer import active_order, choose_active
-from magnetar.broker.dispatchers.base import Dispatcher, Read
 from magnetar.broker.dispatchers.deliver import Target, deliver
 from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.ports import Order
+from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
 from magnetar.broker.errors import ConsumerAssignError, ConsumerBusyError
 from magnetar.storage.slab import Span
 
@@ -49,13 +49,15 @@ def _singles(span: Span) -> Iterator[Span]:
     return (Span(span.slab, k, k + 1) for k in range(span.start, span.end))
 
 
-class SingleActiveDispatcher(Dispatcher):
+class SingleActiveDispatcher:
     """Serves the active one of its consumers."""
 
-    order = Order.TOTAL
+    held = None
+    """Redelivery is a rewind: nothing is held."""
 
     def __init__(self, context: DispatchContext, sub_type: int) -> None:
-        super().__init__(context)
+        self.context = context
+        self.loop = ReadLoop(context, self, Order.TOTAL, delays=False)
         self.sub_type = sub_type
         self.active: Consumer | None = None
         self.expected: Consumer | None = None
@@ -63,9 +65,9 @@ class SingleActiveDispatcher(Dispatcher):
         self._consumers: list[Consumer] = []
         self._failover_timer: Any = None
         self._ranges: StickySelector | None = None
-        self._held: list[Span] = []
-        """Read and not sent: the first of them cannot be converted before `_held_until_ms`, and order counts."""
-        self._held_until_ms = 0
+        self._waiting: list[Span] = []
+        """Read and not sent: the first of them cannot be converted before `_waiting_until_ms`, and order counts."""
+        self._waiting_until_ms = 0
         self._passed: list[Position] = []
         """Entries that were passed over and are due to be tried again."""
 
@@ -123,7 +125,7 @@ class SingleActiveDispatcher(Dispatcher):
 
     def _not_returned(self) -> None:
         self._failover_timer = None
-        if not self.closed and self._consumers and self.active is None:
+        if not self.loop.closed and self._consumers and self.active is None:
             self._choose()
 
     def _choose(self) -> bool:
@@ -144,9 +146,9 @@ class SingleActiveDispatcher(Dispatcher):
         if self.active is None:
             self._stop_failover_timer()  # of a consumer that left for a SEEK
         self.active, self.expected = chosen, None
-        self._generation += 1
+        self.loop.generation += 1
         if self.sub_type == FAILOVER and context.settings.failover_delay_ms > 0:
-            self._forget_end()
+            self.loop.forget_end()
             if self._failover_timer is None:
                 delay_s = context.settings.failover_delay_ms / 1000
                 self._failover_timer = context.call_later(delay_s, self._take_over)
@@ -157,13 +159,13 @@ class SingleActiveDispatcher(Dispatcher):
     def _take_over(self) -> None:
         """The active consumer begins: from the mark-delete position."""
         self._failover_timer = None
-        if self.closed or self.active is None:
+        if self.loop.closed or self.active is None:
             return
         self.rewind()
         if self.sub_type == FAILOVER:
             for consumer in self._consumers:
                 consumer.tell_active(is_active=consumer is self.active)
-        self.wake()
+        self.loop.wake()
 
     def _stop_failover_timer(self) -> None:
         if self._failover_timer is not None:
@@ -171,7 +173,7 @@ class SingleActiveDispatcher(Dispatcher):
             self._failover_timer = None
 
     def can_unsubscribe(self, consumer: Consumer) -> bool:
-        return super().can_unsubscribe(consumer) and self.active is consumer
+        return len(self._consumers) == 1 and self.active is consumer
 
     def closed_by_seek(self) -> list[Consumer]:
         """Only the active consumer, even when a standby asks (Apache Pulsar 4.2.4)."""
@@ -184,7 +186,7 @@ class SingleActiveDispatcher(Dispatcher):
             consumer.epoch = epoch
         if consumer is self.active and self._failover_timer is None:
             self.rewind()
-            self.wake()
+            self.loop.wake()
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:  # noqa: ARG002 - all go back
         """Single messages cannot go back without breaking the order: all of them do."""
@@ -192,81 +194,85 @@ class SingleActiveDispatcher(Dispatcher):
 
     def reset(self) -> None:
         self.forget_read()
-        self.wake()
+        self.loop.wake()
 
     def rewind(self) -> None:
         self._forget_held()
-        super().rewind()
+        self.loop.rewind()
 
     def forget_read(self) -> None:
         self._forget_held()
-        super().forget_read()
+        self.loop.forget_read()
 
     # --- what cannot be converted now ----------------------------------------------------------------------------
 
     def _forget_held(self) -> None:
         """Reading starts anew at or before what is held."""
-        self._held, self._passed = [], []
+        self._waiting, self._passed = [], []
 
-    def _park(self, result: Transformed, read: Read) -> None:
+    def park(self, result: Transformed, _read: Read) -> None:
         if not result.rest:
-            super()._park(result, read)
+            for parked in result.parked:
+                self.loop.again_later(parked)
             return
         delay_ms = result.parked[-1].delay_ms
-        self._held = result.rest + self._held
-        self._held_until_ms = self.context.now_ms() + delay_ms
-        self.context.call_later(delay_ms / 1000, self.wake)
+        self._waiting = result.rest + self._waiting
+        self._waiting_until_ms = self.context.now_ms() + delay_ms
+        self.context.call_later(delay_ms / 1000, self.loop.wake)
 
-    def _again(self, position: Position) -> None:
+    def again(self, position: Position) -> None:
         self._passed.append(position)
+
+    def not_again(self, _position: Position) -> None:
+        """What waits behind a parked entry is found at the next read."""
 
     def _held_read(self, max_entries: int) -> Read | None:
         """What is held, once its first entry may be tried again or is acknowledged; None until then."""
         cursor = self.context.cursor
-        waits = self.context.now_ms() < self._held_until_ms
-        if waits and not cursor.is_deleted(self._held[0].first_position):
+        waits = self.context.now_ms() < self._waiting_until_ms
+        if waits and not cursor.is_deleted(self._waiting[0].first_position):
             return None
-        spans, self._held = self._held, []
+        spans, self._waiting = self._waiting, []
         taken: list[Span] = []
         for span in spans:
             now, later = span.cut(max_entries)
             max_entries -= now.entries
             if later.entries:
-                self._held.append(later)
+                self._waiting.append(later)
             taken += [each for each in _singles(now) if not cursor.is_deleted(each.first_position)]
         # Nothing may be left of what was held; a read of no positions lets the turn go on.
         return Read(len(taken), held=taken) if taken else Read(0, positions=[])
 
-    def _receivers(self) -> Iterable[Consumer]:
+    def receivers(self) -> Iterable[Consumer]:
         return () if self.active is None else (self.active,)
 
     # --- dispatch ------------------------------------------------------------------------------------------------
 
-    def _next_read(self) -> Read | None:
+    def next_read(self) -> Read | None:
         consumer = self.active
         if consumer is None or self._failover_timer is not None or consumer.permits.available <= 0:
             return None
         if not consumer.is_writable():
-            consumer.when_writable(self.wake)
+            consumer.when_writable(self.loop.wake)
             return None
         limit = min(consumer.permits.available, self.context.settings.max_read_entries)
-        if self._held:
+        if self._waiting:
             return self._held_read(limit)
         if self._passed:
             positions, self._passed = sorted(self._passed)[:limit], sorted(self._passed)[limit:]
             return Read(limit, positions)
         return Read(limit)
 
-    def _dispatch(self, spans: list[Span], read: Read) -> int:  # noqa: ARG002 - how it was read does not matter
+    def dispatch(self, spans: list[Span], _read: Read) -> int:
         consumer, cursor = self.active, self.context.cursor
         assert consumer is not None, "a read of a consumer that left is dropped"
         if self._ranges is not None:
             spans = self._within_ranges(spans)
         queued = 0
-        for span in self._sift(spans, delayed=False).spans:
+        for span in self.loop.sift(spans, delayed=False).spans:
             queued += deliver(Target(consumer), cursor, span)
         if queued:
-            self._sent_to[consumer] = None
+            self.loop.sent_to[consumer] = None
         return queued
 
     def _within_ranges(self, spans: list[Span]) -> list[Span]:
@@ -287,6 +293,15 @@ class SingleActiveDispatcher(Dispatcher):
                 kept.append(Span(slab, start, j))
         return kept
 
+    def flow(self, _consumer: Consumer) -> None:
+        self.loop.wake()
+
+    def dropped_up_to(self, _position: Position) -> None:
+        """Nothing is held."""
+
+    def set_settings(self) -> None:
+        self.loop.set_settings()
+
     def close(self) -> None:
         self._stop_failover_timer()
-        super().close()
+        self.loop.close()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
+    from magnetar.broker.dispatchers.held_entries import HeldEntries
     from magnetar.broker.dispatchers.ports import DispatchContext
 
 log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ class Acknowledger:
         self._context = context
         self._cursor = cursor
         self._pinned = pinned
-        self.books: MultipleConsumersDispatcher | None = None
+        self.books: HeldEntries | None = None
         self.last_mark_delete_advanced_ms = 0
         self._mark_delete = cursor.mark_delete
 

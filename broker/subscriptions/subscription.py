@@ -14,7 +14,6 @@ import structlog
 
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TYPE_NAMES
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher, policy_of
-from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
 from magnetar.broker.dispatchers.ports import DispatchContext
 from magnetar.broker.dispatchers.shared import SharedDispatcher
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.dispatchers.base import Dispatcher
+    from magnetar.broker.dispatchers.dispatcher import Dispatcher
     from magnetar.broker.dispatchers.ports import DelayView, EntryTransformer, Reader
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
@@ -173,7 +172,7 @@ class Subscription:
         if self.dispatcher is not None:
             self.dispatcher.close()
         self.dispatcher = dispatcher
-        self.acknowledger.books = dispatcher if isinstance(dispatcher, MultipleConsumersDispatcher) else None
+        self.acknowledger.books = dispatcher.held
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer left; safe to call twice."""
@@ -214,11 +213,11 @@ class Subscription:
             self.acknowledger.on_ack(consumer, command)
             owed = False
         else:
-            dispatcher.hold_wakes()
+            dispatcher.loop.hold_wakes()
             try:
                 self.acknowledger.on_ack(consumer, command)
             finally:
-                owed = dispatcher.release_wakes()
+                owed = dispatcher.loop.release_wakes()
         if self.terminated:
             self._tell_end_of_topic()
         return self._durable(dispatcher if owed else None) if answered else None
@@ -228,7 +227,7 @@ class Subscription:
             await self.cursor.flush()
         finally:
             if dispatcher is not None:
-                dispatcher.wake()
+                dispatcher.loop.wake()
 
     def on_redeliver(
         self, consumer: Consumer, message_ids: Iterable[pb.MessageIdData] | None, consumer_epoch: int | None
@@ -276,9 +275,9 @@ class Subscription:
                     consumer.close_from_broker()
                     self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
                     dispatcher.remove_for_seek(consumer)
-                dispatcher.paused = True
+                dispatcher.loop.paused = True
                 dispatcher.forget_read()
-                await dispatcher.wait_idle()
+                await dispatcher.loop.wait_idle()
             await self.cursor.reset(position, ack_set)
             self.note_reset(position)
             if dispatcher is not None:
@@ -289,8 +288,8 @@ class Subscription:
             self.fenced = False
             self._settled.set()
             if dispatcher is not None:
-                dispatcher.paused = False
-                dispatcher.wake()
+                dispatcher.loop.paused = False
+                dispatcher.loop.wake()
         if had_consumers and not rolls_back and not (self.durable or self.consumers or self._admitting):
             self.sought = SoughtPlace(position, self.cursor.read_position, ack_set)
             self._check_empty()
@@ -315,7 +314,7 @@ class Subscription:
             self.context.transform.close()
         if self.dispatcher is not None:
             self.dispatcher.close()
-            await self.dispatcher.wait_idle()
+            await self.dispatcher.loop.wait_idle()
         await self._tasks.close()
 
     def is_caught_up(self) -> bool:
@@ -327,7 +326,7 @@ class Subscription:
     def entries_available(self) -> None:
         """New entries became readable; called once per burst of appends."""
         if self.dispatcher is not None and self.dispatcher.consumers:
-            self.dispatcher.wake()
+            self.dispatcher.loop.wake()
 
     delayed_due = entries_available
     """Delayed entries became due (what a `DelayView` calls)."""
@@ -339,7 +338,7 @@ class Subscription:
         self.terminated = True
         self._tell_end_of_topic()
         if self.dispatcher is not None:
-            self.dispatcher.topic_ended()
+            self.dispatcher.loop.topic_ended()
 
     def _ended(self) -> bool:
         if self.terminated:
@@ -364,7 +363,7 @@ class Subscription:
         if expired_messages:
             self.expired.add(expired_messages, 0)
         self.last_expire_ms = self.context.now_ms()
-        if isinstance(self.dispatcher, MultipleConsumersDispatcher):
+        if self.dispatcher is not None:
             self.dispatcher.dropped_up_to(position)
         self.acknowledger.mark_delete_moved()
         self.entries_available()  # what was held back may be gone

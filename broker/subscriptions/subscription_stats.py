@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
-from magnetar.broker.dispatchers.multiple import MultipleConsumersDispatcher
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
 from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
 from magnetar.broker.subscriptions.subscription import Subscription
@@ -62,7 +61,7 @@ def _unstored(subscription: NonPersistentSubscription) -> SubscriptionStats:
 def _stored(subscription: Subscription) -> SubscriptionStats:
     dispatcher, acknowledger = subscription.dispatcher, subscription.acknowledger
     consumers = tuple(consumer_stats(subscription, c) for c in subscription.consumers)
-    multiple = dispatcher if isinstance(dispatcher, MultipleConsumersDispatcher) else None
+    multiple = None if dispatcher is None else dispatcher.held
     key_shared = dispatcher if isinstance(dispatcher, KeySharedDispatcher) else None
     single = dispatcher if isinstance(dispatcher, SingleActiveDispatcher) else None
     delay = subscription.context.delay

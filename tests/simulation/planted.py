@@ -12,7 +12,7 @@ from unittest import mock
 
 from magnetar.broker.admin_backend.topic_backend import AdminTopics
 from magnetar.broker.consumers.pending_acks import PendingAcks
-from magnetar.broker.dispatchers.base import Dispatcher
+from magnetar.broker.dispatchers.read_loop import ReadLoop
 from magnetar.broker.network.publish_gate import PublishBudget
 from magnetar.broker.topics import subscriptions
 from magnetar.broker.topics.topic import Topic
@@ -121,7 +121,7 @@ def damage_that_is_not_told(patch: Any) -> None:
             report(layout, recovered)
 
     patch.setattr(engine, "_log_recovery", silent)
-    patch.setattr(Dispatcher, "_failed", lambda self, error: self.context.skipped([error.position]) or self.wake())
+    patch.setattr(ReadLoop, "_failed", lambda self, error: self.context.skipped([error.position]) or self.wake())
 
 
 def damage_that_costs_what_follows(patch: Any) -> None:

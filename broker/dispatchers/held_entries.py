@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pyroaring import BitMap
 
 from magnetar.broker.consumers.permits import UnackedLimit
-from magnetar.broker.dispatchers.base import Dispatcher, Read
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.deliver import Target, deliver
 from magnetar.broker.dispatchers.redelivery_tracker import RedeliveryTracker
@@ -21,38 +20,49 @@ from magnetar.broker.dispatchers.replay_queue import ReplayQueue
 from magnetar.broker.errors import ConsumerBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.consumers.pending_acks import PendingAck
     from magnetar.broker.dispatchers.deliver import HashLookup
     from magnetar.broker.dispatchers.ports import DispatchContext
+    from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
 _GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than one by one
 
 
-class MultipleConsumersDispatcher(Dispatcher):
-    """Books of a subscription whose consumers acknowledge one by one."""
+class HeldEntries:
+    """Books of a subscription whose consumers acknowledge one by one.
 
-    delays = True
+    on_room: called with a consumer that can take more. on_replay: an entry went to the replay queue. on_released:
+    a consumer holds an entry no more.
+    """
 
-    def __init__(self, context: DispatchContext) -> None:
-        super().__init__(context)
+    def __init__(
+        self,
+        context: DispatchContext,
+        loop: ReadLoop,
+        on_room: Callable[[Consumer], None],
+        on_replay: Callable[[], None] | None = None,
+        on_released: Callable[[Consumer, PendingAck], None] | None = None,
+    ) -> None:
+        self.context = context
+        self.loop = loop
         self.members: RoundRobin[Consumer] = RoundRobin()
         self.replay = ReplayQueue()
         self.tracker = RedeliveryTracker()
         limit, total = context.settings.max_unacked_per_subscription, context.unacked_total
-        self.unacked = UnackedLimit(limit) if total is None else total.book(limit, self.wake)
-
-    @property
-    def consumers(self) -> Sequence[Consumer]:
-        return self.members.consumers
+        self.unacked = UnackedLimit(limit) if total is None else total.book(limit, loop.wake)
+        self._on_room = on_room
+        self._on_replay = on_replay
+        self._on_released = on_released
 
     # --- members -------------------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer: Consumer) -> None:
+        """Admit a consumer; the first one begins at the mark-delete position. Raises ConsumerBusyError."""
         limit = self.context.settings.max_consumers
         if 0 < limit <= len(self.members.consumers):
             raise ConsumerBusyError("Subscription reached max consumers limit")
@@ -60,12 +70,11 @@ class MultipleConsumersDispatcher(Dispatcher):
         if not self.members.consumers:
             self._forget_places()
             self._forget_due()
-            self.rewind()
+            self.loop.rewind()
         self.members.add(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        if consumer not in self.members.consumers:
-            return
+        """A consumer that is here leaves; what it held is delivered to others."""
         self.members.remove(consumer)
         self.unacked.remove(consumer.permits.unacked)
         consumer.permits.unacked = 0
@@ -73,11 +82,11 @@ class MultipleConsumersDispatcher(Dispatcher):
         if not self.members.consumers:
             self._forget_places()
             self._forget_due()
-            self.forget_read()
+            self.loop.forget_read()
             return
         for each in held:
             self._put_to_replay(each)
-        self.wake()
+        self.loop.wake()
 
     def _forget_due(self) -> None:
         """The cursor is or will be moved: its reads meet again what the delay view has for us."""
@@ -90,30 +99,33 @@ class MultipleConsumersDispatcher(Dispatcher):
         self.unacked.remove(self.unacked.total)
 
     def reset(self) -> None:
+        """The cursor was moved: forget everything that belongs to the old place."""
         self._forget_places()
-        self.forget_read()
+        self.loop.forget_read()
         self._forget_due()
         for consumer in self.members.consumers:
             if consumer.pending_acks is not None:
                 consumer.pending_acks.take_all()
             consumer.permits.given_back(consumer.permits.unacked)
-        self.wake()
+        self.loop.wake()
 
     def set_settings(self) -> None:
-        super().set_settings()
+        """The settings of the context were replaced."""
         settings = self.context.settings
         self.unacked.set_limit(settings.max_unacked_per_subscription)
         for consumer in self.members.consumers:
             consumer.permits.set_max_unacked(settings.max_unacked_per_consumer)
-        self.wake()
+        self.loop.wake()
 
     # --- redelivery ----------------------------------------------------------------------------------------------
 
-    def redeliver_all(self, consumer: Consumer, epoch: int | None) -> None:  # noqa: ARG002 - no epochs here
+    def redeliver_all(self, consumer: Consumer) -> None:
+        """Everything that the consumer holds goes back."""
         assert consumer.pending_acks is not None
         self._give_back(consumer, consumer.pending_acks.take_all())
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        """Those of the positions that the consumer holds go back."""
         pending = consumer.pending_acks
         assert pending is not None
         self._give_back(consumer, [held for p in positions if (held := pending.remove(p[0], p[1])) is not None])
@@ -125,11 +137,12 @@ class MultipleConsumersDispatcher(Dispatcher):
             messages += each.unacked
             if self._put_to_replay(each):
                 self.tracker.increment(each.ledger_id, each.entry_id)
-            self._no_longer_held(consumer, each)
+            if self._on_released is not None:
+                self._on_released(consumer, each)
         consumer.redelivered.add(messages, 0)
         consumer.permits.given_back(messages)
         self.unacked.remove(messages)
-        self.wake()
+        self.loop.wake()
 
     def _put_to_replay(self, held: PendingAck) -> bool:
         """Have a held entry delivered again, unless it was acknowledged meanwhile."""
@@ -137,10 +150,9 @@ class MultipleConsumersDispatcher(Dispatcher):
         if position <= self.context.cursor.mark_delete:
             return False
         self.replay.add(held.ledger_id, held.entry_id, held.key_hash)
+        if self._on_replay is not None:
+            self._on_replay()
         return True
-
-    def _no_longer_held(self, consumer: Consumer, held: PendingAck) -> None:
-        """`consumer` does not hold the entry any more (Key_Shared frees draining hashes)."""
 
     # --- acknowledgements ----------------------------------------------------------------------------------------
 
@@ -175,7 +187,8 @@ class MultipleConsumersDispatcher(Dispatcher):
         if held is None:
             return 0
         self._released(owner, held.unacked)
-        self._no_longer_held(owner, held)
+        if self._on_released is not None:
+            self._on_released(owner, held)
         return held.unacked
 
     def acked_part(self, consumer: Consumer, ledger_id: int, entry_id: int, left: int) -> int:
@@ -194,7 +207,7 @@ class MultipleConsumersDispatcher(Dispatcher):
         if messages:
             consumer_released = owner.permits.acked(messages)
             if self.unacked.remove(messages) or consumer_released:
-                self.flow(owner)
+                self._on_room(owner)
 
     def dropped_up_to(self, position: Position) -> None:
         """The backlog up to `position` was skipped or expired: nobody holds or awaits it any more."""
@@ -203,11 +216,12 @@ class MultipleConsumersDispatcher(Dispatcher):
         for consumer in self.members.consumers:
             for held in consumer.pending_acks.drop_up_to(position) if consumer.pending_acks else ():
                 self._released(consumer, held.unacked)
-                self._no_longer_held(consumer, held)
+                if self._on_released is not None:
+                    self._on_released(consumer, held)
 
     # --- dispatch ------------------------------------------------------------------------------------------------
 
-    def _usable_permits(self) -> int:
+    def usable_permits(self) -> int:
         """Messages that the consumers can take now; who is not writable is asked to call back."""
         total = 0
         for consumer in self.members.consumers:
@@ -216,51 +230,50 @@ class MultipleConsumersDispatcher(Dispatcher):
                 if consumer.is_writable():
                     total += usable
                 else:
-                    consumer.when_writable(partial(self.flow, consumer))
+                    consumer.when_writable(partial(self._on_room, consumer))
         return total
 
-    def _take_due(self, limit: int) -> None:
+    def take_due(self, limit: int) -> None:
         """Delayed entries that became due wait with those to be delivered again."""
         delay = self.context.delay
         if delay is not None and delay.has_due():
             self.replay.add_all(delay.take_due(limit))
 
-    def _may_read(self) -> bool:
+    def may_read(self) -> bool:
         """Whether new entries are to be read now."""
         return self.context.delay is None or not self.context.delay.pauses_reading
 
-    def _received(self, spans: list[Span], read: Read) -> list[Span]:
-        """What of a read may be sent. Entries of a replay read that are gone, skipped or held back leave the queue."""
+    def received(self, spans: list[Span], read: Read, gone: Callable[[Position], None] | None = None) -> list[Span]:
+        """What of a read may be sent. Entries of a replay read that are gone, skipped or held back leave the queue.
+
+        gone: called instead for a position that did not come back (acknowledged, deleted or parked).
+        """
         if read.positions is not None and len(read.positions) != sum(s.end - s.start for s in spans):
             there = {(s.slab.ledger_id, s.slab.first_entry_id + k) for s in spans for k in range(s.start, s.end)}
             for position in read.positions:
                 if position not in there:
-                    self._gone(position)
-        sifted = self._sift(spans, delayed=True)
+                    if gone is None:
+                        self.replay.discard(*position)
+                    else:
+                        gone(position)
+        sifted = self.loop.sift(spans, delayed=True)
         if read.positions is not None:
             for position in (*sifted.skipped, *sifted.held):
                 self.replay.discard(*position)
         return sifted.spans
 
-    def _gone(self, position: Position) -> None:
-        """A position of a replay read that did not come back: acknowledged, deleted or parked."""
-        self.replay.discard(*position)
-
-    def _send(self, consumer: Consumer, span: Span, read: Read, key_hashes: HashLookup | None = None) -> int:
+    def send(self, consumer: Consumer, span: Span, read: Read, key_hashes: HashLookup | None = None) -> int:
         slab, i, j = span
         before = consumer.permits.unacked
         queued = deliver(Target(consumer, self.tracker, key_hashes), self.context.cursor, span)
         self.unacked.add(consumer.permits.unacked - before)
-        self._sent_to[consumer] = None
+        self.loop.sent_to[consumer] = None
         if read.positions is not None:
             self.replay.discard_run(slab.ledger_id, slab.first_entry_id + i, j - i)
         return queued
 
-    def _wait_in_replay(self, span: Span, key_hashes: HashLookup | None = None) -> None:
+    def wait_in_replay(self, span: Span, key_hashes: HashLookup | None = None) -> None:
         """New entries that nobody can take now are the first to be tried again."""
         slab, i, j = span
         for k in range(i, j):
             self.replay.add(slab.ledger_id, slab.first_entry_id + k, 0 if key_hashes is None else key_hashes[k])
-
-    def _again(self, position: Position) -> None:
-        self.replay.add(position.ledger_id, position.entry_id)

@@ -5,9 +5,9 @@ a turn reads and sends while there are permits, at most TURN_BYTES, then lets ot
 are done within the turn; a cold read goes on in a task, and its result is dropped when the cursor was rewound
 meanwhile.
 
-    turn:  _next_read() -> what to read, None to stop      (the dispatcher decides)
+    turn:  next_read() -> what to read, None to stop       (the dispatcher decides)
            reader.read / read_positions                     (cached: at once; cold: later)
-           _dispatch(spans, read) -> bytes queued           (the dispatcher decides who gets what)
+           dispatch(spans, read) -> bytes queued            (the dispatcher decides who gets what)
            flush of every consumer that was sent something  (one write per consumer and turn)
 """
 
@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
-from magnetar.broker.dispatchers.ports import Order, Transformed
+from magnetar.broker.dispatchers.ports import Transformed
 from magnetar.broker.dispatchers.sift import Sifted, sift
 from magnetar.storage.errors import CorruptEntryError, StorageClosedError, StorageError
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.dispatchers.ports import DispatchContext, Parked
+    from magnetar.broker.dispatchers.ports import DispatchContext, Order, Parked
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
@@ -50,23 +49,57 @@ class Read(NamedTuple):
     held: list[Span] | None = None
 
 
-class Dispatcher(ABC):
-    """Consumers of one subscription and who of them gets what."""
+class Serving(Protocol):
+    """What a subscription type decides for the loop that reads for it."""
 
-    sub_type: int
-    delays: bool = False
-    """Whether entries of this type may wait for their time."""
-    order: Order = Order.NONE
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        """Connected consumers."""
+        ...
 
-    def __init__(self, context: DispatchContext) -> None:
+    def next_read(self) -> Read | None:
+        """What to read now; None to stop until the next `wake`."""
+        ...
+
+    def dispatch(self, spans: list[Span], read: Read) -> int:
+        """Queue what was read for consumers; returns the bytes queued."""
+        ...
+
+    def receivers(self) -> Iterable[Consumer]:
+        """Consumers that may be sent what is read now."""
+        ...
+
+    def park(self, result: Transformed, read: Read) -> None:
+        """Have entries that could not be converted tried again, each after its delay."""
+        ...
+
+    def again(self, position: Position) -> None:
+        """Read this position again in one of the next turns."""
+        ...
+
+    def not_again(self, position: Position) -> None:
+        """A parked entry was acknowledged otherwise (skipped, expired): what it held back is free."""
+        ...
+
+
+class ReadLoop:
+    """Reads for one dispatcher. order, delays: of its subscription type."""
+
+    def __init__(self, context: DispatchContext, serving: Serving, order: Order, *, delays: bool) -> None:
         self.context = context
         self.closed = False
         self.paused = False
         """Nothing is read while the cursor is being moved (SEEK)."""
+        self.generation = 0
+        """Counts the times that what was being read, or is to be tried again, was given up."""
+        self.sent_to: dict[Consumer, None] = {}  # in the order of sending: a set has none
+        """Consumers that something was queued for in this turn."""
+        self._serving = serving
+        self._order = order
+        self._delays = delays
         self._scheduled = False
         self._wakes_wait = self._wake_wanted = False
         self._cold: asyncio.Task[None] | None = None
-        self._generation = 0
         self._rewind_after_read = False
         self._backoff_ms = 0
         self._backoff_timer: Any = None
@@ -76,60 +109,6 @@ class Dispatcher(ABC):
         self._waits_for_entries = False
         """The last read found nothing; the next publish wakes it."""
         self._read_entries = context.settings.max_read_entries
-        self._sent_to: dict[Consumer, None] = {}  # in the order of sending: a set has none
-
-    # --- to be decided by each type ------------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def consumers(self) -> Sequence[Consumer]:
-        """Connected consumers."""
-
-    @abstractmethod
-    def add_consumer(self, consumer: Consumer) -> None:
-        """Admit a consumer; raises what the client is told."""
-
-    def occupant(self, consumer: Consumer) -> Consumer | None:  # noqa: ARG002 - only Exclusive has one
-        """Who keeps `consumer` out unless its connection turns out to be dead."""
-        return None
-
-    @abstractmethod
-    def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer left; what it held is delivered to others."""
-
-    @abstractmethod
-    def redeliver_all(self, consumer: Consumer, epoch: int | None) -> None:
-        """REDELIVER_UNACKNOWLEDGED_MESSAGES without ids."""
-
-    @abstractmethod
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        """REDELIVER_UNACKNOWLEDGED_MESSAGES with ids."""
-
-    @abstractmethod
-    def reset(self) -> None:
-        """The cursor was moved: forget everything that belongs to the old place."""
-
-    @abstractmethod
-    def _next_read(self) -> Read | None: ...
-
-    @abstractmethod
-    def _dispatch(self, spans: list[Span], read: Read) -> int: ...
-
-    def flow(self, consumer: Consumer) -> None:  # noqa: ARG002 - some types look at the consumer
-        """A consumer can use more permits."""
-        self.wake()
-
-    def can_unsubscribe(self, consumer: Consumer) -> bool:
-        """Whether this is the only consumer."""
-        return len(self.consumers) == 1 and self.consumers[0] is consumer
-
-    def closed_by_seek(self) -> list[Consumer]:
-        """Whom SEEK closes."""
-        return list(self.consumers)
-
-    def remove_for_seek(self, consumer: Consumer) -> None:
-        """Like `remove_consumer`, for one that is expected back."""
-        self.remove_consumer(consumer)
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
@@ -164,7 +143,7 @@ class Dispatcher(ABC):
         while budget > 0:
             if self._throttled():
                 return
-            read = self._next_read()
+            read = self._serving.next_read()
             if read is None:
                 return
             try:
@@ -173,7 +152,7 @@ class Dispatcher(ABC):
                 self._failed(error)
                 return
             if inspect.isawaitable(result):
-                self._cold = self.context.tasks.spawn(self._finish(result, read, self._generation), "dispatch.read")
+                self._cold = self.context.tasks.spawn(self._finish(result, read, self.generation), "dispatch.read")
                 return
             assert isinstance(result, list | Transformed)
             if self._backoff_ms:
@@ -214,13 +193,13 @@ class Dispatcher(ABC):
 
     def _sent_so_far(self, *, entries: bool) -> tuple[int, int]:
         """Messages (or entries) and bytes that the consumers got since they came."""
-        count = sum(c.entries_out if entries else c.out.total_messages for c in self.consumers)
-        return count, sum(c.out.total_bytes for c in self.consumers)
+        count = sum(c.entries_out if entries else c.out.total_messages for c in self._serving.consumers)
+        return count, sum(c.out.total_bytes for c in self._serving.consumers)
 
     def _dispatch_learning(self, spans: list[Span], read: Read) -> int:
         self._waits_for_entries = False
-        queued = self._dispatch(spans, read)
-        for consumer in self._sent_to:
+        queued = self._serving.dispatch(spans, read)
+        for consumer in self.sent_to:
             consumer.learn_average()
         return queued
 
@@ -232,7 +211,7 @@ class Dispatcher(ABC):
         elif read.positions is not None:
             result = context.reader.read_positions(read.positions)
         else:
-            skip = None if context.delay is None or not self.delays else context.delay.pending
+            skip = None if context.delay is None or not self._delays else context.delay.pending
             wanted = min(read.max_entries, self._read_entries)
             if context.throttle is not None:
                 wanted = min(wanted, max(context.throttle.room(), 1))
@@ -252,19 +231,15 @@ class Dispatcher(ABC):
                     break
             else:
                 return spans
-        for consumer in self._receivers():
+        for consumer in self._serving.receivers():
             if not consumer.wants_raw:
-                return transform(spans, self.order)
+                return transform(spans, self._order)
         transform.bypass(spans)
         return spans
 
     async def _converted_later(self, result: Awaitable[list[Span]]) -> list[Span] | Transformed:
         converted = self._converted(await result)
         return converted if isinstance(converted, list | Transformed) else await converted
-
-    def _receivers(self) -> Iterable[Consumer]:
-        """Who may be sent what is read now."""
-        return self.consumers
 
     def _settled(self, result: list[Span] | Transformed, read: Read) -> list[Span]:
         """What of a read is sent now; what its conversion decided about the rest is booked."""
@@ -275,33 +250,22 @@ class Dispatcher(ABC):
         if result.done:
             self.context.skipped(result.done)
         if result.parked:
-            self._park(result, read)
+            self._serving.park(result, read)
         return result.spans
 
-    def _park(self, result: Transformed, read: Read) -> None:  # noqa: ARG002 - some types look at the read
-        """Have entries that could not be converted tried again, each after its delay."""
-        for parked in result.parked:
-            self._again_later(parked)
-
-    def _again_later(self, parked: Parked) -> None:
-        position, generation = parked.span.first_position, self._generation
+    def again_later(self, parked: Parked) -> None:
+        """Try an entry again after its delay, unless reading begins anew before."""
+        position, generation = parked.span.first_position, self.generation
 
         def due() -> None:
-            if generation == self._generation and not self.closed:
+            if generation == self.generation and not self.closed:
                 if self.context.cursor.is_deleted(position):
-                    self._not_again(position)
+                    self._serving.not_again(position)
                 else:
-                    self._again(position)
+                    self._serving.again(position)
                 self.wake()
 
         self.context.call_later(parked.delay_ms / 1000, due)
-
-    @abstractmethod
-    def _again(self, position: Position) -> None:
-        """Read this position again in one of the next turns."""
-
-    def _not_again(self, position: Position) -> None:  # noqa: B027 - most types hold nothing back
-        """A parked entry was acknowledged otherwise (skipped, expired): what it held back is free."""
 
     async def _finish(self, waiting: Awaitable[list[Span] | Transformed], read: Read, generation: int) -> None:
         """Wait for a cold read or a conversion, then go on where the turn stopped."""
@@ -322,7 +286,7 @@ class Dispatcher(ABC):
             return
         self._recovered()
         try:
-            if generation == self._generation:
+            if generation == self.generation:
                 if result != [] or read.positions is not None:
                     self._dispatch_counted(self._settled(result, read), read)
                     self.wake()
@@ -352,7 +316,7 @@ class Dispatcher(ABC):
         self._end_timer = None
         self.wake()
 
-    def _forget_end(self) -> None:
+    def forget_end(self) -> None:
         """Whoever reads next is told again if this is the end."""
         if self._end_timer is not None:
             self._end_timer.cancel()
@@ -365,13 +329,13 @@ class Dispatcher(ABC):
 
     def rewind(self) -> None:
         """Read again from the mark-delete position; what is being read now is dropped."""
-        self._generation += 1
+        self.generation += 1
         self.context.reader.rewind()
         self._rewind_after_read = self._cold is not None
 
     def forget_read(self) -> None:
         """What is being read now is dropped (the cursor is being moved elsewhere)."""
-        self._generation += 1
+        self.generation += 1
         self._rewind_after_read = False
 
     async def wait_idle(self) -> None:
@@ -414,9 +378,9 @@ class Dispatcher(ABC):
         if self._read_entries < self.context.settings.max_read_entries:
             self._read_entries = min(self._read_entries * 2, self.context.settings.max_read_entries)
 
-    # --- helpers of the types ------------------------------------------------------------------------------------
+    # --- for the types ----------------------------------------------------------------------------------------
 
-    def _sift(self, spans: list[Span], *, delayed: bool) -> Sifted:
+    def sift(self, spans: list[Span], *, delayed: bool) -> Sifted:
         """Take out what is not to be sent; what is nobody's is acknowledged. `delayed`: entries may be sent later."""
         context = self.context
         sifted = sift(spans, context.delay if delayed else None)
@@ -425,11 +389,11 @@ class Dispatcher(ABC):
         return sifted
 
     def _flush(self) -> None:
-        if self._sent_to:
+        if self.sent_to:
             now_ms = self.context.now_ms()
-            for consumer in self._sent_to:
+            for consumer in self.sent_to:
                 consumer.flush(now_ms)
-            self._sent_to.clear()
+            self.sent_to.clear()
 
     def set_settings(self) -> None:
         """The context's settings were replaced."""
@@ -441,7 +405,7 @@ class Dispatcher(ABC):
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
             self._backoff_timer = None
-        self._forget_end()
+        self.forget_end()
 
 
-__all__ = ["TURN_BYTES", "Dispatcher", "Read"]
+__all__ = ["TURN_BYTES", "Read", "ReadLoop", "Serving"]
