@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
+from magnetar.broker.limits import MAX_ACK_SET_WORDS
 from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
 from magnetar.storage.errors import StorageError
 from magnetar.storage.managed.cursors.ack_words import bits_to_words
@@ -107,6 +108,6 @@ async def place_of_reset(
         metadata = None
     messages = 0 if metadata is None else metadata.num_messages_in_batch
     first = message.batch_index + excluded
-    if first >= messages:
+    if first >= messages or messages > 64 * MAX_ACK_SET_WORDS:  # what the entry claims: a set of it would take memory
         return (following if excluded else position), None
     return position, bits_to_words((1 << messages) - (1 << first)) if first else None
