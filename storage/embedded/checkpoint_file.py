@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.protocol.checksum import crc32c
 from magnetar.storage.embedded.file_header import CHECKPOINT_MAGIC, FILE_HEADER_BYTES, FileHeader, parse_file_header
+from magnetar.storage.embedded.files import NO_DESCRIPTOR
 from magnetar.storage.errors import DamagedFileError, StorageFailedError
 
 if TYPE_CHECKING:
@@ -89,10 +90,10 @@ def _decode_copy(path: str, data: bytes) -> Checkpoint:
     if len(data) < FILE_HEADER_BYTES + _FIXED.size + 4 or crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
         raise DamagedFileError(path, FILE_HEADER_BYTES, "checkpoint has a wrong checksum")
     next_sequence, free_generation, count = _FIXED.unpack_from(data, FILE_HEADER_BYTES)
+    if len(data) != FILE_HEADER_BYTES + _FIXED.size + count * 24 + 4:
+        raise DamagedFileError(path, FILE_HEADER_BYTES, "checkpoint has a wrong length")
     flat = array("Q")
     flat.frombytes(data[FILE_HEADER_BYTES + _FIXED.size : -4])
-    if len(flat) != count * 3:
-        raise DamagedFileError(path, FILE_HEADER_BYTES, "checkpoint has a wrong length")
     synced = dict(zip(flat[0::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
     return Checkpoint(header.file_id, next_sequence, free_generation, synced, metadata_sequence=header.generation)
 
@@ -126,4 +127,6 @@ def write_checkpoint(files: FileSystem, layout: Layout, store_id: bytes, checkpo
     try:
         files.sync_dir(layout.journal)
     except OSError as error:
+        if error.errno in NO_DESCRIPTOR:
+            raise
         raise StorageFailedError(f"fsync of the journal folder: {error}") from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, write_checkpoint
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
+from magnetar.storage.embedded.files import NO_DESCRIPTOR
 from magnetar.storage.embedded.ledger_format import encode_index
 from magnetar.storage.embedded.writeback import SPACE_ERRORS, Barrier, Remove, WriteBack, WriteSlab
 from magnetar.storage.errors import StorageFailedError, StorageFullError
@@ -283,6 +284,8 @@ class Checkpointer:
             try:
                 self._ledger_files.sync_names()
             except OSError as error:
+                if error.errno in NO_DESCRIPTOR:
+                    raise
                 raise StorageFailedError(f"fsync of the ledger folder: {error}") from error
             write_checkpoint(self._files, self._layout, self._store_id, plan.checkpoint, self._clock.now_ms())
 
@@ -299,6 +302,8 @@ class Checkpointer:
         try:
             self._ledger_files.sync(ledger_id)
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                raise
             raise StorageFailedError(f"fsync of ledger {ledger_id}: {error}") from error
 
     def _finished(self, plans: list[CheckpointPlan], result: None, error: BaseException | None) -> None:  # noqa: ARG002 - the lane's form

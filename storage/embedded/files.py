@@ -25,9 +25,12 @@ from magnetar.storage.errors import StoreLockedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Buffer", "File", "FileSystem", "RealFile", "RealFiles"]
+__all__ = ["NO_DESCRIPTOR", "Buffer", "File", "FileSystem", "RealFile", "RealFiles"]
 
 Buffer = bytes | bytearray | memoryview
+
+NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+"""Nothing was done to the file or folder: to be tried again, also a sync."""
 
 _IOV_MAX = 1024
 _FILE_MODE = 0o600  # messages, and who may read them: for the broker's user alone

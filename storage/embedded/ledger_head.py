@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.protocol.checksum import crc32c
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader, parse_file_header
-from magnetar.storage.errors import DamagedFileError
+from magnetar.storage.errors import DamagedFileError, UnsupportedFormatError
 from magnetar.storage.records import record_crc
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def find_data_offset(data: bytes) -> int | None:
     for size in range(HEAD_ALIGNMENT, min(len(data), _MAX_HEAD_BYTES) + 1, HEAD_ALIGNMENT):
         try:
             header = parse_file_header("", data[size - FILE_HEADER_BYTES : size], LEDGER_MAGIC)
-        except DamagedFileError:
-            continue
+        except (DamagedFileError, UnsupportedFormatError):
+            continue  # no header, or bytes of a client that look like one
         if header.generation == size:
             return size
     return None

@@ -40,11 +40,14 @@ def parse_version(path: str, data: bytes) -> tuple[int, bytes]:
     words = data.decode("ascii", "replace").split()
     line = " ".join(words[:3])
     intact = len(words) == 4 and words[0] == _PREFIX and data == f"{line} {crc32c(line.encode()):08x}\n".encode()
-    if not intact:
+    if not intact or not words[1].isdecimal():
         raise DamagedFileError(path, 0, "not an intact VERSION file")
     if int(words[1]) > FORMAT_VERSION:
         raise UnsupportedFormatError(path, int(words[1]), FORMAT_VERSION)
-    return int(words[1]), bytes.fromhex(words[2])
+    try:
+        return int(words[1]), bytes.fromhex(words[2])
+    except ValueError as error:
+        raise DamagedFileError(path, 0, "not an intact VERSION file") from error
 
 
 def read_version(files: FileSystem, layout: Layout) -> tuple[tuple[int, bytes] | None, DamagedFileError | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.storage.embedded.files import NO_DESCRIPTOR
 from magnetar.storage.errors import StorageFailedError
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ class WriteBack:
         try:
             self._files.sync_names()
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                return error  # the next start finishes the deletion
             self._failure = StorageFailedError(f"fsync of the ledger folder: {error}")
             raise self._failure from error
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -181,6 +182,43 @@ async def test_without_descriptors_appends_fail_until_there_are_some_again():
     assert storage.health.full is None
     await append(writer, [b"again"])
     assert (await read_all(storage.ledgers, writer.ledger_id, confirmed + 1))[0] == b"kept"
+    await storage.close()
+
+
+@pytest.mark.parametrize("folder", ["metadata", "journal", "ledgers"])
+async def test_a_folder_that_cannot_be_opened_for_its_sync_ends_nothing(folder, monkeypatch):
+    """The descriptors are used up when a snapshot, a checkpoint or a deletion wants to sync its folder."""
+    world = World()
+    storage = await world.open(TINY)
+    doomed = await storage.ledgers.create()
+    await append(doomed, [b"x" * 500])
+    sync_dir, refused = world.disk.sync_dir, []
+
+    def none_left(path):
+        if path.endswith(folder):
+            refused.append(path)
+            raise OSError(errno.EMFILE, "Too many open files (simulated)", path)
+        sync_dir(path)
+
+    monkeypatch.setattr(world.disk, "sync_dir", none_left)
+    deleting = asyncio.ensure_future(storage.ledgers.delete(doomed.ledger_id))
+    for number in range(200):
+        with contextlib.suppress(StorageFullError):
+            await storage.metadata.put("/n", b"%d" % number * 2000)
+        await settle()
+        if number % 20 == 0:
+            world.scheduler.advance(10)
+    assert refused
+    assert storage.health.failed is None
+    monkeypatch.setattr(world.disk, "sync_dir", sync_dir)
+    for _ in range(5):
+        world.scheduler.advance(10)
+        await settle()
+    await asyncio.wait({deleting})
+    assert storage.health.failed is None
+    writer = await storage.ledgers.create()
+    await append(writer, [b"again"])
+    assert await read_all(storage.ledgers, writer.ledger_id, 0) == [b"again"]
     await storage.close()
 
 

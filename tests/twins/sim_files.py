@@ -263,6 +263,8 @@ class SimDisk:
         self.step("remove")
 
     def sync_dir(self, path: str) -> None:
+        if self.no_descriptors:  # a folder is opened to be synced
+            raise OSError(errno.EMFILE, "Too many open files (simulated)", path)
         if self.sync_fails():
             raise OSError(errno.EIO, "Input/output error (simulated)")
         self.step("sync_dir")

@@ -12,6 +12,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.storage.embedded.files import NO_DESCRIPTOR
 from magnetar.storage.embedded.metadata.log_format import (
     CHANGES,
     CONFIRM,
@@ -36,7 +37,6 @@ __all__ = ["LogEnvironment", "LogWriter", "make_log"]
 
 _END_BYTES = 2 * PAGE_BYTES
 _ZEROS = bytes(1 << 16)
-_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _SPARE_SHARE = 16
 """A spare log is made while so many would fit."""
 
@@ -84,7 +84,7 @@ def _once(sync: Callable[[], None]) -> None:
     try:
         sync()
     except OSError as error:
-        if error.errno in _NO_DESCRIPTOR:
+        if error.errno in NO_DESCRIPTOR:
             raise
         raise OSError(errno.EIO, f"sync: {error}") from error
 

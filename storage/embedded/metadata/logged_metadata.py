@@ -38,6 +38,10 @@ __all__ = ["LoggedMetadataStore"]
 T = TypeVar("T")
 
 _CONFIRM_AFTER_S = 1.0
+MOST_GROUP_BYTES = 4 << 20
+"""Values of the operations of one frame, together; one operation may be larger."""
+_OPERATION_BYTES = 64
+"""What an operation counts beside its value."""
 
 
 class _Operation(NamedTuple):
@@ -69,7 +73,7 @@ class LoggedMetadataStore:
         self._log = LogWriter(world, loaded)
         self._tree = loaded.tree
         self._root, self._scheduler = world.layout.metadata, scheduler
-        self._lane = threads.lane("metadata", self._work, self._done)
+        self._lane = threads.lane("metadata", self._work, self._done, MOST_GROUP_BYTES)
         snapshots = SnapshotWriter(world.files, world.layout, world.clock, loaded.base)
         self._snapshot_lane = threads.lane("metadata-snapshot", snapshots.work, self._snapshot_done)
         self._snapshot_after_bytes = world.log_bytes * 3 // 4
@@ -114,11 +118,11 @@ class LoggedMetadataStore:
 
     async def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
         check_path(path)
-        return await self._submit(partial(_put, path, bytes(value), expected_version, False), path)
+        return await self._submit(partial(_put, path, bytes(value), expected_version, False), path, size=len(value))
 
     async def put_ephemeral(self, path: str, value: bytes) -> int:
         check_path(path)
-        return await self._submit(partial(_put, path, bytes(value), None, True), path)
+        return await self._submit(partial(_put, path, bytes(value), None, True), path, size=len(value))
 
     async def delete(self, path: str, expected_version: int | None = None) -> None:
         check_path(path)
@@ -148,12 +152,14 @@ class LoggedMetadataStore:
         await self._snapshot_lane.close()
         self._log.close()
 
-    async def _submit(self, run: Callable[[NodeTree], T], changes: str | None = None, *, reads: bool = False) -> T:
+    async def _submit(
+        self, run: Callable[[NodeTree], T], changes: str | None = None, *, reads: bool = False, size: int = 0
+    ) -> T:
         if self._closed:
             raise StorageClosedError("the metadata store is closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._unfinished += 1
-        self._lane.submit(_Operation(run, future, changes, reads))  # type: ignore[arg-type]
+        self._lane.submit(_Operation(run, future, changes, reads), _OPERATION_BYTES + size)  # type: ignore[arg-type]
         return await future
 
     # -- in the thread ---

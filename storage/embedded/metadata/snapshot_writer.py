@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.storage.embedded.files import NO_DESCRIPTOR
 from magnetar.storage.embedded.metadata.load import metadata_names
 from magnetar.storage.embedded.metadata.node_tree import as_changes
 from magnetar.storage.embedded.metadata.snapshot_format import encode_snapshot
@@ -49,6 +50,8 @@ def write_snapshot(files: FileSystem, layout: Layout, job: SnapshotJob, now_ms: 
     try:
         files.sync_dir(layout.metadata)
     except OSError as error:
+        if error.errno in NO_DESCRIPTOR:
+            raise  # nothing was synced: the logs hold everything, a later snapshot is tried
         raise StorageFailedError(f"fsync of {layout.metadata}: {error}") from error
     return size
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar.protocol.checksum import crc32c
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, decode_checkpoint, encode_checkpoint
 from magnetar.storage.errors import DamagedFileError
 
@@ -39,3 +40,11 @@ def test_both_copies_damaged():
     data[len(data) // 2 + 70] ^= 1
     with pytest.raises(DamagedFileError):
         decode_checkpoint("c", bytes(data))
+
+
+def test_a_right_checksum_over_a_wrong_length_is_damage():
+    data = encode_checkpoint(b"s" * 16, CHECKPOINT, 5)
+    copy = data[: len(data) // 2 - 4] + b"x"
+    copy += crc32c(copy).to_bytes(4, "little")
+    with pytest.raises(DamagedFileError):
+        decode_checkpoint("c", copy * 2)
