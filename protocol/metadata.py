@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from google.protobuf.message import DecodeError
+
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol._pure import after_prefix
 from magnetar.protocol._pure_looks import MAGIC_CHECKSUM, metadata_of
@@ -26,9 +28,12 @@ def split_entry(body: memoryview | bytes) -> tuple[pb.MessageMetadata | None, me
 
 
 def parse_entry_metadata(body: memoryview | bytes) -> pb.BrokerEntryMetadata | None:
-    """The broker entry metadata of an entry, None when it has none."""
+    """The broker entry metadata of an entry, None when it has none, or unreadable ones: a client may have sent them."""
     end = after_prefix(body)
-    return pb.BrokerEntryMetadata.FromString(bytes(body[6:end])) if end else None
+    try:
+        return pb.BrokerEntryMetadata.FromString(bytes(body[6:end])) if end else None
+    except DecodeError:
+        return None
 
 
 __all__ = ["parse_entry_metadata", "parse_metadata", "split_entry"]

@@ -83,5 +83,5 @@ def _shown_part(part: bytes) -> object:
     """JSON without spaces; what is none as a text."""
     try:
         return msgspec.json.decode(part)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return part.decode(errors="replace")

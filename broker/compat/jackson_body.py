@@ -28,6 +28,8 @@ def decode_body(raw: bytes, kind: type[T]) -> T | None:
         return fitted(msgspec.json.decode(raw), kind)
     except RecursionError:
         raise msgspec.DecodeError("nested too deep") from None
+    except UnicodeDecodeError as e:
+        raise msgspec.DecodeError(f"not UTF-8 at byte {e.start}") from e
 
 
 def fitted(value: object, kind: type[T]) -> T | None:

@@ -50,6 +50,8 @@ async def test_a_large_body_is_the_same_as_a_small_one(monkeypatch):
     ("raw", "status"),
     [
         (b"[1]", 400),
+        (b'{"a\xff":1}', 400),
+        (b'{"messages": [{"payload": "1", "k\xff": 1}]}', 400),
         (b'{"messages": 5}', 400),
         (b'{"messages": [5]}', 400),
         (b'{"messages": null}', 500),

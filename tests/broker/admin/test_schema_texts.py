@@ -48,7 +48,7 @@ def test_what_is_no_key_value_definition_is_refused(text):
         stored_definition(KEY_VALUE, text)
 
 
-@pytest.mark.parametrize("stored", [b"", b"\x00", b"\x00\x00\x00\x09short"])
+@pytest.mark.parametrize("stored", [b"", b"\x00", b"\x00\x00\x00\x09short", b'\x00\x00\x00\x09{"a\xff":1}\0\0\0\0'])
 def test_a_damaged_key_value_definition_is_shown_all_the_same(stored):
     assert '"key":' in shown_definition(KEY_VALUE, stored, AVRO)
 

@@ -39,6 +39,7 @@ def test_taken(raw, kind, value):
     ("raw", "kind"),
     [
         (b"{bad", int),
+        (b'{"a\xff":1}', dict[str, str]),
         (b"true", int),
         (b'"x"', int),
         (b"1e999", int),
