@@ -98,8 +98,16 @@ cluster-sample: setup  ## quick tests on a real ZooKeeper and real bookies; need
 cluster: setup  ## the same with random histories by the thousand and faults that take minutes
 	MAGNETAR_CLUSTER_LONG=1 $(BIN)/python -m pytest -q tests/cluster tests/bookkeeper --timeout 3600
 
+GUIDED := frames entries http schemas rest_body kafka journal ledger_file metadata_log metadata_files cursors buckets
+GUIDED_SECONDS ?= 120
+ATHERIS := atheris>=3,<4
+
 fuzz: setup  ## long fuzzing of everything that reads foreign bytes
 	MAGNETAR_FUZZ_SECONDS=600 $(BIN)/python -m pytest -q tests/fuzz --timeout 1200
+	@$(BIN)/python -m pip install --quiet '$(ATHERIS)'
+	for target in $(GUIDED); do \
+		MAGNETAR_PURE=1 $(BIN)/python tests/fuzz/guided.py $$target -max_total_time=$(GUIDED_SECONDS) || exit 1; \
+	done
 	tests/fuzz/asan.sh 300 $(BIN)/python
 
 crash-long: setup  ## every crash point, thousands of random histories, and kill -9 under live clients
