@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 
 from tests.blackbox.clients import quiet_client
+from tests.blackbox.honest import HonestClient
 
 READY = re.compile(r"magnetar ready (\S+) (\S+)")
 SLOW_CALLBACK = re.compile(r"loop\.slow_callback\W.*?\bcpu_ms\W+([0-9.]+).*")
@@ -140,6 +141,17 @@ def broker(tmp_path_factory):
     yield process
     assert process.stop() == 0, process.log_text()[-4000:]
     process.check_loop()
+
+
+@pytest.fixture(autouse=True)
+def _honest_client(request):
+    """Whatever a test does with the module's broker, a second client is answered all the while."""
+    found = request.getfixturevalue("broker") if "broker" in request.fixturenames else None
+    if not isinstance(found, BrokerProcess):
+        yield
+        return
+    with HonestClient(found):
+        yield
 
 
 @pytest.fixture
