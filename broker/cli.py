@@ -26,7 +26,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     Runner = Callable[[Settings], Coroutine[Any, Any, int]]
 
+_PROGRESS_S: Final = 0.2
 EXIT_DAMAGED: Final = 1
 EXIT_METADATA: Final = 65
 EXIT_SYSTEM: Final = 71
@@ -270,7 +272,7 @@ def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
 
         rebuild = rebuild_records
     try:
-        report = verify_store(str(directory), repair=repair, rebuild=rebuild)
+        report = verify_store(str(directory), repair=repair, rebuild=rebuild, progress=_shown_progress())
     except StoreLockedError as e:
         _complain("error", str(e))
         return EXIT_IN_USE
@@ -287,6 +289,23 @@ def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
     else:
         sys.stdout.write(_as_text(report))
     return EXIT_DAMAGED if report.damaged else 0
+
+
+def _shown_progress() -> Callable[[int, int], None] | None:
+    """One line that is written anew, on a terminal and when the work takes longer than a second."""
+    if not sys.stderr.isatty():
+        return None
+    begun, last = time.monotonic(), 0.0
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - begun >= 1 and now - last >= _PROGRESS_S:
+            last = now
+            sys.stderr.write(f"\r{100 * done // max(total, 1):3d} % of {total / 2**20:.0f} MiB read\x1b[K\r")
+            sys.stderr.flush()
+
+    return show
 
 
 def _as_text(report: "VerifyReport") -> str:

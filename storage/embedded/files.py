@@ -269,14 +269,16 @@ class RealFiles:
         folder_fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _flock(folder_fd, path, needed=False)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+            fd = _open_lock(path, claim=claim)
             try:
-                _flock(fd, path, needed=True)
+                if fd >= 0:
+                    _flock(fd, path, needed=claim)
                 if claim:
                     os.ftruncate(fd, 0)
                     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
             except BaseException:
-                os.close(fd)
+                if fd >= 0:
+                    os.close(fd)
                 raise
         except BaseException:
             os.close(folder_fd)
@@ -284,11 +286,26 @@ class RealFiles:
 
         def release() -> None:
             # The name stays: removing it would let two processes hold locks on two files of one name.
-            for held in (fd, folder_fd):
+            for held in (fd, folder_fd) if fd >= 0 else (folder_fd,):
                 with contextlib.suppress(OSError):
                     os.close(held)
 
         return release
+
+
+def _open_lock(path: str, *, claim: bool) -> int:
+    """The lock file, made when it is absent. Where nothing can be written, a reader that claims nothing takes it as it
+    is, or goes without: -1.
+    """
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+    except OSError as error:
+        if claim or error.errno not in {errno.EROFS, errno.EACCES, errno.EPERM}:
+            raise
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
 
 
 def _flock(fd: int, lock_path: str, *, needed: bool) -> None:

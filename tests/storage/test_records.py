@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.storage import records
 from magnetar.storage.records import (
     Damage,
     Run,
@@ -121,3 +122,30 @@ def test_walk_finds_what_random_damage_leaves(bodies, data):
 
 def test_peek_needs_a_whole_header():
     assert peek_record(record(1, 2, b"")[:31], 0) is None
+
+
+@given(
+    st.lists(st.sampled_from([bytes(1), bytes(7), bytes(64), b"\x01", b"\xff\x00", DATA]), max_size=12),
+    st.integers(0, 40),
+    st.sampled_from([0, 3]),
+    st.integers(0, 3),
+)
+def test_entries_are_found_behind_whatever_stands_before_them(parts, start, ledger_id, least):
+    """The same as looking at every byte: runs of zeros are passed over for ledger 0."""
+    data = b"".join(parts) + record(0, 1, b"x") + bytes(20) + record(0, 2, b"")
+    slow = [
+        (at, header.entry_id)
+        for at in range(start, len(data))
+        if (header := valid_record_at(data, at, len(data))) is not None
+        and header.ledger_id == ledger_id
+        and header.entry_id >= least
+    ]
+    assert find_entry(data, start, len(data), ledger_id, least) == (slow[0] if slow else None)
+
+
+def test_a_torn_tail_of_zeros_costs_no_look_at_each_byte(monkeypatch):
+    looked = []
+    look = records._entry_id_at
+    monkeypatch.setattr(records, "_entry_id_at", lambda *place: looked.append(1) or look(*place))
+    assert find_entry(bytes(1 << 20), 0, 1 << 20, 0, 1) is None
+    assert len(looked) < 10

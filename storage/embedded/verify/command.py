@@ -14,7 +14,8 @@ Entries are never removed, files never deleted.
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoint
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REPAIRS", "verify_store"]
 
+Progress = Callable[[int, int], None]
 REPAIRS = frozenset({"index", "torn-tail", "metadata"})
 
 
@@ -54,8 +56,10 @@ def verify_store(
     nodes: StoredNodes | None = None,
     clock: Clock | None = None,
     rebuild: Rebuild | None = None,
+    progress: Progress | None = None,
 ) -> VerifyReport:
-    """Check the store in ``data_dir``. ``rebuild``: what the layers above add to repaired metadata.
+    """Check the store in ``data_dir``. ``rebuild``: what the layers above add to repaired metadata. ``progress`` is
+    called now and then with the bytes that are read and those that there are.
 
     Raises StoreLockedError while a process uses it, UnsupportedFormatError for a newer format, FileNotFoundError when
     there is no store, ValueError for an unknown repair.
@@ -70,7 +74,7 @@ def verify_store(
     release = files.lock(layout.lock, claim=False)
     try:
         nodes = nodes or read_stored_nodes(files, layout)
-        return _Verification(files, layout, nodes, clock or SystemClock(), wanted, rebuild).run()
+        return _Verification(files, layout, nodes, clock or SystemClock(), wanted, rebuild, progress).run()
     finally:
         release()
 
@@ -86,6 +90,7 @@ class _Verification:
         clock: Clock,
         repair: frozenset[str],
         rebuild: Rebuild | None,
+        progress: Progress | None,
     ) -> None:
         self._files, self._layout, self._nodes, self._repair = files, layout, nodes, repair
         self._clock = clock
@@ -94,6 +99,8 @@ class _Verification:
         self._checkpoint_intact = True
         self._journalled = JournalledEntries()
         self._rebuild = rebuild
+        self._progress = progress
+        self._total_bytes = nodes.bytes_read + _bytes_of(files, layout) if progress is not None else 0
         self._found = FoundLedgers()
         self._store_id = nodes.store_id
         self._seen_sequence = 0
@@ -162,6 +169,7 @@ class _Verification:
                     self._add(WARNING, "unknown-file", path, 0, "not a journal file; the next start sets it aside")
                 continue
             self._report.segments += 1
+            self._tell()
             scans.append(scan_segment(path, segment_id, self._read(path), self._checkpoint.free_generation))
         self._lag(scans)
         found = RecoveryReport()
@@ -214,7 +222,8 @@ class _Verification:
             self._add(DAMAGE, "frame", path, frame.offset, "frame has a wrong checksum; its records are intact")
 
     def _ledgers(self) -> None:
-        ledger_files = LedgerFiles(self._files, self._layout, self._nodes.store_id or b"", self._clock, max_open=8)
+        files = self._files if self._repair else cast("FileSystem", _Reading(self._files))
+        ledger_files = LedgerFiles(files, self._layout, self._nodes.store_id or b"", self._clock, max_open=8)
         verifier = LedgerVerifier(
             self._files, self._layout, ledger_files, self._nodes, self._checkpoint, self._journalled, self._report
         )
@@ -222,9 +231,14 @@ class _Verification:
             self._strangers()
             for ledger_id, node in sorted(self._nodes.ledgers.items()):
                 self._report.ledgers += 1
+                self._tell()
                 verifier.verify(ledger_id, node, self._repair)
         finally:
             ledger_files.close()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self._report.bytes_read, self._total_bytes)
 
     def _strangers(self) -> None:
         """Files of ledgers that the metadata do not know."""
@@ -264,3 +278,29 @@ class _Verification:
             file.close()
         self._report.bytes_read += len(data)
         return data
+
+
+class _Reading:
+    """Files that are opened for reading alone: the store may lie on a read-only mount, or belong to another user."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+
+    def open(self, path: str, **_: object) -> object:
+        return self._files.open_read_only(path)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._files, name)
+
+
+def _bytes_of(files: FileSystem, layout: Layout) -> int:
+    """Size of everything that is read but for the metadata."""
+    total = 0
+    for folder in (layout.journal, layout.ledgers):
+        for name in files.list_dir(folder):
+            file = files.open_read_only(posixpath.join(folder, name))
+            try:
+                total += file.size()
+            finally:
+                file.close()
+    return total

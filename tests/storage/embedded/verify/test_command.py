@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -208,3 +210,38 @@ async def test_on_a_real_directory(tmp_path):
     assert ("damage", "metadata") in kinds(verify_store(str(tmp_path)))
     with pytest.raises(FileNotFoundError):
         verify_store(str(tmp_path / "elsewhere"))
+
+
+async def real_store(path):
+    storage = await open_embedded(str(path))
+    ledger = await storage.ledgers.create()
+    await append(ledger, BODIES)
+    await storage.close()
+
+
+@pytest.mark.parametrize("lock_file", [True, False])
+async def test_a_read_only_mount_is_verified(tmp_path, monkeypatch, lock_file):
+    await real_store(tmp_path)
+    if not lock_file:
+        (tmp_path / "LOCK").unlink()
+    real = os.open
+
+    def refuse(path, flags, *rest, **more):
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, "Read-only file system", path)
+        return real(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    report = verify_store(str(tmp_path))
+    assert not report.damaged
+    assert report.entries == len(BODIES)
+
+
+async def test_progress_is_told_up_to_everything(tmp_path):
+    await real_store(tmp_path)
+    told = []
+    report = verify_store(str(tmp_path), progress=lambda done, total: told.append((done, total)))
+    assert told
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert all(done <= total for done, total in told)
+    assert report.bytes_read >= told[-1][0]
