@@ -207,6 +207,11 @@ def _is_secret(key: str) -> bool:
     return names_secret(key)
 
 
+NO_TRANSACTIONS: Final = (
+    "transactionCoordinatorEnabled=true: transactions are not served here; a client that begins one is refused"
+)
+
+
 def _judge_foreign(foreign: list[Given], warn: Callable[[str], None], *, lists_unknown: bool) -> list[str]:
     """The problems with keys that are not in the table; those that are none are listed in one warning."""
     if not foreign:
@@ -223,6 +228,8 @@ def _judge_foreign(foreign: list[Given], warn: Callable[[str], None], *, lists_u
             problems.append(f"{item.where}: {item.key}={shown} has no effect here: {refusal.remedy}")
         elif refusal is not None or is_ignored(item.key):
             without_effect.append(item.key)
+            if item.key == "transactionCoordinatorEnabled" and item.text.strip().lower() == "true":
+                warn(NO_TRANSACTIONS)
         elif lists_unknown and not looks_like_security(item.key):
             unknown.append(item.key)
         else:

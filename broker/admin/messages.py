@@ -4,9 +4,10 @@ Message converters apply as for consumers, `X-Magnetar-Conversion` names the one
 shown as it is stored.
 """
 
+import asyncio
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
 
@@ -20,6 +21,8 @@ from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import BrokerError
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.compression import decompress
+from magnetar.protocol.errors import CompressionError
 from magnetar.protocol.message_id import signed
 from magnetar.protocol.metadata import parse_entry_metadata, split_entry
 
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
+MOST_PLAIN_BYTES: Final = 16 * 1024 * 1024
+"""A payload that is larger without its compression is shown as it is stored alone."""
 
 
 @routes.get(TOPIC + "/subscription/{subscription}/position/{number}", TOPIC_CONSUME)
@@ -101,11 +106,32 @@ def _require_persistent(name: "TopicName") -> None:
 
 async def _shown(call: Call, name: "TopicName", message: "StoredMessage") -> Response:
     """`?raw=true` shows what is stored."""
-    return _message_response(message if call.flag("raw") else await call.topics.as_delivered(name, message))
+    raw = call.flag("raw")
+    shown = message if raw else await call.topics.as_delivered(name, message)
+    metadata, payload = split_entry(shown.entry)
+    if not raw and metadata is not None:
+        payload = await _plain(metadata, payload)
+    return _message_response(shown, metadata, payload)
 
 
-def _message_response(message: "StoredMessage") -> Response:
-    metadata, payload = split_entry(message.entry)
+async def _plain(metadata: pb.MessageMetadata, payload: memoryview) -> memoryview:
+    """The payload without its compression, made beside the loop; as it is stored where it is encrypted.
+
+    Raises: RestError where it is damaged, or larger than MOST_PLAIN_BYTES.
+    """
+    if metadata.compression == pb.NONE or metadata.encryption_keys:
+        return payload
+    if metadata.uncompressed_size > MOST_PLAIN_BYTES:
+        text = f"the payload has {metadata.uncompressed_size} bytes without compression, more than {MOST_PLAIN_BYTES}"
+        raise RestError(500, f"{text}: with ?raw=true it is shown as it is stored")
+    try:
+        plain = await asyncio.to_thread(decompress, metadata.compression, payload, metadata.uncompressed_size)
+    except CompressionError as e:
+        raise RestError(500, f"the payload is damaged: {e}; with ?raw=true it is shown as it is stored") from e
+    return memoryview(plain)
+
+
+def _message_response(message: "StoredMessage", metadata: pb.MessageMetadata | None, payload: memoryview) -> Response:
     headers = {"X-Pulsar-Message-ID": f"{message.position.ledger_id}:{message.position.entry_id}"}
     if message.conversion:
         headers["X-Magnetar-Conversion"] = message.conversion
@@ -139,10 +165,11 @@ def _metadata_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
         ("partition_key", "X-Pulsar-partition-key"),
         ("replicated_from", "X-Pulsar-replicated-from"),
         ("uncompressed_size", "X-Pulsar-uncompressed-size"),
-        ("deliver_at_time", "X-Pulsar-deliver-at-time"),
     ):
         if metadata.HasField(field):
             headers[header] = str(getattr(metadata, field))
+    if metadata.HasField("deliver_at_time"):
+        headers["X-Pulsar-deliver-at-time"] = _iso(metadata.deliver_at_time)
     if metadata.compression:
         headers["X-Pulsar-compression"] = pb.CompressionType.Name(metadata.compression)
     return headers
@@ -150,7 +177,10 @@ def _metadata_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
 
 def _iso(time_ms: int) -> str:
     """ISO 8601 in UTC, milliseconds only where there are some."""
-    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    try:
+        moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    except (ValueError, OverflowError):  # a time of a client's choice, beyond the year 9999
+        return str(time_ms)
     text = moment.strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{time_ms % 1000:03d}Z" if time_ms % 1000 else f"{text}Z"
 

@@ -22,6 +22,7 @@ import structlog
 
 from magnetar.broker.errors import BrokerError, ConnectionFatalError, TooManyRequestsError
 from magnetar.broker.handlers.table import HANDLERS
+from magnetar.broker.network.foreign_peers import hint
 from magnetar.broker.network.keep_alive import KeepAlive
 from magnetar.broker.network.output import WEIGHED_BYTES, Output
 from magnetar.broker.network.publish_gate import PublishGate
@@ -176,7 +177,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def refuse(self, reason: str) -> None:
         """Close a connection whose peer broke the rules."""
-        log.info("connection.refused", conn=self.connection_id, address=self.address, reason=reason)
+        meant = None if self.connected else hint(reason)
+        if meant is None:
+            log.info("connection.refused", conn=self.connection_id, address=self.address, reason=reason)
+        else:
+            log.warning("connection.refused", conn=self.connection_id, address=self.address, reason=meant)
         self.close()
 
     def lost(self, reason: str) -> None:

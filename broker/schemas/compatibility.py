@@ -13,7 +13,7 @@ import contextlib
 import enum
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -172,10 +172,10 @@ def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strate
     new, old = _parse(schema_type, data, work), _parse(schema_type, old_data, work)
     if new is _OLD_JSON or old is _OLD_JSON:
         return
-    if strategy.forward and can_read(reader=old, writer=new, work=work):
-        raise _unreadable(strategy, Text(old, old_data), Text(new, data))
-    if strategy.backward and can_read(reader=new, writer=old, work=work):
-        raise _unreadable(strategy, Text(new, data), Text(old, old_data))
+    if strategy.forward and (problem := can_read(reader=old, writer=new, work=work)):
+        raise _unreadable(strategy, Text(old, old_data), Text(new, data), problem)
+    if strategy.backward and (problem := can_read(reader=new, writer=old, work=work)):
+        raise _unreadable(strategy, Text(new, data), Text(old, old_data), problem)
 
 
 def _always_incompatible(new: Definition, work: SchemaWork) -> IncompatibleSchemaError:
@@ -184,6 +184,12 @@ def _always_incompatible(new: Definition, work: SchemaWork) -> IncompatibleSchem
     if text is None or text is _OLD_JSON:
         return IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
     return _unreadable(Strategy.ALWAYS_INCOMPATIBLE, Text(text, new.data), Text(text, new.data))
+
+
+_REMEDY: Final = (
+    ". Give a new or removed field a default and keep the types of the others, or let the namespace take such schemas: "
+    "`magnetar admin namespaces set-schema-compatibility-strategy --compatibility ALWAYS_COMPATIBLE TENANT/NAMESPACE`"
+)
 
 
 class Text(NamedTuple):
@@ -197,13 +203,16 @@ class Text(NamedTuple):
         return printed(self.schema) if len(self.data) <= _PRINTED_BYTES else f"(a schema of {len(self.data)} bytes)"
 
 
-def _unreadable(strategy: Strategy, reader: Text, writer: Text) -> IncompatibleSchemaError:
-    """The refusal in Apache Pulsar's words: clients and their tests look for them."""
-    return IncompatibleSchemaError(
+def _unreadable(strategy: Strategy, reader: Text, writer: Text, problem: str = "") -> IncompatibleSchemaError:
+    """The refusal in Apache Pulsar's words, since clients and their tests look for them; behind them the place in the
+    schema and what can be done.
+    """
+    text = (
         f"Error during schema compatibility check with strategy {strategy.value}: "
         "org.apache.avro.SchemaValidationException: Unable to read schema: "
         f"\n{writer}\nusing schema:\n{reader}"
     )
+    return IncompatibleSchemaError(f"{text}\n{problem[:_PRINTED_BYTES]}{_REMEDY}" if problem else text)
 
 
 def fingerprint(schema_type: int, data: bytes, work: SchemaWork | None = None) -> bytes:

@@ -36,7 +36,7 @@ class ShownMessage(NamedTuple):
 def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessage]:
     """The messages of an entry as the REST API gives it: a batch with its metadata in the body, all else in headers."""
     place = headers.get("X-Pulsar-Message-ID", "?")
-    common = (millis(headers.get("X-Pulsar-publish-time")), headers.get("X-Pulsar-deliver-at-time", "0"))
+    common = millis(headers.get("X-Pulsar-publish-time")), millis(headers.get("X-Pulsar-deliver-at-time"))
     count = headers.get("X-Pulsar-num-batch-message")
     if count is not None and headers.get("X-Pulsar-Is-Encrypted") != "true":
         batch = pb.MessageMetadata(num_messages_in_batch=int(count))
@@ -48,7 +48,7 @@ def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessag
                     True,
                     common[0],
                     single.event_time,
-                    int(common[1]),
+                    common[1],
                     {one.key: one.value for one in single.properties},
                     single.partition_key if single.HasField("partition_key") else None,
                     bytes(each.payload),
@@ -61,7 +61,7 @@ def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessag
     properties = json.loads(headers.get("X-Pulsar-PROPERTY", "{}"))
     event_time = millis(headers.get("X-Pulsar-event-time"))
     key = headers.get("X-Pulsar-partition-key")
-    yield ShownMessage(place, False, common[0], event_time, int(common[1]), properties, key, body, headers)
+    yield ShownMessage(place, False, common[0], event_time, common[1], properties, key, body, headers)
 
 
 def message_text(body: bytes, headers: Mapping[str, str]) -> Iterator[str]:

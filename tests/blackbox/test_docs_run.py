@@ -38,7 +38,8 @@ def test_tokens_and_tls_of_the_operation_page(new_broker, tmp_path):
     process = new_broker(**settings)
     run("bash", "-e", "-c", grant.replace("https://localhost:8443", process.http))
     run(sys.executable, "-c", program.replace("pulsar+ssl://localhost:6651", process.url))
-    assert (tmp_path / "secret.key").stat().st_mode & 0o077 == 0
+    for name in ("secret.key", "key.pem", "admin.token", "app.token"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
 
 
 @pytest.mark.timeout(240)  # two brokers and their clients, one after the other

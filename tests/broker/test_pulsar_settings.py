@@ -76,3 +76,15 @@ def test_every_protection_without_effect_has_a_reason():
     assert unexplained == set(), "implement it, refuse it, or say why nothing is open without it"
     idle = {p for p in NOTHING_TO_PROTECT if not any(fnmatch.fnmatchcase(key, p) for key in IGNORED)}
     assert idle == set()
+
+
+def test_a_start_with_transactions_says_that_they_are_not_served(tmp_path):
+    file = tmp_path / "broker.conf"
+    file.write_text("transactionCoordinatorEnabled=true\n")
+    said = []
+    load_settings(file, {}, ["unknownSettings=list"], said.append)
+    assert any("transactions are not served" in text for text in said)
+    file.write_text("transactionCoordinatorEnabled=false\n")
+    said = []
+    load_settings(file, {}, ["unknownSettings=list"], said.append)
+    assert not any("transactions are not served" in text for text in said)

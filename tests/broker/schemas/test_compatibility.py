@@ -238,7 +238,10 @@ def test_a_refusal_for_the_form_shows_both_schemas(strategy, writer, reader):
         f'    "name" : "x",\n    "type" : "{kind}"\n  }} ]\n}}'
         for kind in (writer, reader)
     ]
-    assert refusal(avro_text(new), avro_text(old), strategy) == (
+    said = refusal(avro_text(new), avro_text(old), strategy)
+    words, _, advice = said.partition("\n/x/: the reader expects ")
+    assert ("set-schema-compatibility-strategy" in advice) == (strategy is not Strategy.ALWAYS_INCOMPATIBLE)
+    assert words == (
         f"Error during schema compatibility check with strategy {strategy.value}: "
         f"org.apache.avro.SchemaValidationException: Unable to read schema: \n{texts[0]}\nusing schema:\n{texts[1]}"
     )
