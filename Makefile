@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: setup run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline fault-kit-languages fuzz crash-long simulate soak bench docs site help clean
+.PHONY: packages setup run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline fault-kit-languages fuzz crash-long simulate soak bench docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -121,6 +121,16 @@ FIRST ?= 0
 
 simulate: setup  ## a whole broker on a simulated disk and network; SEEDS=N FIRST=N, a failing seed says how to replay it
 	PYTHONHASHSEED=0 $(BIN)/python -W ignore -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
+
+packages: setup  ## wheel and sdist into build/dist, each installed into an empty environment and tried there
+	$(BIN)/python -m pip install --quiet 'build>=1.2,<2'
+	rm -rf build/dist build/installed
+	$(BIN)/python -m build --quiet --outdir build/dist .
+	for package in build/dist/*.whl build/dist/*.tar.gz; do \
+	  rm -rf build/installed && $(PYTHON) -m venv build/installed && \
+	  build/installed/bin/python -m pip install --quiet "$$package" && \
+	  build/installed/bin/python .ci/installed.py || exit 1; done
+	rm -rf build/installed
 
 docs: setup  ## generate conf/standalone.conf and docs/settings.md from the table of settings
 	$(BIN)/python -m magnetar.broker.settings_docs

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
     from typing import Any
 
     from magnetar.broker.settings import Settings
@@ -291,7 +291,7 @@ def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
     return EXIT_DAMAGED if report.damaged else 0
 
 
-def _shown_progress() -> Callable[[int, int], None] | None:
+def _shown_progress() -> "Callable[[int, int], None] | None":
     """One line that is written anew, on a terminal and when the work takes longer than a second."""
     if not sys.stderr.isatty():
         return None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "start", "start_async"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def start(data_dir: pathlib.Path | str | None = None, *, faults: bool = False, **settings: Any) -> BrokerProcess:

@@ -44,15 +44,17 @@ def test_tokens_and_tls_of_the_operation_page(new_broker, tmp_path):
 
 @pytest.mark.timeout(240)  # two brokers and their clients, one after the other
 def test_programs_of_the_testing_page(tmp_path):
-    program, script = blocks("testing.md", "python")
+    program, *scripts = blocks("testing.md", "python")
+    assert len(scripts) == 2
     (tmp_path / "test_page.py").write_text(program)
     arguments = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "test_page.py"]
     done = subprocess.run(arguments, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=220, check=False)
     assert "3 passed" in done.stdout, done.stdout
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=ENV, capture_output=True, timeout=60, check=True
-    )
-    assert b"b'one'" in done.stdout.splitlines()  # between what the official client logs
+    for script in scripts:
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=tmp_path, env=ENV, capture_output=True, timeout=60, check=True
+        )
+        assert b"b'one'" in done.stdout.splitlines()  # between what the official client logs
 
 
 def test_the_line_that_the_testing_page_promises(tmp_path):

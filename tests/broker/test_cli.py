@@ -124,7 +124,7 @@ def report(monkeypatch):
     found = VerifyReport(path="d", ledgers=2, entries=5)
     asked = []
 
-    def verify_store(directory, *, repair, rebuild):
+    def verify_store(directory, *, repair, rebuild, progress):
         asked.append((directory, list(repair)))
         return found
 
