@@ -11,27 +11,36 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: packages setup run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline fault-kit-languages fuzz crash-long simulate soak bench docs site help clean
+.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline fault-kit-languages fuzz crash-long simulate soak bench docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 .DELETE_ON_ERROR:
 
-$(BIN)/magnetar: pyproject.toml setup.py $(wildcard protocol/*.c delayed/*.c storage/embedded/journal/*.c)
+$(BIN)/magnetar: pyproject.toml setup.py requirements/broker.txt $(wildcard protocol/*.c delayed/*.c storage/embedded/journal/*.c)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo "installing magnetar into $(VENV) ..."
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --require-hashes -r requirements/broker.txt
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-deps --editable .
 	@$(BIN)/python -m compileall -q magnetar broker protocol bookkeeper storage delayed converters client console importing pipeline cli testing
 	@touch $@
 
-$(VENV)/.test-stamp: $(BIN)/magnetar
+$(VENV)/.test-stamp: $(BIN)/magnetar requirements/ci.txt
 	@echo "installing what the tests need ..."
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[test,dev]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --require-hashes -r requirements/ci.txt
 	@touch $@
 
 setup: $(VENV)/.test-stamp  ## virtual environment with everything
+
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
+
+lock:  ## the versions that CI and the image install, with their hashes, from pyproject.toml; ARGS=--upgrade for the newest
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet 'uv>=0.5,<1'
+	$(COMPILE) $(ARGS) -o requirements/broker.txt pyproject.toml
+	$(COMPILE) $(ARGS) --extra test --extra dev -c requirements/broker.txt -o requirements/ci.txt pyproject.toml
 
 run: $(BIN)/magnetar  ## a broker in the foreground on 6650 and 8080
 	@exec $(BIN)/magnetar standalone --data-dir $(DATA) --set brokerServicePort=$(PORT) --set webServicePort=$(HTTP) $(ARGS)
