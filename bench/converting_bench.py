@@ -31,12 +31,13 @@ import uvloop
 
 from bench import dispatch_bench, load, servers
 from bench.scenarios import quantile
-from magnetar.broker.broker import Broker, _spare_the_collector
+from magnetar.broker.broker import Broker
 from magnetar.broker.consumers.consumer import EXCLUSIVE, SHARED, TYPE_NAMES
 from magnetar.broker.foreign_entries.candidates import Candidates
 from magnetar.broker.foreign_entries.config import ConvertingConfig
 from magnetar.broker.foreign_entries.service import Converting
 from magnetar.broker.settings import Settings
+from magnetar.broker.start_up import spare_the_collector
 from magnetar.converters.examples import RejectAllConverter
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
 from magnetar.converters.kafka.codecs import Codec
@@ -219,7 +220,7 @@ async def stretch(options):
         Settings(data_dir=folder, broker_service_port=0, web_service_port=None, message_converters=("kafka",))
     )
     await broker.start()
-    _spare_the_collector()  # as the process does
+    spare_the_collector()  # as the process does
     stretches, running = [], True
 
     def tick(last):

@@ -8,8 +8,6 @@ every producer and consumer is told, everything is on the disk, then the storage
 from __future__ import annotations
 
 import asyncio
-import gc
-import importlib
 import itertools
 import signal
 import sys
@@ -38,10 +36,12 @@ from magnetar.broker.network.read_buffer import SharedReadBuffer
 from magnetar.broker.network.resources import ConnectionResources
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.network.server import BinaryServer
+from magnetar.broker.ownership.ownership import OwnershipDoor
 from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.process_load import ProcessLoad
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.shutdown import LONGEST_S, Step, end_process_after, run_steps
+from magnetar.broker.start_up import import_later, spare_the_collector
 from magnetar.broker.tasks import TaskSet, log_unhandled
 from magnetar.broker.topics.append_door import AppendDoor
 from magnetar.broker.topics.catalog import TopicCatalog
@@ -61,11 +61,13 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import BrokerUrls
     from magnetar.broker.admin_backend.publishing import AdminPublishing
     from magnetar.broker.admin_backend.topic_backend import AdminTopics
+    from magnetar.broker.clustering.member import ClusterMember
     from magnetar.broker.foreign_entries.service import Converting
     from magnetar.broker.maintenance import Maintenance
     from magnetar.broker.policies.namespaces import PolicyChange
     from magnetar.broker.prometheus.exposition import BrokerMetrics
     from magnetar.broker.settings import Settings
+    from magnetar.broker.stores import Stores
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.embedded.engine import EmbeddedStorage
     from magnetar.storage.embedded.engine_settings import EngineSettings
@@ -74,7 +76,6 @@ log = structlog.get_logger(__name__)
 EXIT_OK = 0
 EXIT_STORAGE_FAILED = 74
 _BROKER_IDS = "/magnetar/broker-starts"
-_GIVE_WAY_S = 0.0001
 
 
 class Broker:
@@ -83,7 +84,26 @@ class Broker:
     environment: the disk, clock and threads it lives on; those of this process unless a test brings its own.
     """
 
-    def __init__(self, settings: Settings, environment: EngineEnvironment | None = None) -> None:
+    services: ClientServices
+    storage: Stores
+    dynamic_settings: DynamicSettings
+    namespaces: NamespaceStore
+    ledgers: ManagedLedgerFactory
+    catalog: TopicCatalog
+    topic_watchers: TopicListWatchers
+    topics: Topics
+    lifecycle: TopicLifecycle
+    append_door: AppendDoor
+    schemas: SchemaRegistry
+    authenticator: Authenticator
+    authorizer: Authorizer
+    maintenance: Maintenance
+    admin_topics: AdminTopics
+    publishing: AdminPublishing
+
+    def __init__(
+        self, settings: Settings, environment: EngineEnvironment | None = None, *, in_cluster: bool = False
+    ) -> None:
         self.settings = settings
         self.environment = environment or EngineEnvironment.real()
         self.now_ms = self.environment.clock.now_ms
@@ -107,22 +127,11 @@ class Broker:
             self.tasks,
         )
         self.server = BinaryServer(self.resources, Seats(self.descriptors.connections))
-        self.services: ClientServices
-        self.storage: EmbeddedStorage
-        self.dynamic_settings: DynamicSettings
-        self.namespaces: NamespaceStore
-        self.ledgers: ManagedLedgerFactory
-        self.catalog: TopicCatalog
-        self.topic_watchers: TopicListWatchers
-        self.topics: Topics
-        self.lifecycle: TopicLifecycle
-        self.append_door: AppendDoor
-        self.schemas: SchemaRegistry
-        self.authenticator: Authenticator
-        self.authorizer: Authorizer
-        self.maintenance: Maintenance
-        self.admin_topics: AdminTopics
-        self.publishing: AdminPublishing
+        self.embedded: EmbeddedStorage | None = None
+        """The stores, when they are this machine's."""
+        self.in_cluster = in_cluster
+        self.member: ClusterMember | None = None
+        self.ownership = OwnershipDoor()
         self.web_sockets: Any = None
         """The service of WebSocket sessions (`websocket.service`), None without."""
         self.converting: Converting | None = None
@@ -153,20 +162,10 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings
         interceptors = entry_interceptors.load(settings.broker_entry_metadata_interceptors)
-        self.storage = await open_embedded(settings.data_dir, self._engine_settings(), self.environment)
-        self.storage.health.on_failure(self._on_storage_failure)
-        metadata = self.storage.metadata
-        self.dynamic_settings = DynamicSettings(metadata, settings)
-        await self.dynamic_settings.load()
-        self.namespaces = await NamespaceStore.open(metadata, settings)
-        self._start_number = await metadata.next_sequence(_BROKER_IDS)
-        self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, self.environment.clock, loop)
-        self.catalog = TopicCatalog(metadata, self.ledgers)
-        await self.catalog.load(n for t in self.namespaces.tenants.names() for n in self.namespaces.namespaces_of(t))
-        self.topic_watchers = TopicListWatchers(self.catalog, self.tasks)
-        self.schemas = SchemaRegistry(metadata, self.now_ms)
+        await self._open_metadata()
+        member = self.member
         if settings.message_converters:
-            start_converting = (await _import_later("magnetar.broker.foreign_entries.service")).start_converting
+            start_converting = (await import_later("magnetar.broker.foreign_entries.service")).start_converting
             self.converting = await start_converting(settings, self.now_ms, self._shared_properties)
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, self.namespaces)
@@ -180,6 +179,8 @@ class Broker:
             delay_shelf=bitmap_shelf(settings),
             unacked_total=UnackedTotal.of(settings),
             converting=self.converting,
+            serves=self.ownership.serves,
+            taken_over=self._on_taken_over,
         )
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
         self.lifecycle = TopicLifecycle(self.topics, self.schemas, self.namespaces)
@@ -193,12 +194,14 @@ class Broker:
         self.services = self._client_services()
         await self.server.start(self.services)
         self.addresses.bound(self.server.port, self.server.port_tls, None, None)
-        maintenance = (await _import_later("magnetar.broker.maintenance")).Maintenance
-        self.maintenance = maintenance(settings, self.topics, self.lifecycle, self.storage, self.roll_rates)
+        maintenance = (await import_later("magnetar.broker.maintenance")).Maintenance
+        self.maintenance = maintenance(settings, self.topics, self.lifecycle, self.embedded, self.roll_rates)
         self.maintenance.start()
         self._apply_settings()
         self.dynamic_settings.on_change = self._on_settings_changed
         await self._start_admin()
+        if member is not None:
+            self.ownership.current = await member.join()
         log.info(
             "broker.started",
             port=self.server.port,
@@ -209,6 +212,37 @@ class Broker:
         self._started = True
         if self._stop_requested:
             self.request_stop()
+
+    async def _open_metadata(self) -> None:
+        """Stores, policies, and which topics there are."""
+        settings, loop = self.settings, asyncio.get_running_loop()
+        self.storage = await self._open_stores()
+        self.storage.health.on_failure(self._on_storage_failure)
+        metadata = self.storage.metadata
+        self.dynamic_settings = DynamicSettings(metadata, settings)
+        await self.dynamic_settings.load()
+        self.namespaces = await NamespaceStore.open(metadata, settings)
+        member = self.member
+        self._start_number = await (member.start_number() if member else metadata.next_sequence(_BROKER_IDS))
+        layout = member.layout if member else None
+        self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, self.environment.clock, loop, layout)
+        self.catalog = TopicCatalog(metadata, self.ledgers)
+        await self.catalog.load(n for t in self.namespaces.tenants.names() for n in self.namespaces.namespaces_of(t))
+        if member is not None:
+            await member.follow()
+        self.topic_watchers = TopicListWatchers(self.catalog, self.tasks)
+        self.schemas = SchemaRegistry(metadata, self.now_ms, member.schemas if member else None)
+
+    async def _open_stores(self) -> Stores:
+        """Those of this machine, or those of the cluster that this broker becomes a member of."""
+        engine = self._engine_settings()
+        if not self.in_cluster:
+            self.embedded = await open_embedded(self.settings.data_dir, engine, self.environment)
+            return self.embedded
+        clustering = await import_later("magnetar.broker.clustering.member")
+        self.ownership.current = clustering.StartingUp()
+        self.member = clustering.ClusterMember(self)
+        return await self.member.open(engine.cache_bytes, engine.max_record_bytes)
 
     def _client_services(self) -> ClientServices:
         version = f"Magnetar {__version__}"
@@ -221,6 +255,7 @@ class Broker:
             schemas=self.schemas,
             topic_watchers=self.topic_watchers,
             lookups=self.lookups,
+            ownership=self.ownership,
             new_producer_name=self.generate_producer_name,
         )
 
@@ -230,14 +265,14 @@ class Broker:
         if settings.web_service_port is None and settings.web_service_port_tls is None:
             return
         try:
-            topics = (await _import_later("magnetar.broker.admin_backend.topic_backend")).AdminTopics
+            topics = (await import_later("magnetar.broker.admin_backend.topic_backend")).AdminTopics
             self.admin_topics = topics(self.topics, self.lifecycle, self.schemas, self.converting)
-            publishing = (await _import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing
+            publishing = (await import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing
             self.publishing = publishing(self.topics, self.schemas, self.append_door)
             if settings.web_socket_service_enabled:
-                service = (await _import_later("magnetar.broker.websocket.service")).WebSocketService
+                service = (await import_later("magnetar.broker.websocket.service")).WebSocketService
                 self.web_sockets = service(self.resources, self.services)
-            self._admin = admin = await (await _import_later("magnetar.broker.admin.server")).start_admin(self)
+            self._admin = admin = await (await import_later("magnetar.broker.admin.server")).start_admin(self)
         except OSError as e:
             log.error("admin.failed", reason=e.strerror or str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
             return
@@ -270,7 +305,8 @@ class Broker:
 
     def _stop_steps(self) -> list[Step]:
         """In order: nothing new begins, clients learn of it, what is left goes to the disk, the store closes."""
-        steps = [Step("maintenance", self.maintenance.close)]
+        steps = [] if self.member is None else [Step("cluster", self.member.leave)]
+        steps += [Step("maintenance", self.maintenance.close)]
         if self._admin is not None:
             steps.append(Step("admin", self._admin.close))
         steps += [Step("topics", self.topics.close), Step("connections", self._close_connections)]
@@ -308,6 +344,11 @@ class Broker:
     def _on_storage_failure(self, error: BaseException) -> None:
         log.error("broker.storage_failed", reason=str(error))
         self.request_stop(EXIT_STORAGE_FAILED)
+
+    def _on_taken_over(self, name: TopicName) -> None:
+        """Another broker writes to the topic: its clients are sent away, to find that one."""
+        log.warning("topic.taken_over", topic=str(name))
+        self.tasks.spawn(self.topics.unload(name), "topic.unload")
 
     def _on_settings_changed(self) -> None:
         """A setting changed while the broker runs: everything that worked with a copy follows."""
@@ -417,29 +458,6 @@ class Broker:
         return f"{self.settings.cluster_name}-{self._start_number}-{next(self._producer_numbers)}"
 
 
-async def _import_later(name: str) -> Any:
-    """Import beside the loop what a first client does not need. It is served meanwhile: the importing thread gives way
-    to the loop at once, not after the 5 ms a thread may run by default.
-    """
-    interval_s = sys.getswitchinterval()
-    sys.setswitchinterval(_GIVE_WAY_S)
-    try:
-        return await asyncio.to_thread(importlib.import_module, name)
-    finally:
-        sys.setswitchinterval(interval_s)
-
-
-def _spare_the_collector() -> None:
-    """Keep full collections short: one over all that the modules brought holds every client up for tens of ms.
-
-    What exists now lives as long as the process, so it is set aside. The youngest
-    generation may grow past the few hundred objects of a single turn before it is searched.
-    """
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
-    gc.enable()
-
-
 def take_signals(broker: Broker) -> None:
     """SIGTERM and SIGINT stop the broker in order; a second SIGINT, somebody's second Ctrl-C, ends it at once.
 
@@ -464,13 +482,13 @@ def ready_line(broker: Broker) -> str:
     return f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"
 
 
-async def run(settings: Settings) -> int:
+async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
     raise_limit()
     asyncio.get_running_loop().set_exception_handler(log_unhandled)
-    broker = Broker(settings)
+    broker = Broker(settings, in_cluster=in_cluster)
     await broker.start(lambda: take_signals(broker))
-    _spare_the_collector()
+    spare_the_collector()
     broker.loop_watch.start()
     most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
     broker.on_stopping = lambda: end_process_after(most_s, lambda: broker.exit_code)

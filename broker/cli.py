@@ -1,4 +1,5 @@
-"""The command line: `magnetar standalone`, `verify DIR`, `tokens`, `kafka import FILE`, `version`.
+"""The command line: `magnetar standalone`, `broker`, `initialize-cluster-metadata`, `verify DIR`, `tokens`,
+`kafka import FILE`, `version`.
 
 Exit codes:
     0   clean stop; a directory without damage; a file imported whole
@@ -6,7 +7,8 @@ Exit codes:
     2   the command line itself is wrong
     65  the metadata of the data directory are damaged or missing: put back a copy, or repair them (EX_DATAERR)
     66  a file to import cannot be read or holds no record batch (EX_NOINPUT)
-    69  no broker to import into, or not for long enough; the same command goes on (EX_UNAVAILABLE)
+    69  no broker to import into, or not for long enough; the same command goes on. ZooKeeper or the bookies of a
+        cluster do not answer (EX_UNAVAILABLE)
     70  a stop did not end within brokerShutdownTimeoutMs and a minute more: the process ended itself (EX_SOFTWARE)
     71  a port cannot be bound, a certificate cannot be read, a key cannot be written (EX_OSERR)
     74  storage failed or cannot be opened: nothing was acknowledged that is not on disk (EX_IOERR)
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 _PROGRESS_S: Final = 0.2
 EXIT_DAMAGED: Final = 1
 EXIT_METADATA: Final = 65
+EXIT_UNAVAILABLE: Final = 69
 EXIT_SYSTEM: Final = 71
 EXIT_STORAGE: Final = 74
 EXIT_IN_USE: Final = 75
@@ -71,11 +74,15 @@ def main(
         return _kafka_import(options)
     if options.command == "tokens":
         return _tokens(options)
+    if options.command == "initialize-cluster-metadata":
+        return _initialize_cluster(options)
     with _ended_by_interrupt():
         if options.command == "standalone":
             if options.pulsar_config is not None:
                 options.set.insert(0, "unknownSettings=list")
             return _standalone(options.config or options.pulsar_config, options, with_faults)
+        if options.command == "broker":
+            return _member(options)
         if options.command == "verify":
             return _verify(options.directory, options.repair, as_json=options.json)
     return _version()
@@ -115,6 +122,7 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
         metavar="FILE",
         help="the same, of any version of Apache Pulsar: keys that are not known here are listed, not refused",
     )
+    _add_cluster(commands, with_options="initialize-cluster-metadata" in arguments)
     standalone.add_argument("--data-dir", metavar="DIR", help="where all that lasts lives; short for --set dataDir=DIR")
     standalone.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     standalone.add_argument("--check", action="store_true", help="check the settings, say what is wrong, start nothing")
@@ -147,13 +155,23 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
 
 
 def _standalone(config: Path | None, options: argparse.Namespace, with_faults: "Runner | None") -> int:
-    from magnetar.broker.settings_loader import SettingsError, load_settings  # noqa: PLC0415 - not for `version`
-
     overrides: list[str] = options.set
     if options.data_dir is not None:
         overrides = [*overrides, f"dataDir={options.data_dir}"]
+    settings = _settings(config, overrides, {})
+    if isinstance(settings, int):
+        return settings
+    if settings.metadata_store_url:
+        _complain("warning", "metadataStoreUrl has no effect here: `magnetar broker` is the member of a cluster")
+    return 0 if options.check else _run(settings, with_faults)
+
+
+def _settings(config: Path | None, overrides: list[str], defaults: "Mapping[str, str]") -> "Settings | int":
+    """The settings, or the exit code of a command that cannot use them."""
+    from magnetar.broker.settings_loader import SettingsError, load_settings  # noqa: PLC0415 - not for `version`
+
     try:
-        settings = load_settings(config, os.environ, overrides, lambda text: _complain("warning", text))
+        settings = load_settings(config, os.environ, overrides, lambda text: _complain("warning", text), defaults)
     except SettingsError as e:
         for problem in e.problems:
             _complain("error", problem)
@@ -166,10 +184,10 @@ def _standalone(config: Path | None, options: argparse.Namespace, with_faults: "
 
     for text in (*warnings_of_open_doors(settings), *warnings_of_readable_files(settings)):
         _complain("warning", text)
-    return 0 if options.check else _run(settings, with_faults)
+    return settings
 
 
-def _run(settings: "Settings", with_faults: "Runner | None") -> int:
+def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluster: bool = False) -> int:
     """Run the broker on a loop of its own; uvloop where it exists. What stops its start is one line, no traceback."""
     import asyncio  # noqa: PLC0415 - not for `version`
 
@@ -186,6 +204,7 @@ def _run(settings: "Settings", with_faults: "Runner | None") -> int:
     from magnetar.storage.errors import (  # noqa: PLC0415 - comes with it
         MetadataDamagedError,
         StorageError,
+        StorageUnavailableError,
         StoreLockedError,
     )
 
@@ -197,14 +216,18 @@ def _run(settings: "Settings", with_faults: "Runner | None") -> int:
         loop_factory = uvloop.new_event_loop
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            chosen = with_faults if with_faults is not None and settings.fault_kit_port is not None else run
-            return runner.run(chosen(settings))
+            if with_faults is not None and settings.fault_kit_port is not None:
+                return runner.run(with_faults(settings))
+            return runner.run(run(settings, in_cluster=in_cluster))
     except StoreLockedError as e:
         code, problem = EXIT_IN_USE, str(e)
     except MetadataDamagedError as e:
         code, problem = EXIT_METADATA, str(e)
+    except StorageUnavailableError as e:
+        code, problem = EXIT_UNAVAILABLE, str(e)
     except StorageError as e:
-        code, problem = EXIT_STORAGE, str(e) if settings.data_dir in str(e) else f"{settings.data_dir}: {e}"
+        where = settings.metadata_store_url if in_cluster else settings.data_dir
+        code, problem = EXIT_STORAGE, str(e) if where in str(e) else f"{where}: {e}"
     except OSError as e:
         code = EXIT_STORAGE if _is_below(settings.data_dir, e) else EXIT_SYSTEM
         problem = _reason(e)
@@ -214,6 +237,54 @@ def _run(settings: "Settings", with_faults: "Runner | None") -> int:
         gc.enable()
     _complain("error", problem)
     return code
+
+
+# --- cluster ----------------------------------------------------------------------------------------------------
+
+
+def _add_cluster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", *, with_options: bool) -> None:
+    """`broker` and `initialize-cluster-metadata`."""
+    member = commands.add_parser(
+        "broker",
+        help="run a broker of a cluster: metadata in ZooKeeper, messages in BookKeeper",
+        description="Run a broker of a cluster in the foreground until SIGTERM or SIGINT: it keeps metadata in the "
+        "ZooKeeper and messages in the BookKeeper that all brokers of the cluster share, in Apache Pulsar's layout. "
+        'When it takes clients it prints "magnetar ready SERVICE_URL HTTP_URL" on standard output.',
+        epilog="Example: magnetar broker --config conf/broker.conf --set advertisedAddress=mq1.example.org",
+    )
+    member.set_defaults(parser=member)
+    member.add_argument("--config", type=Path, metavar="FILE", help="broker.conf, with the keys of Apache Pulsar")
+    member.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
+    text = "write what the first broker of a new cluster finds in ZooKeeper"
+    cluster = commands.add_parser("initialize-cluster-metadata", help=text, description=f"{text.capitalize()}.")
+    cluster.set_defaults(parser=cluster)
+    if with_options:
+        from magnetar.broker.clustering.initialize import add_arguments  # noqa: PLC0415 - only this command
+
+        add_arguments(cluster)
+
+
+def _member(options: argparse.Namespace) -> int:
+    from magnetar.broker.clustering.cluster_settings import (  # noqa: PLC0415 - only this command
+        CLUSTER_DEFAULTS,
+        cluster_services,
+    )
+
+    settings = _settings(options.config, options.set, CLUSTER_DEFAULTS)
+    if isinstance(settings, int):
+        return settings
+    try:
+        cluster_services(settings)
+    except ValueError as e:
+        _complain("error", str(e))
+        return EXIT_CONFIGURATION
+    return _run(settings, in_cluster=True)
+
+
+def _initialize_cluster(options: argparse.Namespace) -> int:
+    from magnetar.broker.clustering.initialize import run_initialize  # noqa: PLC0415 - only this command
+
+    return run_initialize(options)
 
 
 # --- kafka import -----------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Maintenance:
         settings: Settings,
         topics: Topics,
         lifecycle: TopicLifecycle,
-        storage: EmbeddedStorage,
+        storage: EmbeddedStorage | None,
         roll_broker_rates: Callable[[float], None],
     ) -> None:
         self._settings = settings
@@ -110,6 +110,8 @@ class Maintenance:
     async def _sweep_orphans(self) -> None:
         """Once; not while clients that come back after a restart have the broker busy."""
         await asyncio.sleep(ORPHANS_AFTER_S)
+        if self._storage is None:
+            return  # the ledgers of a cluster are other brokers' and other users' as well
         try:
             await orphans.sweep(self._storage, self._topics.loaded)
         except StorageError as error:  # the next start does it

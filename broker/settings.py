@@ -7,6 +7,7 @@ conf/standalone.conf and docs/settings.md. A key is in the table only if it does
 
 from typing import Final
 
+from magnetar.broker.setting_areas.cluster import ClusterSettings
 from magnetar.broker.setting_areas.converting import ConvertingSettings
 from magnetar.broker.setting_areas.delivery import DeliverySettings
 from magnetar.broker.setting_areas.doors import DoorSettings
@@ -29,6 +30,7 @@ class Settings(
     LimitSettings,
     ConvertingSettings,
     StorageSettings,
+    ClusterSettings,
     SecuritySettings,
     DoorSettings,
     OperationSettings,
@@ -45,6 +47,7 @@ AREAS: Final[dict[str, type]] = {
     "Rates and shared limits": LimitSettings,
     "Message converters": ConvertingSettings,
     "Storage": StorageSettings,
+    "Cluster": ClusterSettings,
     "Security": SecuritySettings,
     "Other doors": DoorSettings,
     "Operation": OperationSettings,

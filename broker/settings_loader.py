@@ -47,13 +47,16 @@ def load_settings(
     environment: Mapping[str, str],
     overrides: Iterable[str],
     warn: Callable[[str], None],
+    defaults: Mapping[str, str] | None = None,
 ) -> Settings:
     """The settings that apply.
 
     Args:   file: key=value lines, or None; overrides: "key=value" texts of the command line;
+            defaults: key -> text, where a command begins otherwise than the table;
             warn: gets a sentence for all keys without effect here, and one for each secret that other users can see.
     Raises: SettingsError with every problem found; OSError if the file cannot be read.
     """
+    first = [Given(key, text, "default of the command") for key, text in (defaults or {}).items()]
     given = [] if file is None else read_file(file)
     if file is not None:
         _warn_of_readable(file, given, warn)
@@ -65,7 +68,7 @@ def load_settings(
     _warn_of_shown_secrets(given, warn)
     values: dict[str, Value] = {}
     foreign: list[Given] = []
-    for key, item in {item.key: item for item in given}.items():
+    for key, item in {item.key: item for item in first + given}.items():
         row = SETTINGS.get(key)
         if row is None:
             foreign.append(item)

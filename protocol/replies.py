@@ -103,6 +103,21 @@ def lookup_connect(
     return encode_command(base)
 
 
+def lookup_redirect(request_id: int, url: str | None, url_tls: str | None, *, authoritative: bool) -> bytes:
+    """The client asks that broker; ``authoritative`` is what it says there."""
+    base = _base(_TYPE.LOOKUP_RESPONSE)
+    reply = base.lookupTopicResponse
+    if url is not None:
+        reply.brokerServiceUrl = url
+    if url_tls is not None:
+        reply.brokerServiceUrlTls = url_tls
+    reply.response = pb.CommandLookupTopicResponse.Redirect
+    reply.request_id = request_id
+    reply.authoritative = authoritative
+    reply.proxy_through_service_url = False
+    return encode_command(base)
+
+
 def lookup_failed(request_id: int, code: int, message: str) -> bytes:
     base = _base(_TYPE.LOOKUP_RESPONSE)
     reply = base.lookupTopicResponse

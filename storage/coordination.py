@@ -43,6 +43,12 @@ class Coordination(MetadataStore, Protocol):
         """Whether the node is an ephemeral one of this session."""
         ...
 
+    def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Callable[[], None]:
+        """Call ``callback(names)`` on the loop with the names directly below ``path``: at first and after each change
+        of which there are; returns the cancel function.
+        """
+        ...
+
     async def watching(self) -> None:
         """Until every watch asked for is in place: what is read after it, and changes later, is reported."""
         ...

@@ -49,7 +49,18 @@ IMPURE = {"asyncio", "socket", "ssl", "threading", "time", "logging", "structlog
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 BROKER_FLOORS = (
-    *("errors", "tasks", "shutdown", "slices", "loop_watch", "limits", "memory_account", "descriptors", "process_load"),
+    *(
+        "errors",
+        "tasks",
+        "start_up",
+        "shutdown",
+        "slices",
+        "loop_watch",
+        "limits",
+        "memory_account",
+        "descriptors",
+        "process_load",
+    ),
     *("log_bounds", "log_repeats", "logs", "listen_error", "entry_interceptors"),
     *(
         "setting_areas",
@@ -61,11 +72,12 @@ BROKER_FLOORS = (
         "settings_loader",
         "settings_docs",
         "dynamic_settings",
+        "stores",
     ),
     *("compat", "policies", "schemas", "meters", "compaction", "ownership"),
     *("consumers", "dispatchers", "subscriptions", "topics", "foreign_entries"),
     *("auth", "handlers", "network", "websocket", "prometheus", "admin", "admin_backend"),
-    *("rebuilding", "maintenance", "broker", "cli"),
+    *("rebuilding", "clustering", "maintenance", "broker", "cli"),
 )
 """Packages and modules of the broker from the lowest up: each takes from lower ones only, types included."""
 STORAGE_SIBLINGS = ("embedded", "bookkeeper", "managed", "zookeeper")

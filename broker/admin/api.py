@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.errors import BrokerError
     from magnetar.broker.memory_account import MemoryAccount
+    from magnetar.broker.ownership.ownership import Ownership
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.prometheus.exposition import BrokerMetrics
-    from magnetar.broker.schemas.registry import SchemaRegistry, StoredSchema
+    from magnetar.broker.schemas.registry import SchemaRegistry
+    from magnetar.broker.schemas.schema_store import StoredSchema
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.topic_stats import TopicStats
     from magnetar.protocol import pulsar_api_pb2 as pb
@@ -327,6 +329,11 @@ class BrokerApi(Protocol):
     @property
     def descriptors(self) -> "DescriptorShares":
         """How many connections the web port may have."""
+        ...
+
+    @property
+    def ownership(self) -> "Ownership":
+        """Which topics and bundles are this broker's."""
         ...
 
     @property

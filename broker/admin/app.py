@@ -44,6 +44,7 @@ from magnetar.broker.admin import (
 )
 from magnetar.broker.admin.browser_rules import BrowserRules
 from magnetar.broker.admin.call import Call, target_of
+from magnetar.broker.admin.elsewhere import sent_elsewhere
 from magnetar.broker.admin.request_body import counted
 from magnetar.broker.admin.request_rate import RequestRate
 from magnetar.broker.admin.responses import error_response, failure
@@ -265,7 +266,8 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
             call = Call(request, api, identity, row.most_body)
             if uses and api.namespaces.exists(call.namespace):
                 api.namespaces.in_use.add(call.namespace)
-            return await row.handler(call)
+            elsewhere = await sent_elsewhere(call, row.path)
+            return elsewhere or await row.handler(call)
         except NoSuchPathError:
             return page(404, request.method)
         except ClientDisconnect:

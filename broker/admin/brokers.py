@@ -62,7 +62,7 @@ async def version(_call: Call) -> Response:
 
 @routes.get(BROKERS, SUPER)
 async def list_brokers(call: Call) -> Response:
-    return json_response([call.api.urls.broker_id])
+    return json_response(await call.api.ownership.brokers() or [call.api.urls.broker_id])
 
 
 @routes.get(BROKERS + "/leaderBroker", SUPER)
@@ -143,7 +143,7 @@ async def quota_check(_call: Call) -> Response:
 
 @routes.get(BROKERS + "/{cluster}", SUPER)
 async def brokers_of_cluster(call: Call) -> Response:
-    return json_response([call.api.urls.broker_id])
+    return json_response(await call.api.ownership.brokers() or [call.api.urls.broker_id])
 
 
 @routes.get(BROKERS + "/{cluster}/{broker}/ownedNamespaces", SUPER)

@@ -1,4 +1,4 @@
-"""Bundles of namespaces, by their range of the hash: 0x00000000_0x40000000. One broker owns them all."""
+"""Bundles of namespaces, by their range of the hash: 0x00000000_0x40000000."""
 
 from typing import Final
 
@@ -6,11 +6,13 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.elsewhere import redirect_to
 from magnetar.broker.admin.namespaces import BOUNDARY, clear_subscriptions, unload_topics, unsubscribe_everywhere
 from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
 from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.ownership.ownership import ServedAt
 from magnetar.broker.policies.records import Policies, bundle_of, bundle_ranges, hash_of
 from magnetar.protocol.topic_name import TopicName
 
@@ -29,15 +31,22 @@ async def unload_bundle(call: Call) -> Response:
     call.policies()
     if not _is_range(call.param("bundle")):
         raise RestError(500, f"Invalid bundle range: {call.param('bundle')}")
+    bundle = "_".join(_check_bundle(call))
+    owner = await call.api.ownership.bundle_owner(f"{call.namespace}/{bundle}")
+    if isinstance(owner, ServedAt):
+        return redirect_to(call, owner.owner, authoritative=True)
     if call.query("destinationBroker") not in ("", call.api.urls.broker_id):
         raise conflict("Not allowed unload namespace bundle to inactive destination broker")
-    await unload_topics(call, call.namespace, "_".join(_check_bundle(call)))
+    if not await call.api.ownership.release(f"{call.namespace}/{bundle}"):
+        await unload_topics(call, call.namespace, bundle)
     return done()
 
 
 @routes.put(NAMESPACE + "/{bundle}/split", SUPER)
 async def split_bundle(call: Call) -> Response:
     """Cut the bundle where the algorithm says; LARGEST is the one with most topics, HOT the one with most traffic."""
+    if await call.api.ownership.brokers() is not None:
+        raise RestError(405, "This broker does not split bundles of a cluster yet; a broker of Apache Pulsar does")
     low, high = await _chosen_bundle(call)
     algorithm = call.query("splitAlgorithmName") or call.api.settings.default_namespace_bundle_split_algorithm
     if algorithm not in _ALGORITHMS:

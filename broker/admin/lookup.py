@@ -1,12 +1,14 @@
-"""HTTP lookup: which broker serves a topic. Here always this one."""
+"""HTTP lookup: which broker serves a topic."""
 
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.elsewhere import redirect_to
 from magnetar.broker.admin.responses import json_response, not_found, text
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
 from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, ServedAt
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData
 
@@ -25,6 +27,11 @@ async def lookup(call: Call) -> Response:
         count = call.topics.partition_count(name.base)
         if count is not None and name.partition >= count:
             raise not_found(f"Topic not found {name}")
+    found = await call.api.ownership.lookup(name, authoritative=call.flag("authoritative"))
+    if isinstance(found, AskBroker):
+        return redirect_to(call, found.broker, authoritative=found.authoritative)
+    if isinstance(found, ServedAt):
+        return json_response(_of_owner(found.owner))
     urls = call.api.urls
     listener = call.query("listenerName") or call.request.headers.get("x-pulsar-listenername", "")
     if listener:
@@ -43,6 +50,21 @@ async def lookup(call: Call) -> Response:
     if urls.service_url_tls:
         answer["brokerUrlTls"] = urls.service_url_tls
     return json_response(answer)
+
+
+def _of_owner(owner: BrokerAddresses) -> dict[str, str]:
+    """What is told of another broker: as Apache Pulsar, with what it has."""
+    answer = {
+        "brokerUrl": owner.service_url or "",
+        "httpUrl": owner.web_url or "",
+        "nativeUrl": owner.service_url or "",
+        "brokerUrlSsl": owner.service_url_tls or "",
+    }
+    if owner.web_url_tls:
+        answer["httpUrlTls"] = owner.web_url_tls
+    if owner.service_url_tls:
+        answer["brokerUrlTls"] = owner.service_url_tls
+    return answer
 
 
 @routes.get("/lookup/v2/topic/{kind}/{tenant}/{namespace}/{topic}", TOPIC_USE)

@@ -29,7 +29,7 @@ from magnetar.broker.compat.jackson_body import decode_body
 from magnetar.broker.compat.jetty_http import media_type
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import BrokerError
-from magnetar.broker.schemas.registry import StoredSchema
+from magnetar.broker.schemas.schema_store import StoredSchema
 from magnetar.broker.schemas.work import INLINE_BYTES, SchemaWork
 from magnetar.converters.entry import build_entry
 from magnetar.protocol import pulsar_api_pb2 as pb

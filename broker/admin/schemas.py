@@ -14,7 +14,7 @@ from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
 from magnetar.broker.schemas.compatibility import Definition, Strategy
-from magnetar.broker.schemas.registry import StoredSchema
+from magnetar.broker.schemas.schema_store import StoredSchema
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 

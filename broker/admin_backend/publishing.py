@@ -11,7 +11,8 @@ from magnetar.broker.slices import sliced
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.broker.schemas.registry import SchemaRegistry, StoredSchema
+    from magnetar.broker.schemas.registry import SchemaRegistry
+    from magnetar.broker.schemas.schema_store import StoredSchema
     from magnetar.broker.topics.append_door import AppendDoor
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol import pulsar_api_pb2 as pb

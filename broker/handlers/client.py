@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.advertised import AdvertisedAddresses
     from magnetar.broker.auth.sessions import AuthServices
+    from magnetar.broker.ownership.ownership import Ownership
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.settings import Settings
@@ -57,6 +58,7 @@ class ClientServices:
     schemas: SchemaRegistry
     topic_watchers: TopicListWatchers
     lookups: LookupCounters
+    ownership: Ownership
     new_producer_name: Callable[[], str]
     """A name that no other producer has, over all restarts."""
 

@@ -13,6 +13,7 @@ from magnetar.broker.errors import (
     TooManyRequestsError,
 )
 from magnetar.broker.handlers.client import Client
+from magnetar.broker.ownership.ownership import AskBroker, ServedAt
 from magnetar.broker.topics.list_watcher import WatchingClient
 from magnetar.broker.topics.patterns import InvalidPatternError, JavaPatternError, TopicPattern
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -55,18 +56,18 @@ def parse_topic(text: str) -> TopicName:
 
 
 async def on_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
-    """Which broker serves a topic: we do. The topic need not exist, its namespace must."""
+    """Which broker serves a topic. The topic need not exist, its namespace must."""
     counters = conn.services.lookups
     try:
         with counters.slot(conn.services.settings.max_concurrent_lookup_request):
-            _answer_lookup(conn, command)
+            await _answer_lookup(conn, command)
     except Exception:
         counters.failures += 1
         raise
     counters.answers += 1
 
 
-def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
+async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
     services = conn.services
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.LOOKUP, name)
@@ -76,6 +77,27 @@ def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
         raise ServiceNotReadyError(f"the broker do not have {listener} listener")
     services.topics.require_namespace(name)
     services.namespaces.in_use.add(name.namespace)
+    answer = await services.ownership.lookup(name, authoritative=command.authoritative)
+    if isinstance(answer, ServedAt):
+        owner = answer.owner
+        conn.write(
+            replies.lookup_connect(
+                command.request_id,
+                owner.service_url,
+                owner.service_url_tls,
+                authoritative=True,
+                proxy_through_service_url=False,
+            )
+        )
+        return
+    if isinstance(answer, AskBroker):
+        asked = answer.broker
+        conn.write(
+            replies.lookup_redirect(
+                command.request_id, asked.service_url, asked.service_url_tls, authoritative=answer.authoritative
+            )
+        )
+        return
     conn.write(
         replies.lookup_connect(
             command.request_id,

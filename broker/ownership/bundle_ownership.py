@@ -125,6 +125,16 @@ class BundleOwnership:
         except StorageError as error:
             raise ServiceNotReadyError(f"The metadata service does not answer. {_AGAIN}: {error}") from error
 
+    async def bundle_owner(self, bundle: str) -> LookupAnswer | None:
+        path = f"{NAMESPACES}/{bundle}"
+        if path in self._owned:
+            return Here()
+        found = await self._metadata.get(path)
+        return None if found is None else ServedAt(_owner(path, found[0]))
+
+    async def brokers(self) -> list[str] | None:
+        return await self.register.names()
+
     async def release(self, bundle: str) -> bool:
         """Give up a bundle (``tenant/namespace/0x..._0x...``) in order; False when it is not this broker's.
 

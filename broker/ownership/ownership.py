@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
-__all__ = ["AskBroker", "BrokerAddresses", "EverythingHere", "Here", "LookupAnswer", "Ownership", "ServedAt"]
+__all__ = [
+    "AskBroker",
+    "BrokerAddresses",
+    "EverythingHere",
+    "Here",
+    "LookupAnswer",
+    "Ownership",
+    "OwnershipDoor",
+    "ServedAt",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,18 @@ class Ownership(Protocol):
         """
         ...
 
+    async def bundle_owner(self, bundle: str) -> LookupAnswer | None:
+        """Who has the bundle ``tenant/namespace/0x..._0x...``; None: no broker."""
+        ...
+
+    async def release(self, bundle: str) -> bool:
+        """Close the bundle's topics and let other brokers have it; False when it is not this broker's to give."""
+        ...
+
+    async def brokers(self) -> list[str] | None:
+        """Ids of the brokers of the cluster; None where there is this one only."""
+        ...
+
     async def close(self) -> None:
         """Give everything to others, in order: no new topics, topics closed, then said so. Idempotent."""
         ...
@@ -72,5 +93,39 @@ class EverythingHere:
     async def lookup(self, name: TopicName, *, authoritative: bool) -> LookupAnswer:  # noqa: ARG002
         return Here()
 
+    async def bundle_owner(self, bundle: str) -> LookupAnswer | None:  # noqa: ARG002
+        return Here()
+
+    async def release(self, bundle: str) -> bool:  # noqa: ARG002 - there is no other broker
+        return False
+
+    async def brokers(self) -> list[str] | None:
+        return None
+
     async def close(self) -> None:
         return
+
+
+class OwnershipDoor:
+    """The broker's ownership as its parts hold it: what is behind the door changes when the broker joins a cluster."""
+
+    def __init__(self) -> None:
+        self.current: Ownership = EverythingHere()
+
+    def serves(self, name: TopicName) -> bool:
+        return self.current.serves(name)
+
+    async def lookup(self, name: TopicName, *, authoritative: bool) -> LookupAnswer:
+        return await self.current.lookup(name, authoritative=authoritative)
+
+    async def bundle_owner(self, bundle: str) -> LookupAnswer | None:
+        return await self.current.bundle_owner(bundle)
+
+    async def release(self, bundle: str) -> bool:
+        return await self.current.release(bundle)
+
+    async def brokers(self) -> list[str] | None:
+        return await self.current.brokers()
+
+    async def close(self) -> None:
+        await self.current.close()

@@ -96,6 +96,10 @@ class BrokerRegister:
                 reports[name] = report
         return reports
 
+    async def names(self) -> list[str]:
+        """Ids of all brokers that are registered."""
+        return await self._metadata.children(BROKERS)
+
     async def leader(self) -> str | None:
         """Id of the broker that decides; None while there is none."""
         found = await self._metadata.get(LEADER)

@@ -24,6 +24,7 @@ import msgspec
 from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, TopicConfig, effective_config
 from magnetar.broker.policies.records import Policies, TopicPolicies, even_bundles
 from magnetar.broker.policies.values import ClusterData, ResourceGroup, ResourceQuota, TenantInfo
+from magnetar.storage.errors import BadVersionError
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -78,29 +79,49 @@ class Records(Generic[T]):
     def names(self) -> list[str]:
         return sorted(self._values)
 
-    async def load(self, name: str) -> None:
-        """Read one record from the store; a name without a record is no record."""
+    async def load(self, name: str) -> bool:
+        """Read one record from the store, again if it was known; a name without a record is no record. Whether it
+        differs from what was known.
+        """
+        async with self._lock(name):
+            return await self._read(name)
+
+    async def _read(self, name: str) -> bool:
         found = await self._metadata.get(self._path_of(name))
-        if found is not None:
-            self._values[name] = msgspec.json.decode(found[0], type=self._kind)
-            self._versions[name] = found[1]
+        if found is None:
+            self._versions.pop(name, None)
+            return self._values.pop(name, None) is not None
+        if self._versions.get(name) == found[1]:
+            return False
+        self._values[name] = msgspec.json.decode(found[0], type=self._kind)
+        self._versions[name] = found[1]
+        return True
 
     async def create(self, name: str, value: T) -> None:
         """Store a new record; raises ExistsError."""
         async with self._lock(name):
             if name in self._values:
                 raise ExistsError(name)
-            await self._store(name, value, -1)
+            try:
+                await self._store(name, value, -1)
+            except BadVersionError as error:
+                raise ExistsError(name) from error  # another broker was first
 
     async def update(self, name: str, change: Callable[[T], T], default: T | None = None) -> T:
         """Replace a record by `change(record)`; without a record starts from `default` or raises MissingError."""
         async with self._lock(name):
-            current = self._values.get(name, default)
-            if current is None:
-                raise MissingError(name)
-            value = change(current)
-            await self._store(name, value, self._versions.get(name, -1))
-            return value
+            while True:
+                current = self._values.get(name, default)
+                if current is None:
+                    raise MissingError(name)
+                value = change(current)
+                try:
+                    await self._store(name, value, self._versions.get(name, -1))
+                except BadVersionError:
+                    if not await self._read(name):
+                        raise
+                    continue  # another broker changed it: on top of that
+                return value
 
     async def delete(self, name: str) -> None:
         """Remove a record; raises MissingError."""
@@ -225,6 +246,12 @@ class NamespaceStore:
         self._effective.clear()
 
     # --- changes -------------------------------------------------------------------------------------------------
+
+    async def reload(self, name: str) -> None:
+        """A tenant or a namespace ("tenant/name") was changed by another broker: read it again and tell listeners."""
+        records: Records[TenantInfo] | Records[Policies] = self.namespaces if "/" in name else self.tenants
+        if await records.load(name):
+            self._tell(_of_namespace(name) if "/" in name else PolicyChange(name))
 
     async def create_tenant(self, name: str, info: TenantInfo) -> None:
         await self.tenants.create(name, info)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from magnetar.broker.meters.distributions import CacheMeter
     from magnetar.broker.network.connections import Connections
     from magnetar.broker.process_load import ProcessLoad
+    from magnetar.broker.stores import Stores
     from magnetar.broker.topics.topic_registry import Topics
-    from magnetar.storage.embedded.engine import EmbeddedStorage
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Measured:
     descriptors: DescriptorShares
     memory: MemoryAccount
     topics: Topics
-    storage: EmbeddedStorage
+    storage: Stores
     cache_meter: CacheMeter
     authenticator: Authenticator
     converting: Converting | None

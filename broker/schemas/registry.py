@@ -7,8 +7,7 @@ against nothing.
 What a schema costs to look at is a peer's choice: checks go through a `SchemaBench`, which does the long ones beside
 the loop. A check is made again when the topic's schemas have changed meanwhile.
 
-Stored under ``/schemas/<tenant>/<namespace>/<encoded topic>`` as JSON, one record per topic, replaced by
-compare-and-set.
+Where they are stored is a seam (``schema_store.py``): one record per topic, replaced by compare-and-set.
 """
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import quote
 
-import msgspec
-
-from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
@@ -40,13 +36,16 @@ from magnetar.broker.schemas.compatibility import (
     fingerprint,
     type_name,
 )
+from magnetar.broker.schemas.schema_store import JsonSchemas, StoredSchema
 from magnetar.broker.schemas.work import SchemaBench, SchemaWork, SchemaWorkError
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.storage.errors import BadVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.policies.effective import TopicConfig
+    from magnetar.broker.schemas.schema_store import SchemaStore
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.interfaces import MetadataStore
 
@@ -74,56 +73,20 @@ class SchemaOwner(Protocol):
         ...
 
 
-class StoredSchema(msgspec.Struct, frozen=True):
-    """One version of a topic's schema."""
-
-    version: int
-    type: int  # pb.Schema.Type
-    data: bytes
-    properties: dict[str, str]
-    timestamp_ms: int
-    deleted: bool = False
-
-    @property
-    def version_bytes(self) -> bytes:
-        return self.version.to_bytes(8, "big")
-
-    @property
-    def definition(self) -> Definition:
-        return Definition(self.type, self.data, self.properties)
-
-    def to_proto(self, name: str) -> pb.Schema:
-        schema = pb.Schema(name=name, schema_data=self.data, type=self.type)  # type: ignore[arg-type]
-        for key in java_order(self.properties):
-            schema.properties.add(key=key, value=self.properties[key])
-        return schema
-
-
 class SchemaRegistry:
-    """All topics' schemas; records are read once and kept while in use."""
+    """All topics' schemas."""
 
-    def __init__(self, metadata: MetadataStore, now_ms: Callable[[], int]) -> None:
-        self._metadata = metadata
+    def __init__(self, metadata: MetadataStore, now_ms: Callable[[], int], store: SchemaStore | None = None) -> None:
+        self._store = store or JsonSchemas(metadata)
         self._now_ms = now_ms
-        self._records: dict[str, tuple[list[StoredSchema], int]] = {}
         self._bench = SchemaBench()
         self._fingerprints: OrderedDict[tuple[int, bytes], bytes] = OrderedDict()
 
     async def _record(self, name: TopicName) -> tuple[list[StoredSchema], int]:
-        key = _path(name)
-        record = self._records.get(key)
-        if record is None:
-            found = await self._metadata.get(key)
-            if found is None:
-                return [], -1
-            record = msgspec.json.decode(found[0], type=list[StoredSchema]), found[1]
-            self._records[key] = record
-        return record
+        return await self._store.load(_path(name))
 
     async def _save(self, name: TopicName, schemas: list[StoredSchema], expected: int) -> None:
-        key = _path(name)
-        version = await self._metadata.put(key, msgspec.json.encode(schemas), expected)
-        self._records[key] = schemas, version
+        await self._store.save(_path(name), schemas, expected)
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -227,7 +190,10 @@ class SchemaRegistry:
             properties=properties,
             timestamp_ms=self._now_ms(),
         )
-        await self._save(name, [*schemas, added], expected)
+        try:
+            await self._save(name, [*schemas, added], expected)
+        except BadVersionError:  # another broker serves a partition of the topic, and was first
+            return await self.put(name, schema_type, data, properties, strategy)
         return added
 
     async def delete(self, name: TopicName, *, force: bool) -> int | None:
@@ -240,8 +206,7 @@ class SchemaRegistry:
             return None
         version = schemas[-1].version + 1 if schemas else 0
         if force:
-            await self._metadata.delete(_path(name), None)
-            self._records.pop(_path(name), None)
+            await self._store.delete(_path(name))
             return version
         tombstone = StoredSchema(version, NO_SCHEMA, b"", {}, self._now_ms(), deleted=True)
         await self._save(name, [*schemas, tombstone], expected)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_plus
 
 import msgspec
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import MetadataStore
     from magnetar.storage.managed.factory import ManagedLedgerFactory
 
-_ROOT = "/admin/partitioned-topics"
+ROOT = "/admin/partitioned-topics"
 
 
 class PartitionedTopic(msgspec.Struct, omit_defaults=True):
@@ -52,18 +52,28 @@ class TopicCatalog:
                     self._topics.setdefault(name.namespace, {})[str(name)] = name
             names = self._topics.get(namespace, {}).values()
             self._listed[namespace] = sorted(str(name) for name in names if not name.is_system)
-        for tenant in await self._metadata.children(_ROOT):
-            for namespace in await self._metadata.children(f"{_ROOT}/{tenant}"):
-                for domain in await self._metadata.children(f"{_ROOT}/{tenant}/{namespace}"):
+        for tenant in await self._metadata.children(ROOT):
+            for namespace in await self._metadata.children(f"{ROOT}/{tenant}"):
+                for domain in await self._metadata.children(f"{ROOT}/{tenant}/{namespace}"):
                     await self._load_partitioned(
-                        f"{_ROOT}/{tenant}/{namespace}/{domain}", f"{domain}://{tenant}/{namespace}"
+                        f"{ROOT}/{tenant}/{namespace}/{domain}", f"{domain}://{tenant}/{namespace}"
                     )
 
     async def _load_partitioned(self, path: str, prefix: str) -> None:
         for encoded in await self._metadata.children(path):
-            found = await self._metadata.get(f"{path}/{encoded}")
-            if found is not None:
-                self._partitioned[f"{prefix}/{unquote(encoded)}"] = msgspec.json.decode(found[0], type=PartitionedTopic)
+            await self._read_partitioned(path, prefix, encoded)
+
+    async def _read_partitioned(self, path: str, prefix: str, encoded: str) -> None:
+        found, name = await self._metadata.get(f"{path}/{encoded}"), f"{prefix}/{unquote_plus(encoded)}"
+        if found is None:
+            self._partitioned.pop(name, None)
+        else:
+            self._partitioned[name] = msgspec.json.decode(found[0], type=PartitionedTopic)
+
+    async def reload_partitioned(self, tenant: str, namespace: str, domain: str, encoded: str) -> None:
+        """The record of a partitioned topic was changed by another broker: read it again."""
+        path, prefix = f"{ROOT}/{tenant}/{namespace}/{domain}", f"{domain}://{tenant}/{namespace}"
+        await self._read_partitioned(path, prefix, encoded)
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -147,4 +157,4 @@ class TopicCatalog:
 
 def partitioned_path(name: TopicName) -> str:
     """Where the record of a partitioned topic is kept."""
-    return f"{_ROOT}/{name.tenant}/{name.namespace.partition('/')[2]}/{name.domain}/{quote(name.local_name, safe='')}"
+    return f"{ROOT}/{name.tenant}/{name.namespace.partition('/')[2]}/{name.domain}/{quote(name.local_name, safe='')}"

@@ -77,6 +77,10 @@ class TopicContext:
     """None while the broker has no limit of unacknowledged messages."""
     converting: ConvertingService | None = None
     """None when no converters are configured."""
+    serves: Callable[[TopicName], bool] = lambda _: True
+    """Whether this broker may load the topic: another one of the cluster may have it."""
+    taken_over: Callable[[TopicName], None] = lambda _: None
+    """Told once another broker was found to write to the topic."""
     delay_thread: IndexThread = field(default_factory=IndexThread)
     delay_shelf: BitmapShelf | None = None
     publish_latency: LatencyMeter = field(default_factory=LatencyMeter)

@@ -79,7 +79,11 @@ class TopicLifecycle:
         created = []
         if name.persistent:
             for index in range(first, end):
-                topic = await self._topics.create(name.partition_name(index))
+                part = name.partition_name(index)
+                if not self._topics.context.serves(part):
+                    await self._topics.make_known(part)  # loaded where it is served, when it is first used
+                    continue
+                topic = await self._topics.create(part)
                 if isinstance(topic, Topic):
                     created.append(topic)
         return created
@@ -96,6 +100,7 @@ class TopicLifecycle:
         known = self._catalog.partitioned(name)
         if known is None:
             raise TopicNotFoundError(f"Topic {name} is not partitioned")
+        self._require_served(name, max(known.partitions, partitions))
         subscriptions: dict[str, Subscription] = {}
         for index in range(known.partitions):
             if name.persistent and self._topics.known(name.partition_name(index)):
@@ -108,6 +113,13 @@ class TopicLifecycle:
                 await topic.subscriptions.create(
                     SubscribeRequest(subscription.name, from_earliest=True, properties=properties)
                 )
+
+    def _require_served(self, name: TopicName, partitions: int) -> None:
+        """Raise NotAllowedError, before anything is changed, when other brokers serve some of the partitions."""
+        if any(not self._topics.context.serves(name.partition_name(index)) for index in range(partitions)):
+            raise NotAllowedError(
+                f"Other brokers of the cluster serve partitions of {name}: this broker cannot change them all at once"
+            )
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -127,7 +139,9 @@ class TopicLifecycle:
 
     async def delete_partitioned(self, name: TopicName) -> None:
         """Delete all partitions, the record of the partitioned topic, its schemas and policies."""
-        for part in self.parts(name):
+        parts = self.parts(name)
+        self._require_served(name, len(parts))
+        for part in parts:
             if self._topics.known(part):
                 await self._topics.delete(part)
         await self._catalog.delete_partitioned(name)

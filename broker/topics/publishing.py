@@ -13,6 +13,7 @@ from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.topics.life import TopicState
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
+from magnetar.storage.errors import ManagedLedgerFencedError
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class TopicPublishing:
         self._ledger = ledger
         self._life = life
         self._now_ms, self._monotonic = context.now_ms, context.monotonic
+        self._taken_over = context.taken_over
         self._begun: deque[float] = deque()
         """When each append under way began, by the monotonic clock."""
         self._drained: list[asyncio.Future[None]] = []
@@ -110,7 +112,10 @@ class TopicPublishing:
         if self._life.state is TopicState.OPEN:
             self._life.state = TopicState.FENCED
             log.warning("topic.fenced", topic=str(self._life.name), reason=str(error))
-            self._on_failure()
+            if isinstance(error, ManagedLedgerFencedError):
+                self._taken_over(self._life.name)
+            else:
+                self._on_failure()
 
     async def unfence(self) -> None:
         """Take publishes again, once what is under way has ended."""

@@ -108,6 +108,7 @@ class Topics:
                 return topic
             busy = self._busy.get(str(name))
             if busy is None:
+                self._require_served(name)
                 if not self._namespaces.exists(name.namespace):
                     raise ServiceNotReadyError(f"Namespace {name.namespace} is not served here")
                 if not self.known(name):
@@ -135,8 +136,22 @@ class Topics:
             busy = self._busy.get(str(name))
             if busy is None:
                 self.require_namespace(name)
+                self._require_served(name)
                 busy = self._start(name, self._load(name))
             await asyncio.shield(busy)
+
+    async def make_known(self, name: TopicName) -> None:
+        """Record that a persistent topic exists, which another broker may serve; one that exists is fine."""
+        await self._ledgers.make_known(name.persistence_name)
+        self.catalog.created(name)
+
+    def _require_served(self, name: TopicName) -> None:
+        """Raise ServiceNotReadyError for a topic of another broker."""
+        if not self.context.serves(name):
+            raise ServiceNotReadyError(
+                f"Namespace bundle for topic ({name}) not served by this instance. Please redo the lookup. "
+                f"Request is denied: namespace={name.namespace}"
+            )
 
     def _start(self, name: TopicName, work) -> asyncio.Task[None]:  # type: ignore[no-untyped-def]  # noqa: ANN001 - any coroutine
         key = str(name)
@@ -193,6 +208,7 @@ class Topics:
         topic = Topic(name, ledger, self.context, self._tasks)
         try:
             await topic.open()
+            self._require_served(name)  # another broker may have it by now
         except BaseException:
             await topic.abandon()
             raise

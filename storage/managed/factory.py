@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from magnetar.storage.errors import BadVersionError, NoSuchManagedLedgerError, StorageClosedError
+from magnetar.storage.interfaces import MUST_NOT_EXIST
 from magnetar.storage.managed.config import ManagedLedgerConfig
 from magnetar.storage.managed.environment import StorageEnv
 from magnetar.storage.managed.ledger_list import ROOT, LedgerList, ledger_list_path
 from magnetar.storage.managed.ledger_recovery import recover_ledgers
 from magnetar.storage.managed.managed_ledger import ManagedLedger
-from magnetar.storage.managed.stored_layout import OwnLayout
+from magnetar.storage.managed.stored_layout import ListRecord, OwnLayout
 
 if TYPE_CHECKING:
     from magnetar.storage.interfaces import Clock, LedgerStore, MetadataStore, Scheduler
@@ -61,6 +63,12 @@ class ManagedLedgerFactory:
 
     async def exists(self, name: str) -> bool:
         return await self._env.metadata.get(ledger_list_path(name)) is not None
+
+    async def make_known(self, name: str) -> None:
+        """Record that the managed ledger exists, without opening it; one that exists is fine. Durable on return."""
+        with contextlib.suppress(BadVersionError):
+            record = self._env.layout.encode_list(ListRecord())
+            await self._env.metadata.put(ledger_list_path(name), record, MUST_NOT_EXIST)
 
     async def names(self, prefix: str) -> list[str]:
         """Names directly below ``prefix`` (``tenant/namespace/persistent``), sorted."""

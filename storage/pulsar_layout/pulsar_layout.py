@@ -7,6 +7,8 @@ Rules of Pulsar kept here (each seen to lose messages or topics when it is broke
 - ``properties["index"]`` is a number; a cursor's record is never empty;
 - a cursor ledger's entry is the full state, and the last one counts.
 
+Sizes are those of the entries; this room counts a record's header with each.
+
 What this broker cannot serve is refused when it is read: a ledger that was offloaded and deleted from BookKeeper.
 """
 
@@ -33,6 +35,7 @@ from magnetar.storage.pulsar_layout.cursor_records import (
     state_of_cursor_info,
 )
 from magnetar.storage.pulsar_layout.pulsar_records_pb2 import ManagedCursorInfo, ManagedLedgerInfo
+from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
     from magnetar.storage.interfaces import LedgerStore
@@ -44,7 +47,6 @@ log = structlog.get_logger(__name__)
 
 MOST_RANGES = 1000
 """managedLedgerMaxUnackedRangesToPersistInMetadataStore: more stay in the cursor ledger."""
-_MOST_BATCHES = 1000
 _MOST_STATE_BYTES = 1 << 20
 """Of one entry of a cursor ledger."""
 
@@ -67,7 +69,7 @@ class PulsarLayout:
         for slot in record.ledgers:
             info = message.ledgerInfo.add(ledgerId=slot.ledger_id, timestamp=slot.closed_at_ms)
             if slot.closed_at_ms:
-                info.entries, info.size = slot.entries, slot.size_bytes
+                info.entries, info.size = slot.entries, slot.size_bytes - slot.entries * RECORD_HEADER_BYTES
             for key, value in slot.properties.items():
                 info.properties.add(key=key, value=value)
         if record.terminated is not None:
@@ -100,7 +102,7 @@ class PulsarLayout:
                 LedgerSlot(
                     info.ledgerId,
                     info.entries,
-                    info.size,
+                    info.size + info.entries * RECORD_HEADER_BYTES,
                     info.timestamp if info.HasField("entries") else 0,
                     {item.key: item.value for item in info.properties},
                 )
@@ -140,7 +142,8 @@ class PulsarLayout:
         )
 
     def fits_record(self, state: CursorState, inline_bytes: int) -> bool:  # noqa: ARG002 - Pulsar counts ranges
-        return range_count(state) <= MOST_RANGES and len(state.partial) <= _MOST_BATCHES
+        """Pulsar reads parts of batches from cursor ledgers alone, whatever it writes into the record."""
+        return not state.partial and range_count(state) <= MOST_RANGES
 
     def full_entries(self, state: CursorState, first_entry_id: int, chunk_bytes: int) -> list[bytes]:  # noqa: ARG002
         return [encode_position_info(state, _MOST_STATE_BYTES)]

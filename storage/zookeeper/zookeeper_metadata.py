@@ -31,6 +31,7 @@ from magnetar.storage.coordination import Session
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageClosedError, StorageError
 from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
 from magnetar.storage.metadata_paths import check_path
+from magnetar.storage.zookeeper.children_watch import ChildrenWatch
 from magnetar.storage.zookeeper.store_errors import storage_errors
 from magnetar.storage.zookeeper.tree_watch import TreeWatch
 
@@ -57,7 +58,7 @@ class ZooKeeperMetadataStore:
     def __init__(self, session: ZooKeeperSession) -> None:
         self.session = session
         self._background = Background("metadata")
-        self._watches: list[TreeWatch] = []
+        self._watches: list[TreeWatch | ChildrenWatch] = []
         self._ephemeral: dict[str, None] = {}
         self._closed = False
 
@@ -141,7 +142,9 @@ class ZooKeeperMetadataStore:
 
     def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
         """Changes made before ``watching`` returns may go unreported: await it, then read."""
-        watch = TreeWatch(self.session, check_path(prefix), callback, self._background)
+        return self._add(TreeWatch(self.session, check_path(prefix), callback, self._background))
+
+    def _add(self, watch: TreeWatch | ChildrenWatch) -> Callable[[], None]:
         self._watches.append(watch)
 
         def cancel() -> None:
@@ -150,6 +153,9 @@ class ZooKeeperMetadataStore:
                 self._watches.remove(watch)
 
         return cancel
+
+    def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Callable[[], None]:
+        return self._add(ChildrenWatch(self.session, check_path(path), callback, self._background))
 
     async def watching(self) -> None:
         """Until every watch asked for is in place."""

@@ -19,6 +19,7 @@ from magnetar.broker.errors import (
     TopicTerminatedError,
 )
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
+from magnetar.broker.ownership.ownership import OwnershipDoor
 from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.prometheus.exposition import BrokerMetrics
 from magnetar.broker.schemas.compatibility import Strategy
@@ -248,6 +249,7 @@ class FakeBroker:
         self.schemas = SchemaRegistry(metadata, lambda: 1_700_000_000_000)
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, namespaces)
+        self.ownership = OwnershipDoor()
         self.descriptors = DescriptorShares.of_limit(10_000, settings.max_http_server_connections, 0)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, 5 << 20))
         self.admin_topics = FakeTopics(namespaces)

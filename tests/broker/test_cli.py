@@ -25,7 +25,7 @@ def broker(monkeypatch):
     """Stands in for the broker: remembers the settings it was run with."""
     seen = []
 
-    async def run(settings):
+    async def run(settings, **_):
         seen.append(settings)
         return 7
 
@@ -105,7 +105,7 @@ def test_wrong_command_line_is_usage(arguments, capsys):
     ],
 )
 def test_what_stops_the_start_is_one_line_and_an_exit_code(broker, capsys, monkeypatch, error, code):
-    async def run(_settings):
+    async def run(_settings, **_options):
         raise error
 
     monkeypatch.setattr(sys.modules["magnetar.broker.broker"], "run", run)

@@ -172,3 +172,23 @@ async def test_without_an_answer_the_store_is_unavailable(metadata):
         await metadata.get("/a")
     with pytest.raises(StorageUnavailableError):
         await metadata.put("/a", b"")
+
+
+async def test_children_are_followed_also_of_a_node_that_comes_later(connect, metadata):
+    other = ZooKeeperMetadataStore(await connect())
+    seen = []
+    cancel = metadata.watch_children("/managed-ledgers/t", seen.append)
+    await metadata.watching()
+    assert seen == [[]]
+    await other.put("/managed-ledgers/t/b", b"")
+    await until(lambda: seen[-1] == ["b"])
+    await other.put("/managed-ledgers/t/a", b"")
+    await until(lambda: seen[-1] == ["a", "b"])
+    await other.put("/managed-ledgers/t/a", b"changed")
+    for name in "ab":
+        await other.delete(f"/managed-ledgers/t/{name}")
+    await until(lambda: seen[-1] == [])
+    await other.delete("/managed-ledgers/t")
+    await other.put("/managed-ledgers/t/again", b"")
+    await until(lambda: seen[-1] == ["again"])
+    cancel()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.coordination import Session
 from magnetar.storage.errors import StorageUnavailableError
+from magnetar.storage.metadata_paths import is_at_or_below, names_below
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 if TYPE_CHECKING:
@@ -115,6 +116,13 @@ class MemorySession:
 
     def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
         return self._cluster.store.watch(prefix, callback)
+
+    def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Callable[[], None]:
+        def names() -> list[str]:
+            return names_below(path, (node for node in self._cluster.store._nodes if is_at_or_below(path, node)))
+
+        callback(names())
+        return self._cluster.store.watch(path, lambda _changed: callback(names()))
 
     async def watching(self) -> None:
         return

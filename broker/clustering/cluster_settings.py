@@ -1,0 +1,101 @@
+"""The settings of a cluster, checked before anything is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+
+__all__ = ["CLUSTER_DEFAULTS", "ClusterServices", "cluster_services"]
+
+CLUSTER_DEFAULTS: Final = {
+    "managedLedgerDefaultEnsembleSize": "2",
+    "managedLedgerDefaultWriteQuorum": "2",
+    "managedLedgerDefaultAckQuorum": "2",
+    "topicLevelPoliciesEnabled": "false",
+}
+"""Settings that begin otherwise in `magnetar broker` than in `magnetar standalone`: copies as in Apache Pulsar. Topic
+policies are refused: brokers of Apache Pulsar keep them in a system topic that this broker does not read.
+"""
+
+_LOAD_MANAGERS: Final = ("ModularLoadManagerImpl", "SimpleLoadManagerImpl")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterServices:
+    """Where the services are."""
+
+    servers: str
+    """ZooKeeper: host:port,host:port with an optional path."""
+    ledgers_uri: str
+    """Of BookKeeper's metadata; the same ZooKeeper."""
+    ledgers_root: str
+
+
+def cluster_services(settings: Settings) -> ClusterServices:
+    """Raises ValueError, with what to do, for settings that a member of a cluster cannot work with."""
+    servers = zookeeper_servers("metadataStoreUrl", settings.metadata_store_url)
+    for_policies = settings.configuration_metadata_store_url
+    if for_policies and zookeeper_servers("configurationMetadataStoreUrl", for_policies) != servers:
+        raise ValueError(
+            "configurationMetadataStoreUrl differs from metadataStoreUrl: this broker keeps both in one ZooKeeper"
+        )
+    if settings.web_service_port is None and settings.web_service_port_tls is None:
+        raise ValueError("a broker of a cluster needs webServicePort or webServicePortTls: others know it by that")
+    if settings.load_manager_class_name.rpartition(".")[2] not in _LOAD_MANAGERS:
+        raise ValueError(
+            f"loadManagerClassName cannot be {settings.load_manager_class_name!r}: this broker shares topics by the "
+            "nodes of the ModularLoadManagerImpl, and all brokers of a cluster must have the same"
+        )
+    if settings.topic_level_policies_enabled:
+        raise ValueError(
+            "topicLevelPoliciesEnabled=true: in a cluster Apache Pulsar keeps topic policies in a system topic, which "
+            "this broker does not read yet; set it to false, or leave it out"
+        )
+    sizes = (
+        settings.managed_ledger_default_ensemble_size,
+        settings.managed_ledger_default_write_quorum,
+        settings.managed_ledger_default_ack_quorum,
+    )
+    if not sizes[0] >= sizes[1] >= sizes[2]:
+        raise ValueError(
+            f"managedLedgerDefaultEnsembleSize {sizes[0]} >= managedLedgerDefaultWriteQuorum {sizes[1]} >= "
+            f"managedLedgerDefaultAckQuorum {sizes[2]} does not hold"
+        )
+    return _with_ledgers(servers, settings.bookkeeper_metadata_service_uri)
+
+
+def zookeeper_servers(key: str, url: str) -> str:
+    """``zk:host:port,...[/path]`` without its scheme. Raises ValueError."""
+    scheme, _, rest = url.removeprefix("metadata-store:").partition(":")
+    rest = rest.removeprefix("//")
+    if not url:
+        raise ValueError(f"{key} is missing: where ZooKeeper is, as zk:host:port")
+    if scheme != "zk" or not rest.partition("/")[0]:
+        raise ValueError(f"{key} cannot be {url!r}: only ZooKeeper is supported, as zk:host:port,host:port")
+    return rest
+
+
+def _with_ledgers(servers: str, uri: str) -> ClusterServices:
+    from magnetar.bookkeeper.errors import MetadataError  # noqa: PLC0415 - only brokers of a cluster
+    from magnetar.bookkeeper.service_uri import parse_service_uri  # noqa: PLC0415 - the same
+
+    own_hosts, _, path = servers.partition("/")
+    uri = uri or f"zk+null://{own_hosts}/{path + '/' if path else ''}ledgers"
+    try:
+        found = parse_service_uri(uri)
+    except MetadataError as error:
+        raise ValueError(f"bookkeeperMetadataServiceUri: {error}") from error
+    if sorted(found.servers.split(",")) != sorted(own_hosts.split(",")):
+        raise ValueError(
+            "bookkeeperMetadataServiceUri names other servers than metadataStoreUrl: this broker keeps both in one "
+            "ZooKeeper"
+        )
+    root = found.root
+    if path:
+        if not f"{root}/".startswith(f"/{path}/"):
+            raise ValueError(f"bookkeeperMetadataServiceUri must lie below /{path}, the path in metadataStoreUrl")
+        root = root.removeprefix(f"/{path}") or "/ledgers"
+    return ClusterServices(servers, uri, root)

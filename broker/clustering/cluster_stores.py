@@ -1,0 +1,118 @@
+"""The stores of a member of a cluster: metadata on ZooKeeper, ledgers on BookKeeper, over one ZooKeeper session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper.errors import BookKeeperError
+from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
+from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
+from magnetar.broker.clustering.pulsar_paths import PulsarPaths
+from magnetar.storage.bookkeeper.opening import open_bookkeeper_ledgers
+from magnetar.storage.bookkeeper.store_settings import BookKeeperSettings
+from magnetar.storage.embedded.engine_stats import EngineStats, HistogramStats
+from magnetar.storage.embedded.health import Health
+from magnetar.storage.errors import StorageUnavailableError
+from magnetar.storage.histogram import BUCKET_SECONDS
+from magnetar.storage.zookeeper.zookeeper_metadata import ZooKeeperMetadataStore
+
+if TYPE_CHECKING:
+    from magnetar.broker.clustering.cluster_settings import ClusterServices
+    from magnetar.broker.settings import Settings
+    from magnetar.storage.bookkeeper.ledger_store import BookKeeperLedgerStore
+    from magnetar.storage.entry_cache import EntryCache
+
+__all__ = ["ClusterStores", "open_cluster_stores"]
+
+_CONNECT_S = 30.0
+_CLUSTERS = "/admin/clusters"
+
+
+class ClusterStores:
+    """See ``Stores``. Nothing here is this machine's: a service that does not answer may be back at any time."""
+
+    def __init__(self, session: ZooKeeperSession, metadata: PulsarPaths, ledgers: BookKeeperLedgerStore) -> None:
+        self.metadata = metadata
+        self.ledgers = ledgers
+        self.cache: EntryCache = ledgers.cache
+        self.health = Health()
+        self._session = session
+        self._closed = False
+
+    def stats(self) -> EngineStats:
+        """Figures of a disk of this machine's own are 0."""
+        nothing = HistogramStats(BUCKET_SECONDS, (0,) * (len(BUCKET_SECONDS) + 1), 0.0)
+        return EngineStats(
+            appended_entries=0,
+            appended_bytes=0,
+            journal_frames=0,
+            journal_bytes=0,
+            journal_batches=0,
+            journal_sync=nothing,
+            unwritten_bytes=0,
+            checkpoints=0,
+            checkpoint_duration=nothing,
+            file_reads=0,
+            file_read_bytes=0,
+            read_aheads=0,
+            corrupt_entries=0,
+            cache=self.cache.stats(),
+            open_files=0,
+            loaded_ledgers=0,
+            state="running",
+            full_sources=(),
+            disk_used_part=None,
+        )
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self.ledgers.close()
+        await self.metadata.close()
+        await self._session.close()
+
+
+async def open_cluster_stores(
+    settings: Settings, services: ClusterServices, cache_bytes: int, max_record_bytes: int
+) -> ClusterStores:
+    """Connected. Raises StorageUnavailableError, ValueError for a cluster that was not initialized."""
+    options = ZooKeeperOptions(
+        services.servers,
+        session_timeout_ms=settings.metadata_store_session_timeout_millis,
+        connect_timeout_s=_CONNECT_S,
+        request_timeout_s=float(settings.metadata_store_operation_timeout_seconds),
+    )
+    try:
+        session = await ZooKeeperSession.connect(options)
+    except BookKeeperError as error:
+        raise StorageUnavailableError(str(error)) from error
+    try:
+        metadata = PulsarPaths(ZooKeeperMetadataStore(session))
+        await _check_initialized(metadata, settings.cluster_name, services.servers)
+        ledgers = await open_bookkeeper_ledgers(
+            session,
+            services.ledgers_root,
+            BookKeeperSettings(
+                ensemble_size=settings.managed_ledger_default_ensemble_size,
+                write_quorum=settings.managed_ledger_default_write_quorum,
+                ack_quorum=settings.managed_ledger_default_ack_quorum,
+                cache_bytes=cache_bytes,
+                max_record_bytes=max_record_bytes,
+            ),
+        )
+    except BookKeeperError as error:
+        await session.close()
+        raise StorageUnavailableError(str(error)) from error
+    except BaseException:
+        await session.close()
+        raise
+    return ClusterStores(session, metadata, ledgers)
+
+
+async def _check_initialized(metadata: PulsarPaths, cluster: str, servers: str) -> None:
+    if await metadata.get(f"{_CLUSTERS}/{cluster}") is None:
+        raise ValueError(
+            f"the metadata at {servers} have no cluster {cluster!r}: set clusterName, or create it with `magnetar "
+            "initialize-cluster-metadata`"
+        )

@@ -1,0 +1,120 @@
+"""What other brokers change: policies, and which topics there are. Followed by watches, read again when they fire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import msgspec
+import structlog
+
+from magnetar.broker.topics.catalog import ROOT as PARTITIONED
+from magnetar.protocol.topic_name import PERSISTENT, TopicName
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.broker.topics.catalog import TopicCatalog
+    from magnetar.storage.coordination import Coordination
+
+__all__ = ["Following"]
+
+log = structlog.get_logger(__name__)
+
+_POLICIES: Final = "/admin/policies"
+_CLUSTERS: Final = "/admin/clusters"
+_TOPICS: Final = "/managed-ledgers"
+
+
+class Following:
+    """Begins with ``start``, before policies and topics are read for the first time."""
+
+    def __init__(self, metadata: Coordination, tasks: TaskSet) -> None:
+        self._metadata = metadata
+        self._tasks = tasks
+        self._stops: list[Callable[[], None]] = []
+        self._topic_watches: dict[str, Callable[[], None]] = {}
+        self._namespaces: NamespaceStore
+        self._catalog: TopicCatalog
+        self._ready = False
+
+    async def start(self) -> None:
+        """Watch: what is read from now on, and what changes later, is heard of."""
+        for prefix, changed in (
+            (_POLICIES, self._policies_changed),
+            (_CLUSTERS, self._cluster_changed),
+            (PARTITIONED, self._partitioned_changed),
+        ):
+            self._stops.append(self._metadata.watch(prefix, changed))
+        await self._metadata.watching()
+
+    async def follow(self, namespaces: NamespaceStore, catalog: TopicCatalog) -> None:
+        """Keep both true from now on. Raises StorageError."""
+        self._namespaces, self._catalog = namespaces, catalog
+        self._ready = True
+        for tenant in namespaces.tenants.names():
+            for namespace in namespaces.namespaces_of(tenant):
+                self._watch_topics(namespace)
+        await self._metadata.watching()
+
+    def close(self) -> None:
+        for stop in (*self._stops, *self._topic_watches.values()):
+            stop()
+
+    # --- policies ------------------------------------------------------------------------------------------------
+
+    def _policies_changed(self, path: str) -> None:
+        name = path.removeprefix(_POLICIES).removeprefix("/")
+        if self._ready and name and name.count("/") <= 1:
+            self._spawn(self._reload_policies(name), path)
+
+    async def _reload_policies(self, name: str) -> None:
+        await self._namespaces.reload(name)
+        if "/" in name and name in self._namespaces.namespaces:
+            self._watch_topics(name)
+            await self._topics_changed(name, await self._metadata.children(f"{_TOPICS}/{name}/{PERSISTENT}"))
+
+    def _cluster_changed(self, path: str) -> None:
+        name = path.removeprefix(_CLUSTERS).removeprefix("/")
+        if self._ready and name and "/" not in name:
+            self._spawn(self._namespaces.clusters.load(unquote(name)), path)
+
+    # --- topics --------------------------------------------------------------------------------------------------
+
+    def _watch_topics(self, namespace: str) -> None:
+        if namespace not in self._topic_watches:
+            path = f"{_TOPICS}/{namespace}/{PERSISTENT}"
+
+            def changed(children: list[str]) -> None:
+                self._spawn(self._topics_changed(namespace, children), path)
+
+            self._topic_watches[namespace] = self._metadata.watch_children(path, changed)
+
+    async def _topics_changed(self, namespace: str, children: list[str]) -> None:
+        found = {}
+        for child in children:
+            name = TopicName.from_persistence_name(f"{namespace}/{PERSISTENT}/{child}")
+            if name is not None:
+                found[str(name)] = name
+        known = {str(name): name for name in self._catalog.topics(namespace)}
+        for text in found.keys() - known.keys():
+            self._catalog.created(found[text])
+        for text in known.keys() - found.keys():
+            self._catalog.deleted(known[text])
+
+    def _partitioned_changed(self, path: str) -> None:
+        parts = path.removeprefix(PARTITIONED).split("/")[1:]
+        if self._ready and len(parts) == 4:
+            self._spawn(self._catalog.reload_partitioned(*parts), path)
+
+    def _spawn(self, work: Coroutine[object, object, object], path: str) -> None:
+        self._tasks.spawn(self._logged(work, path), "clustering.follow")
+
+    async def _logged(self, work: Coroutine[object, object, object], path: str) -> None:
+        try:
+            await work
+        except (StorageError, msgspec.DecodeError) as error:
+            log.warning("cluster.node_not_followed", path=path, reason=str(error))

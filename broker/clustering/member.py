@@ -1,0 +1,171 @@
+"""A broker's life in a cluster: its stores, what it follows, joining last and leaving first."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from magnetar import __version__
+from magnetar.broker.clustering.cluster_settings import cluster_services
+from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
+from magnetar.broker.clustering.following import Following
+from magnetar.broker.clustering.pulsar_schemas import PulsarSchemas
+from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.ownership.bundle_ownership import BundleOwnership
+from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
+from magnetar.broker.ownership.ownership import BrokerAddresses
+from magnetar.broker.ownership.register import BrokerRegister
+from magnetar.broker.policies.records import bundle_of, hash_of
+from magnetar.storage.errors import StorageError
+from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
+
+if TYPE_CHECKING:
+    from magnetar.broker.clustering.ports import MemberBroker
+    from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
+    from magnetar.broker.policies.values import BundlesData
+    from magnetar.protocol.topic_name import TopicName
+
+__all__ = ["ClusterMember", "StartingUp"]
+
+log = structlog.get_logger(__name__)
+
+PRODUCER_NUMBERS: Final = "/counters/producer-name/-"
+"""Pulsar's: an ephemeral node per broker, whose number is in the names it makes for producers."""
+
+
+class StartingUp:
+    """The ownership of a broker that has not joined yet."""
+
+    def serves(self, name: TopicName) -> bool:  # noqa: ARG002 - none of them
+        return False
+
+    async def lookup(self, name: TopicName, *, authoritative: bool) -> LookupAnswer:  # noqa: ARG002
+        raise ServiceNotReadyError("This broker is starting. Please redo the lookup")
+
+    async def bundle_owner(self, bundle: str) -> LookupAnswer | None:  # noqa: ARG002
+        return None
+
+    async def release(self, bundle: str) -> bool:  # noqa: ARG002
+        return False
+
+    async def brokers(self) -> list[str] | None:
+        return []
+
+    async def close(self) -> None:
+        return
+
+
+class ClusterMember:
+    """``open`` before anything is read, ``follow`` once it is, ``join`` when clients can be served."""
+
+    def __init__(self, broker: MemberBroker) -> None:
+        self.layout = PulsarLayout()
+        self.stores: ClusterStores
+        self.schemas: PulsarSchemas
+        self._broker = broker
+        self._following: Following
+        self._ownership: BundleOwnership | None = None
+        self._started_ms = broker.now_ms()
+
+    async def open(self, cache_bytes: int, max_record_bytes: int) -> ClusterStores:
+        """Raises ValueError, StorageError."""
+        settings = self._broker.settings
+        services = cluster_services(settings)
+        self.stores = await open_cluster_stores(settings, services, cache_bytes, max_record_bytes)
+        self.schemas = PulsarSchemas(self.stores.metadata, self.stores.ledgers)
+        self._following = Following(self.stores.metadata, self._broker.tasks)
+        await self._following.start()
+        return self.stores
+
+    async def start_number(self) -> int:
+        return await self.stores.metadata.create_numbered(PRODUCER_NUMBERS)
+
+    async def follow(self) -> None:
+        await self._following.follow(self._broker.namespaces, self._broker.catalog)
+
+    async def join(self) -> Ownership:
+        """Other brokers and clients may come. Raises ValueError, StorageError."""
+        broker = self._broker
+        urls = broker.addresses.own
+        own = BrokerAddresses(urls.service_url, urls.service_url_tls, urls.http_url, urls.http_url_tls)
+        register = BrokerRegister(self.stores.metadata, broker.urls.broker_id, self.report, broker.tasks)
+        ownership = self._ownership = BundleOwnership(
+            self.stores.metadata,
+            own,
+            register,
+            self,
+            broker.tasks,
+            Random(),  # noqa: S311 - spreads load, keeps no secret
+        )
+        await ownership.start()
+        log.info("cluster.joined", broker=broker.urls.broker_id, leader=register.is_leader)
+        return ownership
+
+    async def leave(self) -> None:
+        """Hand over every topic. Never raises."""
+        self._following.close()
+        if self._ownership is not None:
+            try:
+                await self._ownership.close()
+            except StorageError as error:
+                log.warning("cluster.not_left", reason=str(error))
+
+    # --- what ownership asks for -----------------------------------------------------------------------------------
+
+    def default_bundles(self, namespace: str) -> BundlesData | None:
+        policies = self._broker.namespaces.policies(namespace)
+        return None if policies is None else policies.bundles
+
+    async def unload(self, namespace: str, low: int, high: int) -> None:
+        """See ``BundleTopics``."""
+        topics = self._broker.topics
+        names = [topic.name for topic in topics.loaded.values() if topic.name.namespace == namespace]
+        for name in names:
+            if low <= hash_of(str(name)) <= high:
+                try:
+                    await topics.unload(name)
+                except StorageError as error:
+                    log.warning("topic.not_closed", topic=str(name), reason=str(error))
+
+    def report(self) -> LoadReport:
+        """True figures: a broker that reports none gets every bundle."""
+        broker = self._broker
+        urls, load = broker.addresses.own, broker.process_load
+        cores = len(os.sched_getaffinity(0))
+        topics = list(broker.topics.loaded.values())
+        bundles: dict[str, BundleUsage] = {}
+        rates_in = messages = 0.0
+        for topic in topics:
+            rate = topic.publishing.rate_in.rates()
+            messages, rates_in = messages + rate.messages_per_second, rates_in + rate.bytes_per_second
+            bundle = self._bundle(topic.name)
+            before = bundles.get(bundle, BundleUsage())
+            bundles[bundle] = BundleUsage(
+                before.msg_rate_in + rate.messages_per_second,
+                before.msg_throughput_in + rate.bytes_per_second,
+                topics=before.topics + 1,
+            )
+        return LoadReport(
+            web_service_url=urls.http_url or "",
+            pulsar_service_url=urls.service_url or "",
+            persistent_topics_enabled=broker.settings.enable_persistent_topics,
+            non_persistent_topics_enabled=broker.settings.enable_non_persistent_topics,
+            cpu=Usage(load.cpu_percent() * cores, 100.0 * cores),
+            memory=Usage(load.memory_percent(), 100.0),
+            msg_rate_in=messages,
+            msg_throughput_in=rates_in,
+            last_update=broker.now_ms(),
+            last_stats=bundles,
+            num_topics=len(topics),
+            num_bundles=len(bundles),
+            bundles=sorted(bundles),
+            broker_version_string=f"Magnetar {__version__}",
+            start_timestamp=self._started_ms,
+        )
+
+    def _bundle(self, name: TopicName) -> str:
+        bundles = self.default_bundles(name.namespace)
+        return f"{name.namespace}/{bundle_of(str(name), bundles)}" if bundles else name.namespace

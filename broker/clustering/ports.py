@@ -1,0 +1,35 @@
+"""What a member of a cluster needs of the broker it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.admin.api import BrokerUrls
+    from magnetar.broker.advertised import AdvertisedAddresses
+    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.process_load import ProcessLoad
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.broker.topics.catalog import TopicCatalog
+    from magnetar.broker.topics.topic_registry import Topics
+
+__all__ = ["MemberBroker"]
+
+
+class MemberBroker(Protocol):
+    """Namespaces, catalog and topics are there from ``follow`` on, addresses from ``join`` on."""
+
+    settings: Settings
+    tasks: TaskSet
+    addresses: AdvertisedAddresses
+    process_load: ProcessLoad
+    namespaces: NamespaceStore
+    catalog: TopicCatalog
+    topics: Topics
+    now_ms: Callable[[], int]
+
+    @property
+    def urls(self) -> BrokerUrls: ...

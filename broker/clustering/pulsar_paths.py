@@ -1,0 +1,78 @@
+"""The paths of Apache Pulsar in the shared metadata store: one wrapper around the store, for the whole broker.
+
+Names are encoded in paths as Java's URLEncoder does it (a blank is ``+``, ``*`` stays); this broker's own stores have
+``%20`` and ``%2A``. What this broker alone keeps lies below ``/magnetar``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.coordination import Coordination, Session
+
+__all__ = ["PulsarPaths"]
+
+_JAVA: Final = (("%20", "+"), ("%2A", "*"), ("~", "%7E"))
+_OWN_ROOTS: Final = ("/delayed-index", "/deleted-managed-ledgers")
+
+
+class PulsarPaths:
+    """``Coordination`` with translated paths; what watches report is as the service has it."""
+
+    def __init__(self, store: Coordination) -> None:
+        self._store = store
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._store.session_timeout_s
+
+    async def get(self, path: str) -> tuple[bytes, int] | None:
+        return await self._store.get(_shared(path))
+
+    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
+        return await self._store.put(_shared(path), value, expected_version)
+
+    async def put_ephemeral(self, path: str, value: bytes) -> int:
+        return await self._store.put_ephemeral(_shared(path), value)
+
+    async def create_ephemeral(self, path: str, value: bytes) -> int:
+        return await self._store.create_ephemeral(_shared(path), value)
+
+    async def create_numbered(self, prefix: str, value: bytes = b"") -> int:
+        return await self._store.create_numbered(_shared(prefix), value)
+
+    async def is_mine(self, path: str) -> bool:
+        return await self._store.is_mine(_shared(path))
+
+    async def delete(self, path: str, expected_version: int | None = None) -> None:
+        await self._store.delete(_shared(path), expected_version)
+
+    async def children(self, path: str) -> list[str]:
+        return await self._store.children(_shared(path))
+
+    def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
+        return self._store.watch(_shared(prefix), callback)
+
+    def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Callable[[], None]:
+        return self._store.watch_children(_shared(path), callback)
+
+    async def watching(self) -> None:
+        await self._store.watching()
+
+    def on_session(self, callback: Callable[[Session], None]) -> Callable[[], None]:
+        return self._store.on_session(callback)
+
+    async def next_sequence(self, path: str, count: int = 1) -> int:
+        return await self._store.next_sequence(_shared(path), count)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+def _shared(path: str) -> str:
+    for own, java in _JAVA:
+        path = path.replace(own, java)
+    return f"/magnetar{path}" if path.startswith(_OWN_ROOTS) else path

@@ -1,0 +1,118 @@
+"""Schemas in Apache Pulsar's layout: a locator in the metadata store, each version in a ledger of its own.
+
+Order of writes: the ledger holds its entry before the locator names it. A version that another broker was faster with
+leaves no ledger behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.schemas.schema_store import StoredSchema
+from magnetar.protocol.speed import stamp
+from magnetar.storage.errors import NoNodeError, StorageError
+from magnetar.storage.managed.slab_append import append_slab
+from magnetar.storage.position import Position
+from magnetar.storage.pulsar_layout.schema_records import (
+    SchemaPlace,
+    SchemaRecord,
+    decode_entry,
+    decode_locator,
+    encode_entry,
+    encode_locator,
+    hash_of,
+)
+from magnetar.storage.slab import Slab
+
+if TYPE_CHECKING:
+    from magnetar.storage.interfaces import LedgerStore, LedgerWriter, MetadataStore
+
+__all__ = ["PulsarSchemas"]
+
+_ROOT: Final = "/schemas/"
+_MOST_REMEMBERED: Final = 10_000
+_MOST_SCHEMA_BYTES: Final = 8 << 20
+_NO_TIMESTAMP, _NO_INDEX = -1, -2
+
+
+class PulsarSchemas:
+    """See ``SchemaStore``. Locators are read each time: other brokers write them too. Entries never change."""
+
+    def __init__(self, metadata: MetadataStore, ledgers: LedgerStore) -> None:
+        self._metadata, self._ledgers = metadata, ledgers
+        self._read: OrderedDict[Position, SchemaRecord] = OrderedDict()
+
+    async def load(self, path: str) -> tuple[list[StoredSchema], int]:
+        found = await self._metadata.get(path)
+        if found is None:
+            return [], -1
+        schemas = []
+        for place in decode_locator(found[0]):
+            record = await self._entry(place.position)
+            schemas.append(
+                StoredSchema(
+                    place.version,
+                    record.kind,
+                    record.text,
+                    dict(record.properties),
+                    record.timestamp_ms,
+                    record.deleted,
+                )
+            )
+        return schemas, found[1]
+
+    async def save(self, path: str, schemas: list[StoredSchema], expected: int) -> None:
+        found = await self._metadata.get(path)
+        places = [] if found is None else decode_locator(found[0])
+        added = schemas[-1]
+        schema_id = path.removeprefix(_ROOT).replace("%20", "+")
+        record = SchemaRecord(schema_id, added.type, added.data, added.timestamp_ms, added.deleted, added.properties)
+        writer = await self._ledgers.create(
+            {"application": "pulsar", "component": "schema", "pulsar/schemaId": schema_id}
+        )
+        try:
+            await _append(writer, encode_entry(record, places))
+            place = SchemaPlace(added.version, Position(writer.ledger_id, 0), hash_of(record))
+            await self._metadata.put(path, encode_locator([*places, place]), expected)
+        except StorageError:
+            with contextlib.suppress(StorageError):
+                await writer.close()
+                await self._ledgers.delete(writer.ledger_id)
+            raise
+        self._remember(place.position, record)
+        with contextlib.suppress(StorageError):  # its next reader recovers it
+            await writer.close()
+
+    async def delete(self, path: str) -> None:
+        found = await self._metadata.get(path)
+        if found is None:
+            raise NoNodeError(path)
+        await self._metadata.delete(path, found[1])
+        for place in decode_locator(found[0]):
+            with contextlib.suppress(StorageError):
+                await self._ledgers.delete(place.position.ledger_id)
+
+    async def _entry(self, position: Position) -> SchemaRecord:
+        known = self._read.get(position)
+        if known is not None:
+            return known
+        await self._ledgers.open_recover(position.ledger_id)
+        slabs = await self._ledgers.read(position.ledger_id, position.entry_id, position.entry_id, _MOST_SCHEMA_BYTES)
+        record = decode_entry(bytes(slabs[0].body(position.entry_id - slabs[0].first_entry_id)))
+        self._remember(position, record)
+        return record
+
+    def _remember(self, position: Position, record: SchemaRecord) -> None:
+        self._read[position] = record
+        if len(self._read) > _MOST_REMEMBERED:
+            self._read.popitem(last=False)
+
+
+async def _append(writer: LedgerWriter, body: bytes) -> None:
+    """The entry is on the disks on return."""
+    offsets, counts = array("q", [0, len(body)]).tobytes(), array("q", [1]).tobytes()
+    data, places = stamp(body, offsets, counts, 0, 1, writer.ledger_id, 0, -1, _NO_TIMESTAMP, _NO_INDEX)
+    await append_slab(writer, Slab(writer.ledger_id, 0, data, places))

@@ -1,0 +1,83 @@
+"""Where the versions of topics' schemas are kept. ``JsonSchemas`` is this project's own form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from magnetar.broker.compat.java_order import java_order
+from magnetar.broker.schemas.compatibility import Definition
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.storage.interfaces import MetadataStore
+
+__all__ = ["JsonSchemas", "SchemaStore", "StoredSchema"]
+
+
+class StoredSchema(msgspec.Struct, frozen=True):
+    """One version of a topic's schema."""
+
+    version: int
+    type: int  # pb.Schema.Type
+    data: bytes
+    properties: dict[str, str]
+    timestamp_ms: int
+    deleted: bool = False
+
+    @property
+    def version_bytes(self) -> bytes:
+        return self.version.to_bytes(8, "big")
+
+    @property
+    def definition(self) -> Definition:
+        return Definition(self.type, self.data, self.properties)
+
+    def to_proto(self, name: str) -> pb.Schema:
+        schema = pb.Schema(name=name, schema_data=self.data, type=self.type)  # type: ignore[arg-type]
+        for key in java_order(self.properties):
+            schema.properties.add(key=key, value=self.properties[key])
+        return schema
+
+
+class SchemaStore(Protocol):
+    """One record per topic, named by its path ``/schemas/<tenant>/<namespace>/<encoded topic>``."""
+
+    async def load(self, path: str) -> tuple[list[StoredSchema], int]:
+        """All versions, oldest first, and the version of the record; ([], -1) when there is none."""
+        ...
+
+    async def save(self, path: str, schemas: list[StoredSchema], expected: int) -> None:
+        """Store what ``load`` gave with one more version at its end. Raises BadVersionError when the record changed."""
+        ...
+
+    async def delete(self, path: str) -> None:
+        """Forget every version. Raises NoNodeError."""
+        ...
+
+
+class JsonSchemas:
+    """A JSON list per topic, read once and kept while in use: nothing else writes it."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._records: dict[str, tuple[list[StoredSchema], int]] = {}
+
+    async def load(self, path: str) -> tuple[list[StoredSchema], int]:
+        record = self._records.get(path)
+        if record is None:
+            found = await self._metadata.get(path)
+            if found is None:
+                return [], -1
+            record = msgspec.json.decode(found[0], type=list[StoredSchema]), found[1]
+            self._records[path] = record
+        return record
+
+    async def save(self, path: str, schemas: list[StoredSchema], expected: int) -> None:
+        version = await self._metadata.put(path, msgspec.json.encode(schemas), expected)
+        self._records[path] = schemas, version
+
+    async def delete(self, path: str) -> None:
+        await self._metadata.delete(path, None)
+        self._records.pop(path, None)

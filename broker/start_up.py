@@ -1,0 +1,36 @@
+"""What makes a start short: modules imported beside the loop, and the collector kept from what they bring."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import sys
+from typing import Any, Final
+
+__all__ = ["import_later", "spare_the_collector"]
+
+_GIVE_WAY_S: Final = 0.0001
+
+
+async def import_later(name: str) -> Any:
+    """Import beside the loop what a first client does not need. It is served meanwhile: the importing thread gives way
+    to the loop at once, not after the 5 ms a thread may run by default.
+    """
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(_GIVE_WAY_S)
+    try:
+        return await asyncio.to_thread(importlib.import_module, name)
+    finally:
+        sys.setswitchinterval(interval_s)
+
+
+def spare_the_collector() -> None:
+    """Keep full collections short: one over all that the modules brought holds every client up for tens of ms.
+
+    What exists now lives as long as the process, so it is set aside. The youngest
+    generation may grow past the few hundred objects of a single turn before it is searched.
+    """
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    gc.enable()

@@ -1,0 +1,68 @@
+"""Hears of which children a node of ZooKeeper has, also of a node that does not exist yet."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper.errors import MetadataUnavailableError, NoSuchNodeError
+from magnetar.bookkeeper.zookeeper.values import SessionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.bookkeeper.background import Background
+    from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
+    from magnetar.bookkeeper.zookeeper.values import WatchEvent
+
+__all__ = ["ChildrenWatch"]
+
+_RETRY_S = 0.2
+
+
+class ChildrenWatch:
+    """``callback(names)`` at first and after each change, until ``cancel``. There is one watch at a time."""
+
+    def __init__(
+        self, session: ZooKeeperSession, path: str, callback: Callable[[list[str]], None], background: Background
+    ) -> None:
+        self._session = session
+        self._path = path
+        self._callback = callback
+        self._background = background
+        self._fired = asyncio.Event()
+        self._cancelled = False
+        self.ready = asyncio.Event()
+        """Set once the callback was called for the first time."""
+        background.start(self._run(), f"children of {path}")
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._fired.set()
+        self.ready.set()
+
+    async def _run(self) -> None:
+        while not self._cancelled and self._session.state is not SessionState.CLOSED:
+            self._fired.clear()
+            try:
+                names = await self._names()
+            except MetadataUnavailableError:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if names is None:
+                continue
+            if not self._cancelled:
+                self._callback(sorted(names))
+            self.ready.set()
+            await self._fired.wait()
+
+    async def _names(self) -> list[str] | None:
+        """None: the node came or went in between."""
+        try:
+            return await self._session.children(self._path, self._fire)
+        except NoSuchNodeError:
+            found = await self._session.exists(self._path, self._fire)
+            return [] if found is None else None
+
+    def _fire(self, _event: WatchEvent) -> None:
+        self._fired.set()

@@ -1,0 +1,77 @@
+"""Settings of `magnetar broker`."""
+
+import pytest
+
+from magnetar.broker.clustering.cluster_settings import CLUSTER_DEFAULTS, ClusterServices, cluster_services
+from magnetar.broker.settings_loader import load_settings
+
+PULSAR_CONF = """
+clusterName=c1
+metadataStoreUrl=zk:127.0.0.1:2181
+configurationMetadataStoreUrl=zk:127.0.0.1:2181
+bookkeeperMetadataServiceUri=zk+null://127.0.0.1:2181/ledgers
+brokerServicePort=9651
+webServicePort=9081
+bindAddress=127.0.0.1
+advertisedAddress=127.0.0.1
+managedLedgerDefaultEnsembleSize=3
+managedLedgerDefaultWriteQuorum=3
+managedLedgerDefaultAckQuorum=2
+metadataStoreSessionTimeoutMillis=6000
+managedLedgerCacheSizeMB=64
+functionsWorkerEnabled=false
+allowAutoTopicCreation=true
+allowAutoTopicCreationType=non-partitioned
+acknowledgmentAtBatchIndexLevelEnabled=true
+brokerEntryMetadataInterceptors=org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor,org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor
+exposingBrokerEntryMetadataToClientEnabled=true
+brokerDeleteInactiveTopicsEnabled=false
+defaultNumberOfNamespaceBundles=16
+"""
+
+
+def loaded(tmp_path=None, **changes):
+    file = None
+    if tmp_path is not None:
+        file = tmp_path / "broker.conf"
+        file.write_text(PULSAR_CONF)
+    overrides = [f"{key}={value}" for key, value in changes.items()]
+    return load_settings(file, {}, overrides, lambda _: None, CLUSTER_DEFAULTS)
+
+
+def test_a_file_of_apache_pulsar_is_taken_as_it_is(tmp_path):
+    settings = loaded(tmp_path)
+    expected = ClusterServices("127.0.0.1:2181", "zk+null://127.0.0.1:2181/ledgers", "/ledgers")
+    assert cluster_services(settings) == expected
+    assert settings.metadata_store_session_timeout_millis == 6000
+
+
+def test_what_is_left_out():
+    settings = loaded(metadataStoreUrl="zk:a:1,b:2/pulsar")
+    found = cluster_services(settings)
+    assert (found.servers, found.ledgers_root) == ("a:1,b:2/pulsar", "/ledgers")
+    assert settings.managed_ledger_default_ensemble_size == settings.managed_ledger_default_ack_quorum == 2
+    below = loaded(metadataStoreUrl="zk:a:1/p", bookkeeperMetadataServiceUri="zk+hierarchical://a:1/p/bk/ledgers")
+    assert cluster_services(below).ledgers_root == "/bk/ledgers"
+    assert cluster_services(loaded(metadataStoreUrl="metadata-store:zk:a:1")).servers == "a:1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, "metadataStoreUrl is missing"),
+        ({"metadataStoreUrl": "etcd:http://a:1"}, "only ZooKeeper"),
+        ({"metadataStoreUrl": "zk:"}, "only ZooKeeper"),
+        ({"configurationMetadataStoreUrl": "zk:b:1"}, "differs from metadataStoreUrl"),
+        ({"bookkeeperMetadataServiceUri": "zk+null://b:1/ledgers"}, "other servers"),
+        ({"bookkeeperMetadataServiceUri": "etcd://a:1/ledgers"}, "bookkeeperMetadataServiceUri"),
+        ({"webServicePort": ""}, "webServicePort"),
+        ({"managedLedgerDefaultAckQuorum": 3}, "does not hold"),
+        ({"topicLevelPoliciesEnabled": "true"}, "system topic"),
+        ({"loadManagerClassName": "org.apache.pulsar...ExtensibleLoadManagerImpl"}, "loadManagerClassName"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(changes, reason):
+    url = {"metadataStoreUrl": "zk:a:1"} if changes else {}
+    with pytest.raises(ValueError, match=reason):
+        cluster_services(loaded(**{**url, **changes}))

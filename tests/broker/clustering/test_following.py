@@ -1,0 +1,112 @@
+"""What other brokers change is heard of."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.broker.clustering.following import Following
+from magnetar.broker.policies.namespaces import ExistsError, NamespaceStore
+from magnetar.broker.policies.values import TenantInfo
+from magnetar.broker.settings import Settings
+from magnetar.broker.tasks import TaskSet
+from magnetar.broker.topics.catalog import PartitionedTopic, TopicCatalog
+from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
+from tests.storage.engine_for_tests import ManualClock, ManualScheduler
+from tests.storage.metadata_contract import until
+from tests.twins.memory_cluster import MemoryCluster
+from tests.twins.memory_ledgers import MemoryLedgerStore
+
+SETTINGS = Settings()
+
+
+class World:
+    """One broker: its policies, its catalogue and its managed ledgers."""
+
+    def __init__(self, cluster, ledgers):
+        self.metadata = cluster.connect()
+        self.tasks = TaskSet()
+        self.following = Following(self.metadata, self.tasks)
+        clock = ManualClock()
+        self.ledgers = ManagedLedgerFactory(ledgers, self.metadata, clock, ManualScheduler(clock), PulsarLayout())
+        self.catalog = TopicCatalog(self.metadata, self.ledgers)
+
+    async def start(self):
+        await self.following.start()
+        self.namespaces = await NamespaceStore.open(self.metadata, SETTINGS)
+        names = [name for tenant in self.namespaces.tenants.names() for name in self.namespaces.namespaces_of(tenant)]
+        await self.catalog.load(names)
+        await self.following.follow(self.namespaces, self.catalog)
+        return self
+
+
+@pytest.fixture
+async def brokers():
+    cluster, ledgers = MemoryCluster(), MemoryLedgerStore()
+    made = [await World(cluster, ledgers).start() for _ in range(2)]
+    yield made
+    for each in made:
+        each.following.close()
+        await each.tasks.close()
+
+
+async def test_policies_and_namespaces(brokers):
+    one, two = brokers
+    told = []
+    two.namespaces.listen(told.append)
+    await one.namespaces.create_tenant("t", TenantInfo(allowed_clusters=["standalone"]))
+    await one.namespaces.create_namespace("t/n", one.namespaces.new_policies())
+    await until(lambda: two.namespaces.exists("t/n") and "t" in two.namespaces.tenants)
+    with pytest.raises(ExistsError):
+        await two.namespaces.create_namespace("t/n", two.namespaces.new_policies())
+    await two.namespaces.update_namespace("t/n", lambda old: replace(old, message_ttl_in_seconds=5))
+    await one.namespaces.update_namespace("t/n", lambda old: replace(old, max_consumers_per_topic=3))
+    await until(lambda: two.namespaces.policies("t/n") == one.namespaces.policies("t/n"))
+    assert one.namespaces.policies("t/n").message_ttl_in_seconds == 5
+    assert told
+    await one.namespaces.delete_namespace("t/n")
+    await until(lambda: not two.namespaces.exists("t/n"))
+
+
+async def test_changes_at_the_same_time_are_all_kept(brokers):
+    for number in range(20):
+        each = brokers[number % 2]
+        await each.namespaces.update_namespace("public/default", lambda old, n=number: with_property(old, n))
+    await until(lambda: len(brokers[0].namespaces.policies("public/default").properties) == 20)
+    await until(lambda: len(brokers[1].namespaces.policies("public/default").properties) == 20)
+
+
+async def test_topics_come_and_go(brokers):
+    one, two = brokers
+    name = TopicName.parse("persistent://public/default/a b")
+    await one.ledgers.make_known(name.persistence_name)
+    await one.ledgers.make_known(name.persistence_name)
+    await until(lambda: two.catalog.exists(name))
+    await one.ledgers.delete(name.persistence_name)
+    await until(lambda: not two.catalog.exists(name))
+    parts = TopicName.parse("persistent://public/default/parts")
+    await one.catalog.create_partitioned(parts, PartitionedTopic(partitions=3))
+    await until(lambda: two.catalog.partitioned(parts) is not None)
+    await one.catalog.update_partitioned(parts, PartitionedTopic(partitions=4))
+    await until(lambda: two.catalog.partitioned(parts).partitions == 4)
+    await one.catalog.delete_partitioned(parts)
+    await until(lambda: two.catalog.partitioned(parts) is None)
+
+
+async def test_a_node_that_cannot_be_read_changes_nothing(brokers):
+    one, two = brokers
+    await one.metadata.put("/admin/policies/public/default", b"garbage")
+    await one.metadata.put("/admin/policies/other", b'{"adminRoles":[],"allowedClusters":[]}')
+    await until(lambda: "other" in two.namespaces.tenants)
+    assert two.namespaces.exists("public/default")
+
+
+def replace(policies, **changes):
+    import msgspec
+
+    return msgspec.structs.replace(policies, **changes)
+
+
+def with_property(policies, number):
+    return replace(policies, properties={**policies.properties, str(number): "x"})

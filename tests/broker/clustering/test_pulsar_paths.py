@@ -1,0 +1,45 @@
+"""Paths of the shared metadata store."""
+
+import inspect
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from magnetar.broker.clustering.pulsar_paths import PulsarPaths
+from magnetar.storage.coordination import Coordination
+from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
+from tests.twins.memory_cluster import MemoryCluster
+
+NAMES = ("plain", "a b", "a+b", "é%*-_.~", "sub/1 x:y")
+
+
+@pytest.mark.parametrize("encode", [lambda name: quote(name, safe=""), quote_plus])
+async def test_names_are_encoded_as_java_does(encode):
+    cluster = MemoryCluster()
+    paths = PulsarPaths(cluster.connect())
+    for name in NAMES:
+        own = f"/admin/partitioned-topics/t/n/persistent/{encode(name)}"
+        assert await paths.put(own, b"x", -1) == 0
+        assert await paths.get(own) == (b"x", 0)
+        java = PulsarLayout().cursor_node(name)
+        assert java in await paths.children("/admin/partitioned-topics/t/n/persistent")
+        await paths.delete(own)
+    assert cluster.nodes("/admin") == []
+
+
+async def test_what_is_this_brokers_own_lies_apart():
+    cluster = MemoryCluster()
+    paths = PulsarPaths(cluster.connect())
+    for path in ("/delayed-index/a", "/deleted-managed-ledgers/a", "/magnetar/health"):
+        await paths.put(path, b"")
+        assert await paths.get(path) == (b"", 0)
+    assert cluster.nodes("/") == [
+        "/magnetar/delayed-index/a",
+        "/magnetar/deleted-managed-ledgers/a",
+        "/magnetar/health",
+    ]
+
+
+def test_every_method_of_a_shared_store_is_there():
+    wanted = {name for name, _ in inspect.getmembers(Coordination) if not name.startswith("_")}
+    assert wanted <= set(dir(PulsarPaths))

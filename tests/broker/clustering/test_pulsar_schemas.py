@@ -1,0 +1,107 @@
+"""Schemas in Pulsar's layout, under the registry and beside recorded bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.broker.clustering.pulsar_schemas import PulsarSchemas, _append
+from magnetar.broker.schemas.compatibility import Strategy
+from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import BadVersionError, StorageError
+from magnetar.storage.pulsar_layout.schema_records import decode_locator
+from tests.storage.pulsar_layout.golden_nodes import entries, node
+from tests.twins.memory_ledgers import MemoryLedgerStore
+from tests.twins.memory_metadata import MemoryMetadataStore
+
+PATH = "/schemas/t1/n4/sch"
+TOPIC = TopicName.parse("persistent://t1/n4/sch")
+TEXTS = [
+    b'{"type":"record","name":"R","fields":[{"name":"%c","type":["null","int"],"default":null}]}' % letter
+    for letter in b"abc"
+]
+
+
+class World:
+    def __init__(self, metadata=None, ledgers=None):
+        self.metadata, self.ledgers = metadata or MemoryMetadataStore(), ledgers or MemoryLedgerStore()
+        self.store = PulsarSchemas(self.metadata, self.ledgers)
+        self.registry = SchemaRegistry(self.metadata, lambda: 7, self.store)
+
+    def another(self):
+        return World(self.metadata, self.ledgers)
+
+    async def add(self, text, properties=None):
+        return await self.registry.put(TOPIC, pb.Schema.Avro, text, properties or {}, Strategy.ALWAYS_COMPATIBLE)
+
+
+async def test_what_pulsar_wrote_is_read():
+    world = World()
+    for ledger_id in (10, 11):
+        world.ledgers._next_id = ledger_id
+        writer = await world.ledgers.create({})
+        await _append(writer, entries(ledger_id)[0])
+        await writer.close()
+    await world.metadata.put(PATH, node("unloaded", PATH))
+    found = await world.registry.history(TOPIC)
+    assert [(each.version, each.type, each.properties) for each in found] == [
+        (0, pb.Schema.Avro, {"v": "0"}),
+        (1, pb.Schema.Avro, {"v": "1"}),
+    ]
+    assert (await world.add(found[0].data)).version == 0
+    assert (await world.add(TEXTS[0])).version == 2
+    assert len(await world.another().registry.history(TOPIC)) == 3
+
+
+async def test_versions_outlive_the_broker_and_ledgers_say_whose_they_are():
+    world = World()
+    for number, text in enumerate(TEXTS):
+        assert (await world.add(text, {"n": str(number)})).version == number
+    found = await world.another().registry.history(TOPIC)
+    assert [(each.version, each.data, each.properties) for each in found] == [
+        (number, text, {"n": str(number)}) for number, text in enumerate(TEXTS)
+    ]
+    for ledger_id in await world.ledgers.list_ledgers():
+        properties = {"application": "pulsar", "component": "schema", "pulsar/schemaId": "t1/n4/sch"}
+        assert await world.ledgers.properties(ledger_id) == properties
+
+
+async def test_two_brokers_add_versions_to_one_topic():
+    one = World()
+    two = one.another()
+    await one.add(TEXTS[0])
+    assert (await two.add(TEXTS[1])).version == 1
+    assert (await one.add(TEXTS[2])).version == 2
+    assert (await one.add(TEXTS[1])).version == 1
+
+
+async def test_the_loser_of_a_race_leaves_no_ledger():
+    world = World()
+    await world.add(TEXTS[0])
+    schemas, _ = await world.store.load(PATH)
+    before = await world.ledgers.list_ledgers()
+    with pytest.raises(BadVersionError):
+        await world.store.save(PATH, [*schemas, schemas[0]], 7)
+    assert await world.ledgers.list_ledgers() == before
+
+
+async def test_deletions():
+    world = World()
+    await world.add(TEXTS[0])
+    assert await world.registry.delete(TOPIC, force=False) == 1
+    assert await world.registry.live(TOPIC) == []
+    assert (await world.add(TEXTS[0])).version == 2
+    places = decode_locator((await world.metadata.get(PATH))[0])
+    assert [place.digest == b"" for place in places] == [False, True, False]
+    await world.registry.forget(TOPIC)
+    assert await world.metadata.get(PATH) is None
+    assert await world.ledgers.list_ledgers() == []
+
+
+async def test_a_locator_that_cannot_be_read_is_an_error_and_stays():
+    world = World()
+    await world.metadata.put(PATH, b"garbage")
+    with pytest.raises(StorageError):
+        await world.add(TEXTS[0])
+    assert await world.metadata.get(PATH) == (b"garbage", 0)

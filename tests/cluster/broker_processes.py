@@ -1,0 +1,131 @@
+"""`magnetar broker` processes on a real cluster, and clients that write down what was acknowledged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pulsar
+
+READY = re.compile(r"magnetar ready (\S+) (\S+)")
+SESSION_MS = 4000
+
+
+class Member:
+    """One broker of the cluster ``c1``, on free ports that it keeps when it is started again."""
+
+    def __init__(self, directory, name, zookeeper, **settings):
+        self.name, self.directory = name, directory
+        self.settings = {
+            "clusterName": "c1",
+            "metadataStoreUrl": f"zk:{zookeeper}",
+            "configurationMetadataStoreUrl": f"zk:{zookeeper}",
+            "bookkeeperMetadataServiceUri": f"zk+null://{zookeeper}/ledgers",
+            "brokerServicePort": 0,
+            "webServicePort": 0,
+            "bindAddress": "127.0.0.1",
+            "advertisedAddress": "127.0.0.1",
+            "managedLedgerDefaultEnsembleSize": 3,
+            "managedLedgerDefaultWriteQuorum": 3,
+            "managedLedgerDefaultAckQuorum": 2,
+            "metadataStoreSessionTimeoutMillis": SESSION_MS,
+            "functionsWorkerEnabled": "false",
+            "brokerDeleteInactiveTopicsEnabled": "false",
+            **settings,
+        }
+        self.process = self.url = self.http = None
+
+    def start(self):
+        path = self.directory / f"{self.name}.conf"
+        path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        with (self.directory / f"{self.name}.log").open("ab") as log:
+            arguments = [sys.executable, "-m", "magnetar", "broker", "--config", str(path)]
+            self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True)
+        with self.process.stdout as output:
+            found = READY.search(output.readline())
+        assert found, self.log_text()
+        self.url, self.http = found.groups()
+        self.settings["brokerServicePort"] = self.url.rpartition(":")[2]
+        self.settings["webServicePort"] = self.http.rpartition(":")[2]
+        return self
+
+    def log_text(self):
+        return (self.directory / f"{self.name}.log").read_text()[-4000:]
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def suspend(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+    def end(self):
+        if self.process is not None and self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGCONT)
+            self.kill()
+
+
+def connect(*members):
+    addresses = ",".join(each.url.removeprefix("pulsar://") for each in members)
+    logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, str(members[0].directory / "client.log"))
+    return pulsar.Client(f"pulsar://{addresses}", logger=logger, operation_timeout_seconds=60)
+
+
+class Publisher(threading.Thread):
+    """Publishes numbers to one topic, each once it is known that the one before is stored."""
+
+    def __init__(self, client, topic):
+        super().__init__(daemon=True)
+        self.producer = client.create_producer(topic, batching_enabled=False, send_timeout_millis=0)
+        self.acknowledged = 0
+        self.longest_silence_s = 0.0
+        self._finished = False
+
+    def run(self):
+        before = time.monotonic()
+        while not self._finished:
+            self.producer.send(str(self.acknowledged).encode())
+            self.acknowledged += 1
+            now = time.monotonic()
+            self.longest_silence_s = max(self.longest_silence_s, now - before)
+            before = now
+
+    def until(self, count):
+        while self.acknowledged < count:
+            time.sleep(0.01)
+
+    def finish(self):
+        self._finished = True
+        self.join(90)
+        assert not self.is_alive(), f"stuck at {self.acknowledged}"
+
+
+def read_numbers(consumer, last):
+    """The numbers of the topic up to ``last`` in the order in which they came, all acknowledged."""
+    found = []
+    while not found or found[-1] != last:
+        message = consumer.receive(30_000)
+        found.append(int(message.data()))
+        consumer.acknowledge(message)
+    return found
+
+
+def check_complete(found, acknowledged):
+    """Everything acknowledged came, in order; what was sent again may have come twice."""
+    firsts = list(dict.fromkeys(found))
+    assert firsts == list(range(firsts[0], firsts[0] + len(firsts)))
+    assert firsts[-1] >= acknowledged - 1

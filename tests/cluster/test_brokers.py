@@ -1,0 +1,171 @@
+"""Brokers of this project on a real ZooKeeper and real bookies, with the official client."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import uuid
+
+import pulsar
+import pytest
+import requests
+
+from tests.cluster.broker_processes import SESSION_MS, Member, Publisher, check_complete, connect, read_numbers
+from tests.cluster.conftest import LONG
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def initialized(cluster):
+    arguments = [
+        *(sys.executable, "-m", "magnetar", "initialize-cluster-metadata", "--cluster", "c1"),
+        *("--metadata-store", f"zk:{cluster.zookeeper}", "--configuration-metadata-store", f"zk:{cluster.zookeeper}"),
+        *("--web-service-url", "http://127.0.0.1:8080", "--broker-service-url", "pulsar://127.0.0.1:6650"),
+        *("--existing-bk-metadata-service-uri", f"zk+null://{cluster.zookeeper}/ledgers"),
+    ]
+    said = [subprocess.run(arguments, check=True, capture_output=True, text=True).stdout for _ in range(2)]
+    assert "6 nodes made" in said[0]
+    assert "0 nodes made" in said[1]  # a repetition changes nothing
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def members(initialized, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("members")
+    made = [Member(directory, name, initialized.zookeeper) for name in ("m1", "m2")]
+    try:
+        yield [each.start() for each in made]
+    finally:
+        for each in made:
+            each.end()
+
+
+@pytest.fixture
+def topic():
+    return f"persistent://public/default/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def client(members):
+    opened = connect(*members)
+    yield opened
+    opened.close()
+
+
+def owner_of(members, topic):
+    """(the broker that serves the topic, the other one)."""
+    path = topic.replace("://", "/")
+    url = requests.get(f"{members[0].http}/lookup/v2/topic/{path}", timeout=30).json()["brokerUrl"]
+    return tuple(sorted(members, key=lambda each: each.url != url))
+
+
+def test_a_cluster_that_was_not_initialized_is_refused(cluster, tmp_path):
+    stranger = Member(tmp_path, "stranger", cluster.zookeeper, clusterName="nowhere")
+    with pytest.raises(AssertionError):
+        stranger.start()
+    assert stranger.process.wait(30) == 78
+    assert "initialize-cluster-metadata" in stranger.log_text()
+
+
+def test_both_brokers_serve_one_cluster(members, client):
+    names = {each.http.removeprefix("http://") for each in members}
+    for each in members:
+        assert set(requests.get(f"{each.http}/admin/v2/brokers/c1", timeout=30).json()) == names
+    topics = [f"persistent://public/default/{uuid.uuid4().hex}" for _ in range(8)]
+    consumers = [client.subscribe(topic, "s") for topic in topics]
+    for number, topic in enumerate(topics):
+        producer = client.create_producer(topic)
+        producer.send(str(number).encode())
+    assert [int(consumer.receive(30_000).data()) for consumer in consumers] == list(range(8))
+    assert {owner_of(members, topic)[0].name for topic in topics} == {"m1", "m2"}
+    for topic in topics:  # asked of the wrong broker, a request about a topic is sent to its owner
+        for each in members:
+            stats = requests.get(f"{each.http}/admin/v2/{topic.replace('://', '/')}/stats", timeout=30)
+            assert stats.json()["msgInCounter"] == 1
+
+
+def test_what_one_broker_changes_the_other_follows(members):
+    first, second = (each.http for each in members)
+    name = f"public/{uuid.uuid4().hex}"
+    assert requests.put(f"{first}/admin/v2/namespaces/{name}", timeout=30).status_code == 204
+    until(lambda: name in requests.get(f"{second}/admin/v2/namespaces/public", timeout=30).json())
+    assert requests.post(f"{second}/admin/v2/namespaces/{name}/messageTTL", json=7, timeout=30).status_code == 204
+    until(lambda: requests.get(f"{first}/admin/v2/namespaces/{name}/messageTTL", timeout=30).text == "7")
+    parts = f"persistent/{name}/parts"
+    assert requests.put(f"{first}/admin/v2/{parts}/partitions", json=3, timeout=30).status_code == 204
+    until(lambda: requests.get(f"{second}/admin/v2/{parts}/partitions", timeout=30).json().get("partitions") == 3)
+
+
+def test_a_killed_owner_is_replaced_and_nothing_is_lost(members, client, topic):
+    consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+    publisher = Publisher(client, topic)
+    publisher.start()
+    publisher.until(100)
+    before = read_numbers(consumer, 50)
+    time.sleep(1.5)  # acknowledgements are durable a second after they came
+    owner, other = owner_of(members, topic)
+    stored = publisher.acknowledged
+    owner.kill()
+    try:
+        publisher.until(stored + 100)
+        publisher.finish()
+        assert owner_of([other], topic)[0] is other
+        found = read_numbers(consumer, publisher.acknowledged - 1)
+        check_complete(before + found, publisher.acknowledged)
+        assert publisher.longest_silence_s < SESSION_MS / 1000 + 15
+    finally:
+        owner.start()
+
+
+def test_an_owner_that_stops_hands_its_topics_over(members, client, topic):
+    consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+    publisher = Publisher(client, topic)
+    publisher.start()
+    publisher.until(100)
+    owner, _ = owner_of(members, topic)
+    stored = publisher.acknowledged
+    assert owner.terminate() == 0
+    try:
+        publisher.until(stored + 100)
+        publisher.finish()
+        check_complete(read_numbers(consumer, publisher.acknowledged - 1), publisher.acknowledged)
+        assert publisher.longest_silence_s < SESSION_MS / 1000  # nobody waits for a session to end
+    finally:
+        owner.start()
+
+
+def test_an_unloaded_bundle_is_served_again(members, client, topic):
+    producer = client.create_producer(topic)
+    producer.send(b"1")
+    bundle = requests.get(f"{members[0].http}/lookup/v2/topic/{topic.replace('://', '/')}/bundle", timeout=30).text
+    for each in members:
+        answer = requests.put(f"{each.http}/admin/v2/namespaces/public/default/{bundle}/unload", timeout=30)
+        assert answer.status_code == 204, answer.text
+    producer.send(b"2")
+    consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+    assert [consumer.receive(30_000).data() for _ in range(2)] == [b"1", b"2"]
+
+
+@pytest.mark.skipif(not LONG, reason="part of `make cluster`")
+def test_a_suspended_owner_is_replaced_and_disconnects_its_clients(members, client, topic):
+    consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+    publisher = Publisher(client, topic)
+    publisher.start()
+    publisher.until(100)
+    owner, _ = owner_of(members, topic)
+    stored = publisher.acknowledged
+    owner.suspend()
+    time.sleep(3 * SESSION_MS / 1000)
+    owner.go_on()
+    publisher.until(stored + 100)
+    publisher.finish()
+    check_complete(read_numbers(consumer, publisher.acknowledged - 1), publisher.acknowledged)
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
