@@ -10,7 +10,8 @@ that alternates between rounds:
     pyarrow alone        pyarrow reads the exported files and writes them again, one process
     Spark's reader       spark.read.parquet of the exported files into the noop sink
 
-Printed: medians of millions of messages a second with [min-max], and the ratio to Spark's reader.
+Printed: medians of millions of messages a second with [min-max], the ratio to Spark's reader, and the CPU time that a
+message takes in all processes together without the broker, which other load of the machine hardly touches.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import statistics
 import tempfile
 import time
 
+import process_tree
 import pulsar
 import pyarrow.parquet as pq
 
@@ -119,17 +121,19 @@ def main():
                 "Spark's reader": cases.sparks_reader,
             }
             cases.on_spark(), cases.sparks_reader()  # the JVM and the workers are warm
-            rates = {name: [] for name in named}
+            rates, cpu = {name: [] for name in named}, {name: [] for name in named}
             for number in range(options.rounds):
                 for name in list(named) if number % 2 == 0 else list(named)[::-1]:
-                    began = time.perf_counter()
+                    before, began = process_tree.cpu_s(), time.perf_counter()
                     named[name]()
                     rates[name].append(options.messages / (time.perf_counter() - began) / 1e6)
+                    cpu[name].append((process_tree.cpu_s() - before) / options.messages * 1e6)
             reference = statistics.median(rates["Spark's reader"])
             print(f"{options.messages} messages of {SIZE} bytes, compression {options.compression}")
             for name, found in rates.items():
                 middle = statistics.median(found)
-                print(f"{name:22} {middle:6.3f} M/s [{min(found):.3f}-{max(found):.3f}]  {middle / reference:5.2f}")
+                span = f"[{min(found):.3f}-{max(found):.3f}]  {middle / reference:5.2f}"
+                print(f"{name:22} {middle:6.3f} M/s {span}  {statistics.median(cpu[name]):6.2f} us")
     finally:
         broker.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -48,11 +48,13 @@ SETTINGS = {
 }
 
 
-def session():
+def session(settings):
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.memory", "2g").config("spark.sql.session.timeZone", "UTC")
+    for setting in settings:
+        builder = builder.config(*setting.split("=", 1))
     spark = builder.config("spark.log.level", "OFF").getOrCreate()
     register(spark)
     spark.dataSource.register(Prebuilt)
@@ -129,7 +131,7 @@ def noop(frame):
     frame.write.format("noop").mode("overwrite").save()
 
 
-def throughput(spark, broker, count, rounds):
+def throughput(spark, broker, count, rounds, wanted):
     folder = tempfile.mkdtemp()
     columns = "value,__key,__publishTime,__index"
     ledgers = spark.read.format("pulsar").options(
@@ -153,6 +155,7 @@ def throughput(spark, broker, count, rounds):
         "broker": (few, lambda: noop(frames[2])),
     }
     assert frames[0].count() == count, "every message is in a ledger file or comes from the broker"
+    cases = {name: case for name, case in cases.items() if name in wanted}
     rates, cpu = {name: [] for name in cases}, {name: [] for name in cases}
     for _, work in cases.values():
         timed(work)
@@ -166,7 +169,7 @@ def throughput(spark, broker, count, rounds):
     for name, found in rates.items():
         span = f"[{min(found) / 1e6:.3f}-{max(found) / 1e6:.3f}]"
         print(f"  {name:10} {statistics.median(found) / 1e6:.3f} {span} {statistics.median(cpu[name]):6.2f} us")
-    for other in ("parquet", "prebuilt"):
+    for other in {"parquet", "prebuilt"} & rates.keys() if "ledgers" in rates else ():
         against = [a / b for a, b in zip(rates["ledgers"], rates[other], strict=True)]
         print(f"  ledgers / {other}: {statistics.median(against):.2f} [{min(against):.2f}-{max(against):.2f}]")
 
@@ -263,15 +266,17 @@ def main():
     parser.add_argument("--messages", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--only", default="planning,throughput,latency,memory")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark")
+    parser.add_argument("--cases", default="ledgers,parquet,prebuilt,pyarrow,broker")
     given = parser.parse_args()
     broker = BrokerProcess(pathlib.Path(tempfile.mkdtemp()) / "data", SETTINGS)
     try:
         if "planning" in given.only:
             planning(broker)
-        spark = session()
+        spark = session(given.conf)
         if "throughput" in given.only:
             print(f"publishing took {timed(lambda: publish(broker, given.messages)):.0f} s")
-            throughput(spark, broker, given.messages, given.rounds)
+            throughput(spark, broker, given.messages, given.rounds, given.cases.split(","))
         if "latency" in given.only:
             latency(spark, broker)
         if "memory" in given.only:

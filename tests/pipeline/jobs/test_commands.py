@@ -1,7 +1,9 @@
 """Every job through its command line, over a real broker and without Spark."""
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -97,6 +99,31 @@ def test_what_cannot_work(run, topic, tmp_path):
     assert run("vacuum", "--table", tmp_path / "absent", connection=False)[0] == 66
     away = ["--service-url", "pulsar://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"]
     assert run("audit", "--topic", topic, *away, connection=False)[0] == 69
+
+
+@contextlib.contextmanager
+def room_for_files_of(size_bytes):
+    """What is written beyond that fails, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "delta", "iceberg"])
+def test_a_disk_that_is_full_and_then_is_not(run, topic, publish, tmp_path, table_format):
+    publish(topic, [os.urandom(3000) for _ in range(100)])
+    table = tmp_path / "t"
+    arguments = ["export", "--topic", topic, "--table", table, "--format", table_format]
+    with room_for_files_of(150_000):
+        code, _ = run(*arguments)
+    assert code == 74
+    assert not [path for path in table.rglob("*.parquet") if path.stat().st_size], "nothing of the round is left"
+    code, report = run(*arguments)
+    assert (code, report["rows"]) == (0, 100)
+    assert run(*arguments)[1]["rows"] == 0
 
 
 def test_text_of_every_report(jobs_broker, topic, publish, tmp_path, capsys):
