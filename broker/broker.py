@@ -60,7 +60,9 @@ if TYPE_CHECKING:
 
     from magnetar.broker.admin.api import BrokerUrls
     from magnetar.broker.admin_backend.publishing import AdminPublishing
-    from magnetar.broker.admin_backend.topic_backend import AdminTopics
+    from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
+    from magnetar.broker.admin_backend.topic_directory import AdminTopics
+    from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
     from magnetar.broker.clustering.member import ClusterMember
     from magnetar.broker.foreign_entries.service import Converting
     from magnetar.broker.maintenance import Maintenance
@@ -99,6 +101,8 @@ class Broker:
     authorizer: Authorizer
     maintenance: Maintenance
     admin_topics: AdminTopics
+    topic_logs: AdminTopicLogs
+    topic_subscriptions: AdminSubscriptions
     publishing: AdminPublishing
 
     def __init__(
@@ -265,8 +269,12 @@ class Broker:
         if settings.web_service_port is None and settings.web_service_port_tls is None:
             return
         try:
-            topics = (await import_later("magnetar.broker.admin_backend.topic_backend")).AdminTopics
-            self.admin_topics = topics(self.topics, self.lifecycle, self.schemas, self.converting)
+            topics = (await import_later("magnetar.broker.admin_backend.topic_directory")).AdminTopics
+            self.admin_topics = topics(self.topics)
+            logs = (await import_later("magnetar.broker.admin_backend.topic_logs")).AdminTopicLogs
+            self.topic_logs = logs(self.topics, self.lifecycle, self.converting)
+            subscriptions = (await import_later("magnetar.broker.admin_backend.subscriptions")).AdminSubscriptions
+            self.topic_subscriptions = subscriptions(self.topics, self.lifecycle)
             publishing = (await import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing
             self.publishing = publishing(self.topics, self.schemas, self.append_door)
             if settings.web_socket_service_enabled:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.schemas.schema_store import StoredSchema
     from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.lifecycle import TopicLifecycle
     from magnetar.broker.topics.topic_stats import TopicStats
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
@@ -72,12 +73,10 @@ class BrokerUrls:
 
 
 class TopicsApi(Protocol):
-    """Topics and subscriptions. Where not said otherwise a call takes a plain topic or one partition and loads it."""
+    """Which topics there are."""
 
     offloads_asked: "set[TopicName]"
     """Topics that somebody asked to offload since the broker started; nothing is, there is no storage for it."""
-
-    # --- which there are ----------------------------------------------------------------------------------------
 
     def names(self, namespace: str, domain: Domain) -> list[str]:
         """Full names of the namespace's topics; non-persistent ones while they are loaded."""
@@ -99,43 +98,13 @@ class TopicsApi(Protocol):
         """As PARTITIONED_METADATA answers: 0 for a plain topic, TopicNotFoundError for none."""
         ...
 
-    # --- their life ---------------------------------------------------------------------------------------------
-
-    async def create(self, name: "TopicName", properties: dict[str, str]) -> None:
-        """A plain topic (or one partition of a partitioned one); raises ConflictError."""
+    def loaded_names(self, namespace: str | None = None) -> "list[TopicName]":
+        """The loaded topics, of all namespaces or of one."""
         ...
 
-    async def create_partitioned(self, name: "TopicName", partitions: int, properties: dict[str, str]) -> None:
-        """With all its partitions; raises ConflictError, NotAllowedError beyond the limits."""
-        ...
 
-    async def create_missed_partitions(self, name: "TopicName") -> None:
-        """Create the partitions that somebody has deleted one by one."""
-        ...
-
-    async def grow(self, name: "TopicName", partitions: int) -> None:
-        """More partitions; each new one gets the existing subscriptions."""
-        ...
-
-    def in_use(self, name: "TopicName") -> bool:
-        """Whether producers or consumers are connected to the topic or, given a partitioned one, any partition."""
-        ...
-
-    async def delete(self, name: "TopicName") -> None:
-        """A plain topic or one partition, whoever is connected: clients are told."""
-        ...
-
-    async def forget_schema(self, name: "TopicName") -> None:
-        """All versions, of a topic that is there or not."""
-        ...
-
-    async def delete_partitioned(self, name: "TopicName") -> None:
-        """All partitions and the record of the partitioned topic."""
-        ...
-
-    async def unload(self, name: "TopicName") -> None:
-        """Close it; the next request loads it again. A partitioned name closes all partitions."""
-        ...
+class TopicLogsApi(Protocol):
+    """One topic and what it holds; a call takes a plain topic or one partition, and loads it."""
 
     async def terminate(self, name: "TopicName") -> MessagePosition:
         """No message may follow; the last message. Repeated, the same answer."""
@@ -163,14 +132,8 @@ class TopicsApi(Protocol):
         """Replace all of them."""
         ...
 
-    # --- what is in them ----------------------------------------------------------------------------------------
-
     async def stats(self, name: "TopicName", *, earliest_in_backlog: bool) -> "TopicStats":
         """`earliest_in_backlog` also reads the publish time of each subscription's first unacknowledged message."""
-        ...
-
-    def loaded_names(self, namespace: str | None = None) -> "list[TopicName]":
-        """The loaded topics, of all namespaces or of one."""
         ...
 
     async def loaded_stats(self) -> "list[TopicStats]":
@@ -217,7 +180,23 @@ class TopicsApi(Protocol):
         """
         ...
 
-    # --- subscriptions ------------------------------------------------------------------------------------------
+    async def as_delivered(self, name: "TopicName", message: StoredMessage) -> StoredMessage:
+        """The message as consumers get it: converted, `conversion` naming the converter. As stored when no converter
+        takes it, or when that failed: `conversion` is "failed: " and the reason then.
+        """
+        ...
+
+    async def delayed_messages(self, name: "TopicName") -> dict[str, int]:
+        """count, earliest and latest (ms) of the messages that wait for their time."""
+        ...
+
+    async def cancel_delayed(self, name: "TopicName", position: "Position") -> bool:
+        """Have nobody get this delayed message, durable on return; False when it does not wait (any more)."""
+        ...
+
+
+class SubscriptionsApi(Protocol):
+    """The subscriptions of one topic, a plain one or one partition, which is loaded."""
 
     async def subscriptions(self, name: "TopicName") -> list[str]:
         """Names of the durable ones (compaction's too, once it has one) and those connected."""
@@ -267,20 +246,6 @@ class TopicsApi(Protocol):
 
     async def peek(self, name: "TopicName", subscription: str, number: int) -> StoredMessage | None:
         """The `number`th entry (1 is the next one) of the backlog; an unknown subscription is made at the start."""
-        ...
-
-    async def as_delivered(self, name: "TopicName", message: StoredMessage) -> StoredMessage:
-        """The message as consumers get it: converted, `conversion` naming the converter. As stored when no converter
-        takes it, or when that failed: `conversion` is "failed: " and the reason then.
-        """
-        ...
-
-    async def delayed_messages(self, name: "TopicName") -> dict[str, int]:
-        """count, earliest and latest (ms) of the messages that wait for their time."""
-        ...
-
-    async def cancel_delayed(self, name: "TopicName", position: "Position") -> bool:
-        """Have nobody get this delayed message, durable on return; False when it does not wait (any more)."""
         ...
 
     async def analyze_backlog(
@@ -342,6 +307,15 @@ class BrokerApi(Protocol):
     def authorizer(self) -> "Authorizer": ...
     @property
     def admin_topics(self) -> TopicsApi: ...
+    @property
+    def lifecycle(self) -> "TopicLifecycle":
+        """Creates and deletes topics with all that belongs to them."""
+        ...
+
+    @property
+    def topic_logs(self) -> TopicLogsApi: ...
+    @property
+    def topic_subscriptions(self) -> SubscriptionsApi: ...
     @property
     def publishing(self) -> PublishApi: ...
     @property

@@ -33,7 +33,7 @@ async def metrics(call: Call) -> Response:
     api = call.api
     if api.settings.authenticate_metrics_endpoint and call.identity.role is None:
         raise RestError(401, "Authentication required")
-    parts = render(api.settings, api.metrics(), await api.admin_topics.loaded_stats(), api.namespaces.effective)
+    parts = render(api.settings, api.metrics(), await api.topic_logs.loaded_stats(), api.namespaces.effective)
     return StreamingResponse(_in_turns(parts), headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -64,7 +64,7 @@ async def metrics_with_slash(call: Call) -> Response:
 async def topics(call: Call) -> Response:
     """Every loaded topic: namespace -> bundle -> domain -> topic -> figures."""
     out: dict[str, Any] = {}
-    for stats in await call.topics.loaded_stats():
+    for stats in await call.logs.loaded_stats():
         await give_way()
         config = call.namespaces.effective(stats.name)
         bundle = out.setdefault(stats.name.namespace, {}).setdefault("0x00000000_0xffffffff", {})
@@ -123,7 +123,7 @@ def _bundle_of(call: Call, name: TopicName) -> str:
 
 @routes.get(STATS + "/load-report", SUPER)
 async def load_report(call: Call) -> Response:
-    urls, topics = call.api.urls, await call.topics.loaded_stats()
+    urls, topics = call.api.urls, await call.logs.loaded_stats()
     settings = call.api.settings
     bundles = sorted({_bundle_of(call, stats.name) for stats in topics})
     report = {

@@ -113,7 +113,7 @@ async def _traffic(call: Call, names: list[str]) -> float:
     """Bytes per second in and out."""
     found = 0.0
     for name in names:
-        stats = await call.topics.stats(TopicName.parse(name), earliest_in_backlog=False)
+        stats = await call.logs.stats(TopicName.parse(name), earliest_in_backlog=False)
         found += stats.msg_throughput_in + sum(each.msg_throughput_out for each in stats.subscriptions.values())
     return found
 

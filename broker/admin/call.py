@@ -19,11 +19,12 @@ from magnetar.protocol.topic_name import TopicName
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from magnetar.broker.admin.api import BrokerApi, PublishApi, TopicsApi
+    from magnetar.broker.admin.api import BrokerApi, PublishApi, SubscriptionsApi, TopicLogsApi, TopicsApi
     from magnetar.broker.auth.authorizer import Identity
     from magnetar.broker.auth.table import Need
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.policies.records import Policies
+    from magnetar.broker.topics.lifecycle import TopicLifecycle
 
 T = TypeVar("T")
 _NOT_JSON = "the body must be application/json"
@@ -52,6 +53,18 @@ class Call:
     @property
     def topics(self) -> "TopicsApi":
         return self.api.admin_topics
+
+    @property
+    def lifecycle(self) -> "TopicLifecycle":
+        return self.api.lifecycle
+
+    @property
+    def logs(self) -> "TopicLogsApi":
+        return self.api.topic_logs
+
+    @property
+    def subscriptions(self) -> "SubscriptionsApi":
+        return self.api.topic_subscriptions
 
     @property
     def publishing(self) -> "PublishApi":

@@ -15,13 +15,13 @@ routes = RouteTable()
 @routes.get(TOPIC + "/delayedMessages", TOPIC_USE)
 async def describe(call: Call) -> Response:
     """count, and the earliest and latest deliver_at_time in ms (absent when none waits)."""
-    return json_response(await call.topics.delayed_messages(single_topic(call)))
+    return json_response(await call.logs.delayed_messages(single_topic(call)))
 
 
 @routes.delete(TOPIC + "/delayedMessages/ledger/{ledger}/entry/{entry}", TOPIC_ADMIN)
 async def cancel(call: Call) -> Response:
     """Nobody gets this message; may be repeated. 409 when it does not wait (any more)."""
     position = Position(call.number("ledger"), call.number("entry"))
-    if not await call.topics.cancel_delayed(single_topic(call), position):
+    if not await call.logs.cancel_delayed(single_topic(call), position):
         raise conflict("The message is not waiting to be delivered")
     return done()

@@ -32,7 +32,7 @@ async def log_ranges(call: Call) -> Response:
     answer: dict[str, object] = {}
     for text in names:
         name = _checked(call, text)
-        found = await call.topics.log_range(name, ledgers=ledgers) if call.topics.exists(name) else None
+        found = await call.logs.log_range(name, ledgers=ledgers) if call.topics.exists(name) else None
         answer[text] = found
     return json_response(answer)
 

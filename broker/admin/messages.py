@@ -42,7 +42,7 @@ async def peek(call: Call) -> Response:
     _require_persistent(name)
     if number <= 0:
         raise RestError(500, "the position of a message is counted from 1")
-    message = await call.topics.peek(name, call.param("subscription"), number)
+    message = await call.subscriptions.peek(name, call.param("subscription"), number)
     if message is None:
         raise not_found("Message not found")
     return await _shown(call, name, message)
@@ -54,9 +54,9 @@ async def by_position(call: Call) -> Response:
     name = single_topic(call)
     if not name.persistent:
         raise RestError(500, f"{name}: a non-persistent topic keeps no messages")
-    message = await call.topics.read_message(name, ledger, entry)
+    message = await call.logs.read_message(name, ledger, entry)
     if message is None:
-        if await call.topics.has_ledger(name, ledger):
+        if await call.logs.has_ledger(name, ledger):
             raise RestError(500, "the ledger has no such entry")
         raise not_found("Message id not found")
     return await _shown(call, name, message)
@@ -70,7 +70,7 @@ async def examine(call: Call) -> Response:
     _require_persistent(name)
     end: Start = "earliest" if start == "earliest" else "latest"
     try:
-        message = await call.topics.examine_message(name, end, max(1, number))
+        message = await call.logs.examine_message(name, end, max(1, number))
     except BrokerError as e:
         raise RestError(500, str(e)) from e
     if message is None:
@@ -87,7 +87,7 @@ async def at_time(call: Call) -> Response:
         raise RestError(500, "there is no time before 1970")
     if timestamp_ms == 0:  # before all messages
         return json_response(shown_position(MessagePosition(-1, -1, name.partition)))
-    return json_response(shown_position(await call.topics.message_at_time(name, timestamp_ms)))
+    return json_response(shown_position(await call.logs.message_at_time(name, timestamp_ms)))
 
 
 @routes.get(TOPIC + "/lastMessageId", TOPIC_CONSUME)
@@ -96,7 +96,7 @@ async def last(call: Call) -> Response:
     if not loadable(call, name):
         raise topic_unloadable(call, name)
     _require_persistent(name)
-    return json_response(shown_position(await call.topics.last_message(name)))
+    return json_response(shown_position(await call.logs.last_message(name)))
 
 
 def _require_persistent(name: "TopicName") -> None:
@@ -107,7 +107,7 @@ def _require_persistent(name: "TopicName") -> None:
 async def _shown(call: Call, name: "TopicName", message: "StoredMessage") -> Response:
     """`?raw=true` shows what is stored."""
     raw = call.flag("raw")
-    shown = message if raw else await call.topics.as_delivered(name, message)
+    shown = message if raw else await call.logs.as_delivered(name, message)
     metadata, payload = split_entry(shown.entry)
     if not raw and metadata is not None:
         payload = await _plain(metadata, payload)

@@ -142,10 +142,10 @@ async def delete_namespace(call: Call) -> Response:
 async def delete_namespace_by_force(call: Call, namespace: str) -> None:
     """The namespace with all topics in it, whoever is connected."""
     for text in _partitioned(call, namespace):
-        await call.topics.delete_partitioned(TopicName.parse(text))
+        await call.lifecycle.delete_partitioned(TopicName.parse(text))
         await give_way()
     for text in _topics(call, namespace, "ALL", system=True):
-        await call.topics.delete(TopicName.parse(text))
+        await call.lifecycle.delete(TopicName.parse(text))
         await give_way()
     await call.namespaces.delete_namespace(namespace)
 
@@ -196,7 +196,7 @@ async def unload_topics(call: Call, namespace: str, bundle: str = "") -> None:
     bundles = call.policies().bundles
     async for names in sliced(call.topics.loaded_names(namespace), _AT_A_TIME):
         chosen = [name for name in names if bundle in ("", bundle_of(str(name), bundles))]
-        await asyncio.gather(*(call.topics.unload(name) for name in chosen))
+        await asyncio.gather(*(call.lifecycle.unload(name) for name in chosen))
 
 
 # --- bundles ----------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ async def clear_subscriptions(call: Call, subscription: str | None, bundle: str 
     missing = False
     chosen: list[tuple[TopicName, list[str]]] = []
     for name in await _persistent(call, bundle):
-        known = await call.topics.subscriptions(name)
+        known = await call.subscriptions.subscriptions(name)
         missing = missing or subscription not in (None, *known)
         wanted = [each for each in known if subscription in (None, each) and each != COMPACTION]
         check_subscriptions(call, name, wanted, NAMESPACE_CONSUME)
@@ -246,7 +246,7 @@ async def clear_subscriptions(call: Call, subscription: str | None, bundle: str 
         await give_way()
     for name, wanted in chosen:
         for each in wanted:
-            await call.topics.skip(name, each, None)
+            await call.subscriptions.skip(name, each, None)
     if missing:
         raise RestError(500, f"Subscription {subscription} not found on every topic")
 
@@ -259,7 +259,7 @@ async def unsubscribe(call: Call) -> Response:
 async def unsubscribe_everywhere(call: Call, bundle: str = "") -> Response:
     for name in await _persistent(call, bundle):
         try:
-            await call.topics.delete_subscription(name, call.param("subscription"), force=False)
+            await call.subscriptions.delete_subscription(name, call.param("subscription"), force=False)
         except SubscriptionNotFoundError:
             continue  # topics without it are as wanted already
     return done()

@@ -33,7 +33,7 @@ _NOWHERE: Final = MessagePosition(-1, -1)
 async def terminate(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise RestError(406, "Termination of a non-persistent topic is not allowed")
-    last = await call.topics.terminate(single_topic(call))
+    last = await call.logs.terminate(single_topic(call))
     return json_response(shown_position(dataclasses.replace(last, partition=-1)))
 
 
@@ -42,20 +42,20 @@ async def terminate_partitions(call: Call) -> Response:
     name = call.topic()
     if call.topics.partition_count(name) is None:
         raise RestError(405, "Termination of a non-partitioned topic using partitioned-terminate is not allowed")
-    ended = {p.partition: await call.topics.terminate(_persistent(p)) for p in topic_parts(call)}
+    ended = {p.partition: await call.logs.terminate(_persistent(p)) for p in topic_parts(call)}
     return json_response({str(n): shown_position(dataclasses.replace(m, partition=-1)) for n, m in ended.items()})
 
 
 @routes.put(TOPIC + "/compaction", TOPIC_ADMIN)
 async def compact(call: Call) -> Response:
     for part in existing_parts(call):
-        await call.topics.compact(_persistent(part))
+        await call.logs.compact(_persistent(part))
     return done()
 
 
 @routes.get(TOPIC + "/compaction", TOPIC_ADMIN)
 async def compaction_status(call: Call) -> Response:
-    status = await call.topics.compaction_status(_persistent(_own_topic(call)))
+    status = await call.logs.compaction_status(_persistent(_own_topic(call)))
     return json_response({"status": status.status, "lastError": status.last_error})
 
 
@@ -100,7 +100,7 @@ async def backlog_size(call: Call) -> Response:
     name = single_topic(call)
     if message is None or not name.persistent:
         raise RestError(500, "a message id of a persistent topic is required")
-    return json_response(await call.topics.bytes_after(name, message.position()))
+    return json_response(await call.logs.bytes_after(name, message.position()))
 
 
 @routes.get(TOPIC + "/backlog", TOPIC_ADMIN)
@@ -109,7 +109,7 @@ async def stored(call: Call) -> Response:
     name = call.topic()
     stats = None
     if name.persistent and call.topics.exists(name):
-        stats = await call.topics.stats(name, earliest_in_backlog=False)
+        stats = await call.logs.stats(name, earliest_in_backlog=False)
     backlog = max((each.msg_backlog for each in stats.subscriptions.values()), default=0) if stats else 0
     answer = {
         "storageSize": stats.storage_bytes if stats else 0,
@@ -131,7 +131,7 @@ async def message_by_index(call: Call) -> Response:
     if not name.persistent:
         raise RestError(405, "Get messageId by index on a non-persistent topic is not allowed")
     index = call.query_number("index") or 0
-    found = await call.topics.message_by_index(name, index)
+    found = await call.logs.message_by_index(name, index)
     if found is None:
         raise not_found(f"Message not found for index {index}")
     return json_response(shown_position(found))
@@ -142,7 +142,7 @@ async def trim(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise RestError(405, "Trim on a non-persistent topic is not allowed")
     for part in existing_parts(call):
-        await call.topics.trim(part)
+        await call.logs.trim(part)
     return done(200)
 
 
@@ -157,5 +157,5 @@ async def create_missed_partitions(call: Call) -> Response:
     namespace = Target(tenant=call.param("tenant"), namespace=name.namespace)
     if not call.api.authorizer.allows(call.identity, NAMESPACE_ADMIN, namespace):
         raise RestError(403, f"Unauthorized to create topics in {name.namespace}")
-    await call.topics.create_missed_partitions(name)
+    await call.lifecycle.create_missed_partitions(name)
     return done()

@@ -62,7 +62,7 @@ async def get_partitions(call: Call) -> Response:
         count = await call.topics.partitions_for_clients(name, auto_create=call.flag("checkAllowAutoCreation"))
     answer: dict[str, Any] = {"partitions": count, "deleted": False}
     if call.topics.partition_count(name) is not None:
-        properties = await call.topics.properties(name)
+        properties = await call.logs.properties(name)
         answer |= {} if properties is None else {"properties": properties}
     return json_response(answer)
 
@@ -81,12 +81,12 @@ async def create_partitioned(call: Call) -> Response:
     if body.partitions > most:
         raise RestError(406, f"Number of partitions should be less than or equal to {most}")
     if call.topics.partition_count(name) == body.partitions and call.flag("createLocalTopicOnly"):
-        await call.topics.create_missed_partitions(name)
+        await call.lifecycle.create_missed_partitions(name)
         return done()
     if call.topics.partition_count(name) is not None or call.topics.exists(name):
         raise conflict("This topic already exists")
     try:
-        await call.topics.create_partitioned(name, body.partitions, bounded(body.properties or {}))
+        await call.lifecycle.create_partitioned(name, body.partitions, bounded(body.properties or {}))
     except NotAllowedError as e:
         raise precondition(str(e)) from e
     return done()
@@ -110,7 +110,7 @@ async def grow(call: Call) -> Response:
     if body.partitions > most:
         raise RestError(422, f"Number of partitions should be less than or equal to {most}")
     if body.partitions > count:
-        await call.topics.grow(name, body.partitions)
+        await call.lifecycle.grow(name, body.partitions)
     return done()
 
 
@@ -125,9 +125,9 @@ async def delete_partitioned(call: Call) -> Response:
                 f"{name} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete."
             )
         raise topic_missing(name)
-    if not call.flag("force") and call.topics.in_use(name):
+    if not call.flag("force") and call.lifecycle.in_use(name):
         raise precondition("Topic has active producers/subscriptions")
-    await call.topics.delete_partitioned(name)
+    await call.lifecycle.delete_partitioned(name)
     await call.namespaces.delete_topic(name)
     return done()
 
@@ -145,7 +145,7 @@ async def get_partitioned_stats(call: Call) -> Response:
     owner, flag = call.api.urls.broker_id, call.flag("getEarliestTimeInBacklog")
     each = {
         str(part): topic_stats(
-            await call.topics.stats(part, earliest_in_backlog=flag), call.namespaces.effective(part), owner=owner
+            await call.logs.stats(part, earliest_in_backlog=flag), call.namespaces.effective(part), owner=owner
         )
         for part in parts
     }

@@ -37,7 +37,7 @@ _LATEST_ID, _EARLIEST_ID = 2**63 - 1, -1
 async def list_subscriptions(call: Call) -> Response:
     names: list[str] = []
     for part in existing_parts(call):
-        names += await call.topics.subscriptions(part)
+        names += await call.subscriptions.subscriptions(part)
     return json_response(java_order(names, concurrent=True))
 
 
@@ -61,7 +61,7 @@ async def create(call: Call) -> Response:
         await _create_topic(call, name)
     await _create_on_each(
         topic_parts(call),
-        lambda part: call.topics.create_subscription(
+        lambda part: call.subscriptions.create_subscription(
             part, subscription, start, properties, replicated=call.flag("replicated")
         ),
     )
@@ -86,7 +86,7 @@ async def _create_topic(call: Call, name: TopicName) -> None:
     """A topic that is not there yet is created as a client would, or refused."""
     try:
         if await call.topics.partitions_for_clients(name, auto_create=True) == 0:
-            await call.topics.create(name, {})
+            await call.lifecycle.create(name, {})
     except NotAllowedError as e:  # the limit of topics
         raise conflict(str(e)) from e
     except BrokerError as e:
@@ -112,7 +112,9 @@ def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition
 async def delete(call: Call) -> Response:
     """?force=true closes its consumers; without it they are 412, on a persistent topic."""
     subscription, force = call.param("subscription"), call.flag("force")
-    await _each(call, lambda part: call.topics.delete_subscription(part, subscription, force=force), everywhere=True)
+    await _each(
+        call, lambda part: call.subscriptions.delete_subscription(part, subscription, force=force), everywhere=True
+    )
     return done()
 
 
@@ -120,7 +122,7 @@ async def delete(call: Call) -> Response:
 async def skip_all(call: Call) -> Response:
     subscription = call.param("subscription")
     _refuse_skipping(call)
-    await _each(call, lambda part: call.topics.skip(part, subscription, None), everywhere=True)
+    await _each(call, lambda part: call.subscriptions.skip(part, subscription, None), everywhere=True)
     return done()
 
 
@@ -129,7 +131,7 @@ async def skip(call: Call) -> Response:
     number = call.number("number", bits=32)
     name = single_topic(call)
     _refuse_skipping(call)
-    await call.topics.skip(name, call.param("subscription"), number)
+    await call.subscriptions.skip(name, call.param("subscription"), number)
     return done()
 
 
@@ -143,7 +145,7 @@ async def reset_to_time(call: Call) -> Response:
     subscription, timestamp_ms = call.param("subscription"), call.number("timestamp")
     if call.request.path_params["domain"] == "non-persistent":
         return await _reset_nothing(call, subscription)
-    await _each(call, lambda part: call.topics.reset_to_time(part, subscription, timestamp_ms))
+    await _each(call, lambda part: call.subscriptions.reset_to_time(part, subscription, timestamp_ms))
     return done()
 
 
@@ -162,7 +164,7 @@ async def _reset_nothing(call: Call, subscription: str) -> Response:
     """A subscription of a non-persistent topic has no place to go back to: well if it exists."""
     for part in topic_parts(call):
         await load_partition(call, part)
-        if subscription not in await call.topics.subscriptions(part):
+        if subscription not in await call.subscriptions.subscriptions(part):
             raise not_found(f"Subscription {subscription} not found for topic {part}")
     return done()
 
@@ -178,7 +180,7 @@ async def reset_to_message(call: Call) -> Response:
     name = single_topic(call)
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no positions to reset to")
-    await call.topics.reset_to_message(name, call.param("subscription"), body.position(), excluded=body.excluded)
+    await call.subscriptions.reset_to_message(name, call.param("subscription"), body.position(), excluded=body.excluded)
     return done()
 
 
@@ -186,7 +188,7 @@ async def reset_to_message(call: Call) -> Response:
 async def expire_older(call: Call) -> Response:
     subscription, seconds = call.param("subscription"), call.number("seconds", bits=32)
     for part in _persistent_parts(call):
-        if not await call.topics.expire(part, subscription, seconds):
+        if not await call.subscriptions.expire(part, subscription, seconds):
             raise _nothing_to_expire(part, subscription)
     return done()
 
@@ -202,7 +204,7 @@ async def expire_up_to(call: Call) -> Response:
             "Invalid parameter for expire message by position, the partition index is not that of the topic"
         )
     name = single_topic(call)
-    if not await call.topics.expire(name, call.param("subscription"), body.position()):
+    if not await call.subscriptions.expire(name, call.param("subscription"), body.position()):
         raise _nothing_to_expire(name, call.param("subscription"))
     return done()
 
@@ -210,11 +212,11 @@ async def expire_up_to(call: Call) -> Response:
 @routes.post(TOPIC + "/all_subscription/expireMessages/{seconds}", TOPIC_CONSUME)
 async def expire_all_older(call: Call) -> Response:
     seconds = call.number("seconds", bits=32)
-    parts = [(part, await call.topics.subscriptions(part)) for part in _persistent_parts(call)]
+    parts = [(part, await call.subscriptions.subscriptions(part)) for part in _persistent_parts(call)]
     for part, names in parts:
         check_subscriptions(call, part, names, TOPIC_CONSUME)
     for part, names in parts:
-        refused = [name for name in names if not await call.topics.expire(part, name, seconds)]
+        refused = [name for name in names if not await call.subscriptions.expire(part, name, seconds)]
         if refused:
             raise _nothing_to_expire(part, ", ".join(refused))
     return done()
@@ -226,9 +228,9 @@ async def get_properties(call: Call) -> Response:
     subscription = call.param("subscription")
 
     async def look(part: TopicName) -> None:
-        if not part.persistent and subscription not in await call.topics.subscriptions(part):
+        if not part.persistent and subscription not in await call.subscriptions.subscriptions(part):
             raise SubscriptionNotFoundError(f"Subscription {subscription} not found for topic {part}")
-        found.update(await call.topics.subscription_properties(part, subscription))
+        found.update(await call.subscriptions.subscription_properties(part, subscription))
 
     try:
         await _each(call, look, everywhere=True)
@@ -241,7 +243,7 @@ async def get_properties(call: Call) -> Response:
 async def set_properties(call: Call) -> Response:
     properties = bounded(await call.body(dict[str, str]) or {}, MAX_SUBSCRIPTION_PROPERTIES_BYTES)
     subscription = call.param("subscription")
-    await _each(call, lambda part: call.topics.set_subscription_properties(part, subscription, properties))
+    await _each(call, lambda part: call.subscriptions.set_subscription_properties(part, subscription, properties))
     return done()
 
 
@@ -251,7 +253,7 @@ async def analyze_backlog(call: Call) -> Response:
     body = await _message_of(call)
     name = single_topic(call)
     start = None if body is None else body.position()
-    return json_response(await call.topics.analyze_backlog(name, call.param("subscription"), start))
+    return json_response(await call.subscriptions.analyze_backlog(name, call.param("subscription"), start))
 
 
 @routes.get(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
@@ -259,7 +261,9 @@ async def replicated(call: Call) -> Response:
     """By topic, of a partitioned one by partition, whether the subscription is marked as replicated."""
     subscription = call.param("subscription")
     _refuse_replicated(call)
-    return json_response({str(part): await call.topics.replicated(part, subscription) for part in existing_parts(call)})
+    return json_response(
+        {str(part): await call.subscriptions.replicated(part, subscription) for part in existing_parts(call)}
+    )
 
 
 @routes.post(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
@@ -271,7 +275,7 @@ async def set_replicated(call: Call) -> Response:
     on = bool(await call.body(bool))
     _refuse_replicated(call)
     for part in existing_parts(call):
-        await call.topics.set_replicated(part, subscription, on=on)
+        await call.subscriptions.set_replicated(part, subscription, on=on)
     return done()
 
 

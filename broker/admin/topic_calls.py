@@ -114,7 +114,7 @@ async def load_partition(call: Call, name: TopicName) -> None:
     """A partition of a non-persistent topic comes into being when it is first asked for."""
     known = name.is_partition and name.partition < (call.topics.partition_count(name.base) or 0)
     if known and not call.topics.exists(name):
-        await call.topics.create(name, {})
+        await call.lifecycle.create(name, {})
 
 
 def shown_position(message: MessagePosition) -> dict[str, int]:

@@ -52,18 +52,18 @@ _NO_CURSOR: Final = {
 async def internal_stats(call: Call, name: TopicName) -> Json:
     """ManagedLedgerInternalStats; of a non-persistent topic a blank form with its subscriptions."""
     if name.persistent:
-        return await call.topics.internal_stats(name)
-    got = (await call.topics.stats(name, earliest_in_backlog=False)).msg_in_counter
+        return await call.logs.internal_stats(name)
+    got = (await call.logs.stats(name, earliest_in_backlog=False)).msg_in_counter
     return _NO_ENTRIES | {
         "entriesAddedCounter": got,
-        "cursors": dict.fromkeys(await call.topics.subscriptions(name), _NO_CURSOR),
+        "cursors": dict.fromkeys(await call.subscriptions.subscriptions(name), _NO_CURSOR),
     }
 
 
 @routes.get(TOPIC + "/stats", TOPIC_USE)
 async def get_stats(call: Call) -> Response:
     name = await _loadable(call)
-    stats = await call.topics.stats(name, earliest_in_backlog=call.flag("getEarliestTimeInBacklog"))
+    stats = await call.logs.stats(name, earliest_in_backlog=call.flag("getEarliestTimeInBacklog"))
     config = call.namespaces.effective(name)
     return json_response(as_asked(topic_stats(stats, config, owner=call.api.urls.broker_id), call))
 
@@ -86,14 +86,14 @@ async def get_internal_info(call: Call) -> Response:
     if call.topics.partition_count(name) is None:
         if not call.topics.exists(name):
             raise RestError(500, f"{name} has no ledgers")
-        return json_response(await call.topics.internal_info(name))
-    parts = {str(part): await call.topics.internal_info(part) for part in existing_parts(call)}
+        return json_response(await call.logs.internal_info(name))
+    parts = {str(part): await call.logs.internal_info(part) for part in existing_parts(call)}
     return json_response({"version": 0, "partitions": parts})
 
 
 @routes.get(TOPIC + "/properties", TOPIC_USE)
 async def get_properties(call: Call) -> Response:
-    return json_response(await call.topics.properties(_any_topic(call)))
+    return json_response(await call.logs.properties(_any_topic(call)))
 
 
 @routes.put(TOPIC + "/properties", TOPIC_ADMIN)
@@ -103,7 +103,7 @@ async def add_properties(call: Call) -> Response:
         return done()  # nobody asks whether there is such a topic
     name = _any_topic(call)
     if more:
-        await call.topics.set_properties(name, bounded((await call.topics.properties(name) or {}) | more))
+        await call.logs.set_properties(name, bounded((await call.logs.properties(name) or {}) | more))
     return done()
 
 
@@ -112,18 +112,18 @@ async def remove_property(call: Call) -> Response:
     """?key= names the one to remove."""
     name = _any_topic(call)
     key = call.query("key")
-    properties = await call.topics.properties(name) or {}
+    properties = await call.logs.properties(name) or {}
     if "key" not in call.request.query_params and call.topics.partition_count(name) is None:
         raise RestError(500, "key is required")
     if key in properties or call.topics.partition_count(name) is None:  # written anew, with what the broker keeps there
-        await call.topics.set_properties(name, {k: v for k, v in properties.items() if k != key})
+        await call.logs.set_properties(name, {k: v for k, v in properties.items() if k != key})
     return done()
 
 
 @routes.put(TOPIC + "/unload", TOPIC_ADMIN)
 async def unload(call: Call) -> Response:
     topic_parts(call)
-    await call.topics.unload(call.topic())
+    await call.lifecycle.unload(call.topic())
     return done()
 
 
@@ -132,7 +132,7 @@ async def truncate(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise precondition("non-persistent topics have nothing to truncate")
     for part in existing_parts(call):
-        await call.topics.truncate(part)
+        await call.logs.truncate(part)
     return done()
 
 
@@ -146,7 +146,7 @@ async def create(call: Call) -> Response:
     if call.topics.exists(name) or call.topics.partition_count(name) is not None:
         raise conflict("This topic already exists")
     try:
-        await call.topics.create(name, properties)
+        await call.lifecycle.create(name, properties)
     except NotAllowedError as e:  # the limit of topics
         raise conflict(str(e)) from e
     return done()
@@ -166,11 +166,11 @@ async def delete(call: Call) -> Response:
         )
     if not call.topics.exists(name):
         if not name.is_partition:  # its schema may be there without it
-            await call.topics.forget_schema(name)
+            await call.api.schemas.forget(name)
         raise topic_missing(name)
-    if not call.flag("force") and call.topics.in_use(name):
+    if not call.flag("force") and call.lifecycle.in_use(name):
         raise precondition("Topic has active producers/subscriptions")
-    await call.topics.delete(name)
+    await call.lifecycle.delete(name)
     if not name.is_partition:
         await call.namespaces.delete_topic(name)
     return done()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
+from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
 from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import NoSuchEntryError, StorageError
 from magnetar.storage.managed.cursors.ack_words import bits_to_words
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from magnetar.broker.admin.api import MessagePosition
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.topic import Topic
     from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -111,3 +111,12 @@ async def place_of_reset(
     if first >= messages or messages > 64 * MAX_ACK_SET_WORDS:  # what the entry claims: a set of it would take memory
         return (following if excluded else position), None
     return position, bits_to_words((1 << messages) - (1 << first)) if first else None
+
+
+async def stored_message(topic: Topic, position: Position) -> StoredMessage | None:
+    """The entry at a position as it is stored; None where there is none."""
+    try:
+        span = await topic.ledger.read_entry(position)
+    except NoSuchEntryError:
+        return None
+    return StoredMessage(span.first_position, bytes(span.body(0)))

@@ -33,7 +33,7 @@ from tests.twins.memory_metadata import MemoryMetadataStore
 
 
 class FakeTopics:
-    """TopicsApi in memory; `busy` names topics and (topic, subscription) pairs with clients."""
+    """TopicsApi, TopicLogsApi, SubscriptionsApi and the life cycle in memory; `busy` names topics and (topic, subscription) pairs with clients."""
 
     def __init__(self, namespaces):
         self._namespaces = namespaces
@@ -83,9 +83,6 @@ class FakeTopics:
 
     async def delete(self, name):
         del self.plain[str(name)]
-
-    async def forget_schema(self, name):
-        self.calls.append(("forget_schema", str(name)))
 
     async def delete_partitioned(self, name):
         for i in range(self.partitioned.pop(str(name))):
@@ -253,6 +250,7 @@ class FakeBroker:
         self.descriptors = DescriptorShares.of_limit(10_000, settings.max_http_server_connections, 0)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, 5 << 20))
         self.admin_topics = FakeTopics(namespaces)
+        self.lifecycle = self.topic_logs = self.topic_subscriptions = self.admin_topics
         self.publishing = FakePublishing(self.schemas)
         self.web_sockets = None
         self.urls = BrokerUrls("localhost:8080", "pulsar://localhost:6650", "", "http://localhost:8080", "")

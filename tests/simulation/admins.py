@@ -10,7 +10,8 @@ from urllib.parse import quote
 import h11
 
 from magnetar.broker.admin.api import MessagePosition
-from magnetar.broker.admin_backend.topic_backend import AdminTopics
+from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
+from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.protocol.topic_name import TopicName
@@ -53,22 +54,25 @@ class DirectAdmin:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._topics = AdminTopics(broker.topics, broker.lifecycle, broker.schemas, broker.converting)
+        self._subscriptions = AdminSubscriptions(broker.topics, broker.lifecycle)
+        self._logs = AdminTopicLogs(broker.topics, broker.lifecycle, broker.converting)
 
     def spawn(self, act: Coroutine[Any, Any, Any]) -> None:
         self._broker.tasks.spawn(act, "world.admin")
 
     async def look(self, known: TopicHistory, kind: str, subscription: str = "") -> None:
-        name, topics = TopicName.parse(known.name), self._topics
+        name = TopicName.parse(known.name)
         if kind == "analyze":
-            await _try(topics.analyze_backlog(name, subscription, None))
+            await _try(self._subscriptions.analyze_backlog(name, subscription, None))
         elif kind == "peek":
-            await _try(topics.peek(name, subscription, 2))
+            await _try(self._subscriptions.peek(name, subscription, 2))
+        elif kind == "unload":
+            await _try(self._broker.lifecycle.unload(name))
         else:
-            await _try(getattr(topics, "internal_stats" if kind == "stats" else kind)(name))
+            await _try(getattr(self._logs, "internal_stats" if kind == "stats" else kind)(name))
 
     async def change(self, known: TopicHistory, kind: str, subscription: str, place: Position | None = None) -> bool:
-        name, topics = TopicName.parse(known.name), self._topics
+        name, topics = TopicName.parse(known.name), self._subscriptions
         if kind == "delete":
             return await _try(topics.delete_subscription(name, subscription, force=False))
         if place is not None:

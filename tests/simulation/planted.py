@@ -10,7 +10,7 @@ import sys
 from typing import Any
 from unittest import mock
 
-from magnetar.broker.admin_backend.topic_backend import AdminTopics
+from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.dispatchers.read_loop import ReadLoop
 from magnetar.broker.network.publish_gate import PublishBudget
@@ -151,14 +151,14 @@ def requests_without_an_answer(patch: Any) -> None:
     async def never(self: Any, *_: Any, **__: Any) -> None:
         await asyncio.Event().wait()
 
-    patch.setattr(AdminTopics, "skip", never)
+    patch.setattr(AdminSubscriptions, "skip", never)
 
 
 def requests_that_fail(patch: Any) -> None:
     async def fails(self: Any, *_: Any, **__: Any) -> None:
         raise ArithmeticError
 
-    patch.setattr(AdminTopics, "peek", fails)
+    patch.setattr(AdminSubscriptions, "peek", fails)
 
 
 def _damage(seed: int) -> tuple[str, str]:

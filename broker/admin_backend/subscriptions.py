@@ -1,0 +1,145 @@
+"""The subscriptions of one topic, for the admin API (`admin.api.SubscriptionsApi`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.admin.api import MessagePosition, StoredMessage
+from magnetar.broker.admin_backend.scan import analyze_backlog, place_of_reset, stored_message
+from magnetar.broker.errors import (
+    ConsumerBusyError,
+    SubscriptionNotFoundError,
+)
+from magnetar.broker.subscriptions.subscription import Subscription
+from magnetar.broker.topics import expiry
+from magnetar.broker.topics.lifecycle import ConflictError
+from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.storage.position import EARLIEST, LATEST, Position
+
+if TYPE_CHECKING:
+    from magnetar.broker.admin.api import Start
+    from magnetar.broker.topics.lifecycle import TopicLifecycle
+    from magnetar.broker.topics.topic import Topic
+    from magnetar.broker.topics.topic_registry import Topics
+    from magnetar.protocol.topic_name import TopicName
+
+
+# With a consumer and less than this behind, a subscription counts as caught up: nothing is looked for.
+_LITTLE_BACKLOG = 1000
+_STATS_IN_ONE_TURN = 16
+
+
+class AdminSubscriptions:
+    """The broker's side of `SubscriptionsApi`; see there for what each call promises."""
+
+    def __init__(self, topics: Topics, lifecycle: TopicLifecycle) -> None:
+        self._topics = topics
+        self._lifecycle = lifecycle
+
+    async def subscriptions(self, name: TopicName) -> list[str]:
+        topic = await self._topics.get(name, create=False)
+        return list(topic.subscriptions.by_name)
+
+    async def _subscription(self, name: TopicName, subscription: str) -> tuple[Topic, Subscription]:
+        topic = await self._lifecycle.persistent(name)
+        found = topic.subscriptions.by_name.get(subscription)
+        if found is None:
+            raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
+        return topic, found
+
+    async def create_subscription(
+        self,
+        name: TopicName,
+        subscription: str,
+        start: Start | MessagePosition,
+        properties: dict[str, str],
+        *,
+        replicated: bool,
+    ) -> None:
+        topic = await self._topics.get(name, create=True)
+        if subscription in topic.subscriptions.by_name:
+            raise ConflictError("Subscription already exists for topic")
+        request = SubscribeRequest(subscription, properties=properties, from_earliest=start == "earliest")
+        if isinstance(start, MessagePosition):
+            request.start = Position(start.ledger_id, start.entry_id)
+        created = await topic.subscriptions.create(request)
+        created.replicated = replicated
+        if isinstance(created, Subscription):
+            created.note_reset(EARLIEST if start == "earliest" else LATEST)
+
+    async def delete_subscription(self, name: TopicName, subscription: str, *, force: bool) -> None:
+        topic = await self._topics.get(name, create=False)
+        found = topic.subscriptions.by_name.get(subscription)
+        if found is None:
+            raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
+        if found.consumers and not force and name.persistent:
+            raise ConsumerBusyError("Subscription has active connected consumers")
+        await topic.subscriptions.delete(subscription)
+
+    async def replicated(self, name: TopicName, subscription: str) -> bool:
+        _, found = await self._subscription(name, subscription)
+        return found.replicated
+
+    async def set_replicated(self, name: TopicName, subscription: str, *, on: bool) -> None:
+        _, found = await self._subscription(name, subscription)
+        found.replicated = on
+
+    async def reset_to_time(self, name: TopicName, subscription: str, timestamp_ms: int) -> None:
+        topic, found = await self._subscription(name, subscription)
+        await _reset(found, await topic.ledger.position_for_time(timestamp_ms), None)
+
+    async def reset_to_message(
+        self, name: TopicName, subscription: str, message: MessagePosition, *, excluded: bool
+    ) -> None:
+        topic, found = await self._subscription(name, subscription)
+        await _reset(found, *await place_of_reset(topic, message, excluded=excluded))
+
+    async def skip(self, name: TopicName, subscription: str, messages: int | None) -> None:
+        topic, found = await self._subscription(name, subscription)
+        await topic.subscriptions.skip(found, found.cursor.backlog_entries if messages is None else messages)
+
+    async def expire(self, name: TopicName, subscription: str, older_than_s: int | MessagePosition) -> bool:
+        topic, found = await self._subscription(name, subscription)
+        if isinstance(older_than_s, MessagePosition):
+            position = Position(older_than_s.ledger_id, older_than_s.entry_id)
+            last = topic.ledger.last_confirmed if topic.ledger.entries else await topic.position_before_first()
+            if position > last:
+                return False
+            await expiry.expire_up_to(topic, found, position)
+            return True
+        backlog = found.cursor.backlog_entries
+        expired = await expiry.expire_older_than(topic, found, older_than_s)
+        nearly_caught_up = backlog == 0 or (bool(found.consumers) and backlog < _LITTLE_BACKLOG)
+        return expired or not nearly_caught_up
+
+    async def peek(self, name: TopicName, subscription: str, number: int) -> StoredMessage | None:
+        topic = await self._lifecycle.persistent(name)
+        found = topic.subscriptions.by_name.get(subscription)
+        if found is None:  # as in Apache Pulsar, who asks for a message of it makes it
+            found = await topic.subscriptions.create(SubscribeRequest(subscription, from_earliest=True))
+        position = found.cursor.unacknowledged(max(0, number - 1))
+        return None if position is None else await stored_message(topic, position)
+
+    async def analyze_backlog(
+        self, name: TopicName, subscription: str, start: MessagePosition | None
+    ) -> dict[str, object]:
+        topic, found = await self._subscription(name, subscription)
+        position = None if start is None else Position(start.ledger_id, start.entry_id)
+        return await analyze_backlog(
+            topic, found, EARLIEST if position is not None and position < EARLIEST else position
+        )
+
+    async def subscription_properties(self, name: TopicName, subscription: str) -> dict[str, str]:
+        _, found = await self._subscription(name, subscription)
+        return dict(found.cursor.cursor_properties)
+
+    async def set_subscription_properties(self, name: TopicName, subscription: str, properties: dict[str, str]) -> None:
+        _, found = await self._subscription(name, subscription)
+        await found.cursor.set_cursor_properties(properties)
+
+
+async def _reset(subscription: Subscription, position: Position, ack_set: list[int] | None) -> None:
+    """Raise ConsumerBusyError while another reset is under way."""
+    if subscription.fenced:
+        raise ConsumerBusyError("Failed for Subscription Busy: Failed to fence subscription")
+    await subscription.seek(position, ack_set)
