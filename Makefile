@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline fault-kit-languages fuzz crash-long simulate soak bench docs site help clean
+.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline image image-test fault-kit-languages fuzz crash-long simulate soak bench docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -94,6 +94,13 @@ spark: setup  ## the pipeline in a real Spark session, against a broker process;
 spark-long: setup  ## a standalone cluster; streams whose drivers, workers and brokers are killed twenty times each
 	MAGNETAR_SPARK_CLUSTER=1 $(BIN)/python -m pytest -q tests/pipeline/spark/test_cluster.py
 	MAGNETAR_SPARK_KILLS=20 $(BIN)/python -m pytest -q -s tests/pipeline/spark/test_kills.py
+
+image: setup  ## the container image `magnetar`; needs podman or docker
+	PYTHON=$(BIN)/python docker/build.sh $(IMAGE_BUILD)
+
+image-test: image  ## the image in real containers, by Testcontainers of Python and Java
+	$(BIN)/python -m pip install --quiet 'testcontainers>=4.9,<5'
+	MAGNETAR_IMAGE=$${MAGNETAR_IMAGE:-magnetar} $(BIN)/python -m pytest -q tests/image
 
 fault-kit-languages: setup  ## the JUnit and Go programs of docs/fault-kit.md; needs Java 17 with Maven, and Go
 	MAGNETAR_LANGUAGES=1 $(BIN)/python -m pytest -q tests/testing/test_docs.py
