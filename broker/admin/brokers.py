@@ -68,7 +68,9 @@ async def list_brokers(call: Call) -> Response:
 @routes.get(BROKERS + "/leaderBroker", SUPER)
 async def leader(call: Call) -> Response:
     urls = call.api.urls
-    return json_response({"serviceUrl": urls.web_url or urls.web_url_tls, "brokerId": urls.broker_id})
+    found = await call.api.ownership.leader()
+    broker_id, address = found or (urls.broker_id, urls.web_url or urls.web_url_tls)
+    return json_response({"serviceUrl": address, "brokerId": broker_id})
 
 
 @routes.get(BROKERS + "/configuration", SUPER)

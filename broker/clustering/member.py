@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,8 @@ __all__ = ["ClusterMember", "StartingUp"]
 
 log = structlog.get_logger(__name__)
 
+_CLOSE_TOGETHER: Final = 64
+"""Topics of a bundle."""
 PRODUCER_NUMBERS: Final = "/counters/producer-name/-"
 """Pulsar's: an ephemeral node per broker, whose number is in the names it makes for producers."""
 
@@ -53,6 +56,9 @@ class StartingUp:
 
     async def brokers(self) -> list[str] | None:
         return []
+
+    async def leader(self) -> tuple[str, str] | None:
+        return None
 
     async def close(self) -> None:
         return
@@ -122,13 +128,16 @@ class ClusterMember:
     async def unload(self, namespace: str, low: int, high: int) -> None:
         """See ``BundleTopics``."""
         topics = self._broker.topics
-        names = [topic.name for topic in topics.loaded.values() if topic.name.namespace == namespace]
-        for name in names:
-            if low <= hash_of(str(name)) <= high:
-                try:
-                    await topics.unload(name)
-                except StorageError as error:
-                    log.warning("topic.not_closed", topic=str(name), reason=str(error))
+        loaded = [topic.name for topic in topics.loaded.values() if topic.name.namespace == namespace]
+        names = [name for name in loaded if low <= hash_of(str(name)) <= high]
+        for start in range(0, len(names), _CLOSE_TOGETHER):
+            closing = names[start : start + _CLOSE_TOGETHER]
+            results = await asyncio.gather(*map(topics.unload, closing), return_exceptions=True)
+            for name, result in zip(closing, results, strict=True):
+                if isinstance(result, StorageError):
+                    log.warning("topic.not_closed", topic=str(name), reason=str(result))
+                elif isinstance(result, BaseException):
+                    log.error("topic.not_closed", topic=str(name), exc_info=result)
 
     def report(self) -> LoadReport:
         """True figures: a broker that reports none gets every bundle."""

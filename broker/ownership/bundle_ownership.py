@@ -135,6 +135,9 @@ class BundleOwnership:
     async def brokers(self) -> list[str] | None:
         return await self.register.names()
 
+    async def leader(self) -> tuple[str, str] | None:
+        return await self.register.leader_address()
+
     async def release(self, bundle: str) -> bool:
         """Give up a bundle (``tenant/namespace/0x..._0x...``) in order; False when it is not this broker's.
 

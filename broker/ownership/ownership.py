@@ -79,6 +79,10 @@ class Ownership(Protocol):
         """Ids of the brokers of the cluster; None where there is this one only."""
         ...
 
+    async def leader(self) -> tuple[str, str] | None:
+        """Id and web address of the broker that decides where new bundles go; None where there is this one only."""
+        ...
+
     async def close(self) -> None:
         """Give everything to others, in order: no new topics, topics closed, then said so. Idempotent."""
         ...
@@ -100,6 +104,9 @@ class EverythingHere:
         return False
 
     async def brokers(self) -> list[str] | None:
+        return None
+
+    async def leader(self) -> tuple[str, str] | None:
         return None
 
     async def close(self) -> None:
@@ -126,6 +133,9 @@ class OwnershipDoor:
 
     async def brokers(self) -> list[str] | None:
         return await self.current.brokers()
+
+    async def leader(self) -> tuple[str, str] | None:
+        return await self.current.leader()
 
     async def close(self) -> None:
         await self.current.close()

@@ -102,11 +102,16 @@ class BrokerRegister:
 
     async def leader(self) -> str | None:
         """Id of the broker that decides; None while there is none."""
+        found = await self.leader_address()
+        return None if found is None else found[0]
+
+    async def leader_address(self) -> tuple[str, str] | None:
+        """Its id and its web address."""
         found = await self._metadata.get(LEADER)
         leader = None if found is None else decode_leader(found[0])
         if leader is None:
             return None
-        return leader.broker_id or leader.service_url.partition("://")[2]
+        return leader.broker_id or leader.service_url.partition("://")[2], leader.service_url
 
     async def _write(self) -> None:
         async with self._writing:

@@ -73,6 +73,9 @@ def test_both_brokers_serve_one_cluster(members, client):
     names = {each.http.removeprefix("http://") for each in members}
     for each in members:
         assert set(requests.get(f"{each.http}/admin/v2/brokers/c1", timeout=30).json()) == names
+    leaders = [requests.get(f"{each.http}/admin/v2/brokers/leaderBroker", timeout=30).json() for each in members]
+    assert leaders[0] == leaders[1]
+    assert leaders[0]["brokerId"] in names
     topics = [f"persistent://public/default/{uuid.uuid4().hex}" for _ in range(8)]
     consumers = [client.subscribe(topic, "s") for topic in topics]
     for number, topic in enumerate(topics):
