@@ -85,7 +85,7 @@ def parse_ledger_head(path: str, data: bytes) -> LedgerHead:
     if header is not None and not header.generation:
         return LedgerHead(header, FILE_HEADER_BYTES, None, damage)
     size = header.generation if header is not None else find_data_offset(data)
-    if size is None or size > len(data):
+    if size is None or not 2 * FILE_HEADER_BYTES + _PART.size <= size <= len(data):
         raise damage[0] if damage else DamagedFileError(path, len(data), "cut off in its head")
     try:
         second = parse_file_header(path, data[size - FILE_HEADER_BYTES : size], LEDGER_MAGIC)

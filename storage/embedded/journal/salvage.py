@@ -42,8 +42,12 @@ class LostRecord(NamedTuple):
         return self.entry_id == BIRTH_ENTRY_ID
 
 
-def salvage(payload: bytes, known: Collection[int]) -> list[SalvagedRecord | LostRecord]:
-    """In order of the payload. Of what looks like a record only ledgers that are known count."""
+def salvage(payload: bytes, known: Collection[int], *, exact: bool = False) -> list[SalvagedRecord | LostRecord]:
+    """In order of the payload. Of what looks like a record only ledgers that are known count.
+
+    ``exact``: the payload is known to end where it ends, so records follow behind zeros, too: those of a page that was
+    written to a wrong place.
+    """
     found: list[SalvagedRecord | LostRecord] = []
     at = 0
     last: SalvagedRecord | None = None
@@ -56,8 +60,14 @@ def salvage(payload: bytes, known: Collection[int]) -> list[SalvagedRecord | Los
             at = last.end
             continue
         peeked = peek_record(payload, at)
-        if peeked is None or not any(payload[at : at + RECORD_HEADER_BYTES]):
+        if peeked is None:
             break
+        if not any(payload[at : at + RECORD_HEADER_BYTES]):
+            behind = _search(payload, at, known) if exact else None
+            if behind is None:
+                break
+            at = behind
+            continue
         born = with_ids(payload, at, peeked.ledger_id, BIRTH_ENTRY_ID) is not None
         lost = LostRecord(peeked.ledger_id, BIRTH_ENTRY_ID if born else peeked.entry_id, at, last)
         found.append(lost)
@@ -82,8 +92,12 @@ def _next_record(payload: bytes, lost: LostRecord, said: int, known: Collection[
     named = said == end or (said < end and valid_record_at(payload, said, end) is not None)
     if first is not None and (first < said or not named):
         return first
-    if named:
-        return said
+    return said if named else _search(payload, start, known)
+
+
+def _search(payload: bytes, start: int, known: Collection[int]) -> int | None:
+    """Byte by byte."""
+    end = len(payload)
     for offset in range(start, min(end - RECORD_HEADER_BYTES + 1, start + _SEARCH_BYTES)):
         ledger_id = int.from_bytes(payload[offset + 8 : offset + 16], "little")
         if ledger_id in known and valid_record_at(payload, offset, end) is not None:

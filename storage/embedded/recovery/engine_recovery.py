@@ -273,9 +273,9 @@ class Recovery:
             return
         path = self._layout.segment(frame.segment_id)
         self._report.damaged_files.append(DamagedFileError(path, frame.offset, "damaged journal frame"))
-        for record in salvage(payload, self._known):
+        for record in salvage(payload, self._known, exact=frame.sequence >= 0):
             if isinstance(record, SalvagedRecord):
-                self._replay_record(record, payload)
+                self._replay_record(record, payload, doubtful=True)
             elif not record.is_birth and not self._repair(record, payload):
                 self._lost.append(record)
 
@@ -315,13 +315,15 @@ class Recovery:
                 self._report.unknown_records += count
             at = end
 
-    def _replay_record(self, record: SalvagedRecord, payload: bytes) -> None:
+    def _replay_record(self, record: SalvagedRecord, payload: bytes, *, doubtful: bool = False) -> None:
         self._seen_ids.add(record.ledger_id)
         if record.entry_id < 0:
             return  # a birth record: the metadata say the same
         replay = self._replay_of(record.ledger_id)
         if replay is None:
             self._report.unknown_records += 1
+        elif doubtful:
+            replay.hold_back(record.entry_id, payload[record.start : record.end])
         else:
             replay.add(record.entry_id, payload[record.start : record.end])
 
@@ -354,6 +356,8 @@ class Recovery:
         """A lost record with intact ones of its ledger behind it was noticed as a gap. One at the end of its ledger
         is known only by its own header, or else by the record before it.
         """
+        for each in self._replays.values():
+            each.settle()
         damaged = {position for replay in self._replays.values() for position in replay.damaged}
         for lost in self._lost:
             replay = self._replay_of(lost.ledger_id)

@@ -33,6 +33,8 @@ class LedgerReplay:
         self.replayed = 0
         self.damaged: list[Position] = []
         self.wrote = False
+        self._held_back: dict[int, bytes] = {}
+        """Intact records of damaged frames by entry id, beyond a gap: perhaps of a page written to a wrong place."""
         self._buffers: list[bytes] = []
         self._buffered = 0
 
@@ -55,6 +57,30 @@ class LedgerReplay:
         self._put(record)
         self.replayed += 1
 
+    def hold_back(self, entry_id: int, record: bytes) -> None:
+        """One record of a damaged frame. Behind a gap it waits: what closes the gap may follow in this frame, or in
+        later ones where this record was made by a write to a wrong place.
+        """
+        if entry_id <= self.next_entry:
+            self.add(entry_id, record)
+            self._take_held_back()
+        else:
+            self._held_back.setdefault(entry_id, record)
+
+    def settle(self) -> None:
+        """Nothing more comes: what was held back counts, whatever gaps are before it."""
+        for entry_id in sorted(self._held_back):
+            if entry_id >= self.next_entry:
+                self.fill(entry_id)
+                self._take_held_back()
+        self._held_back.clear()
+
+    def _take_held_back(self) -> None:
+        """Go on with records that were held back and come next."""
+        while (record := self._held_back.pop(self.next_entry, None)) is not None:
+            self._put(record)
+            self.replayed += 1
+
     def add_run(self, first_entry_id: int, count: int, payload: bytes, offsets: memoryview) -> None:
         """Consecutive intact records at ``offsets`` of ``payload``."""
         skip = max(self.next_entry - first_entry_id, 0)
@@ -69,6 +95,11 @@ class LedgerReplay:
         """The journal lost the entries up to ``end_entry_id``: from the file, or placeholders."""
         self.flush()
         while self.next_entry < end_entry_id:
+            if self.next_entry in self._held_back:
+                self._put(self._held_back.pop(self.next_entry))
+                self.replayed += 1
+                self.flush()
+                continue
             window = self._file_window()
             found = find_entry(window, 0, len(window), self.ledger_id, self.next_entry) if window else None
             if found is not None and found[1] == self.next_entry:

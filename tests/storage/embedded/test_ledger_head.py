@@ -89,6 +89,12 @@ def test_a_lost_write_of_the_head_and_the_first_record_costs_no_other(sealed, pr
     assert files.read(7, len(second), FILE_HEADER_BYTES + len(first)) == second
 
 
+def test_a_head_that_says_it_is_smaller_than_any_is_damaged():
+    data = HEADER._replace(generation=128).pack() * 2
+    with pytest.raises(DamagedFileError):
+        parse_ledger_head("f", data)
+
+
 def test_birth_record():
     data = birth_record(7, PROPERTIES)
     header = valid_record_at(data, 0, len(data))
