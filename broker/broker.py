@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -23,7 +21,7 @@ from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.sessions import AuthServices
 from magnetar.broker.auth.table import check_complete
 from magnetar.broker.consumers.unacked_total import UnackedTotal
-from magnetar.broker.descriptors import DescriptorShares, process_limit, raise_limit
+from magnetar.broker.descriptors import DescriptorShares, process_limit
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.handlers.client import ClientServices, LookupCounters
 from magnetar.broker.handlers.table import HANDLERS
@@ -40,9 +38,9 @@ from magnetar.broker.ownership.ownership import OwnershipDoor
 from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.process_load import ProcessLoad
 from magnetar.broker.schemas.registry import SchemaRegistry
-from magnetar.broker.shutdown import LONGEST_S, Step, end_process_after, run_steps
-from magnetar.broker.start_up import import_later, spare_the_collector
-from magnetar.broker.tasks import TaskSet, log_unhandled
+from magnetar.broker.shutdown import Step, run_steps
+from magnetar.broker.start_up import import_later
+from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.append_door import AppendDoor
 from magnetar.broker.topics.catalog import TopicCatalog
 from magnetar.broker.topics.context import TopicContext
@@ -464,45 +462,3 @@ class Broker:
     def generate_producer_name(self) -> str:
         """`<cluster>-<start number>-<n>`: unique over all restarts."""
         return f"{self.settings.cluster_name}-{self._start_number}-{next(self._producer_numbers)}"
-
-
-def take_signals(broker: Broker) -> None:
-    """SIGTERM and SIGINT stop the broker in order; a second SIGINT, somebody's second Ctrl-C, ends it at once.
-
-    Called when it has recovered: until then a signal ends the process itself, for no client has been promised anything
-    and recovery may be repeated (docs/durability.md).
-    """
-    loop = asyncio.get_running_loop()
-
-    def interrupted() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        broker.request_stop()
-
-    loop.add_signal_handler(signal.SIGTERM, broker.request_stop)
-    loop.add_signal_handler(signal.SIGINT, interrupted)
-
-
-def ready_line(broker: Broker) -> str:
-    """What is printed when the broker takes clients."""
-    urls = broker.advertised()
-    assert urls is not None, "the listener without a name is always there"
-    return f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"
-
-
-async def run(settings: Settings, *, in_cluster: bool = False) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
-    raise_limit()
-    asyncio.get_running_loop().set_exception_handler(log_unhandled)
-    broker = Broker(settings, in_cluster=in_cluster)
-    await broker.start(lambda: take_signals(broker))
-    spare_the_collector()
-    broker.loop_watch.start()
-    most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
-    broker.on_stopping = lambda: end_process_after(most_s, lambda: broker.exit_code)
-    sys.stdout.write(ready_line(broker))
-    sys.stdout.flush()
-    try:
-        return await broker.wait_stopped()
-    finally:
-        broker.loop_watch.stop()

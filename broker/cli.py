@@ -191,13 +191,13 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
     """Run the broker on a loop of its own; uvloop where it exists. What stops its start is one line, no traceback."""
     import asyncio  # noqa: PLC0415 - not for `version`
 
-    # Modules are no garbage: searching for some while they load is a tenth of the start-up. broker.run ends this.
+    # Modules are no garbage: searching for some while they load is a tenth of the start-up. running.run ends this.
     gc.disable()
     # structlog draws tracebacks with rich where it finds it, and importing that is a fifth of the start-up.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
-    from magnetar.broker.broker import run  # noqa: PLC0415 - the broker itself
     from magnetar.broker.logs import configure_logs  # noqa: PLC0415 - the same
     from magnetar.broker.private_files import OWNER_ONLY_UMASK  # noqa: PLC0415 - the same
+    from magnetar.broker.running import run  # noqa: PLC0415 - the broker itself
 
     configure_logs()
     os.umask(OWNER_ONLY_UMASK)

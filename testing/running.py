@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 import uvicorn
 
-from magnetar.broker.broker import ready_line, take_signals
 from magnetar.broker.descriptors import raise_limit
+from magnetar.broker.running import ready_line, take_signals
 from magnetar.broker.tasks import TaskSet, log_unhandled
 from magnetar.testing.control import build_control
 from magnetar.testing.kit import FaultKit

@@ -77,7 +77,7 @@ BROKER_FLOORS = (
     *("compat", "policies", "schemas", "meters", "compaction", "ownership"),
     *("consumers", "dispatchers", "subscriptions", "topics", "foreign_entries"),
     *("auth", "handlers", "network", "websocket", "prometheus", "admin", "admin_backend"),
-    *("rebuilding", "clustering", "maintenance", "broker", "cli"),
+    *("rebuilding", "clustering", "maintenance", "broker", "running", "cli"),
 )
 """Packages and modules of the broker from the lowest up: each takes from lower ones only, types included."""
 STORAGE_SIBLINGS = ("embedded", "bookkeeper", "managed", "zookeeper")

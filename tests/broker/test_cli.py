@@ -29,9 +29,9 @@ def broker(monkeypatch):
         seen.append(settings)
         return 7
 
-    module = types.ModuleType("magnetar.broker.broker")
+    module = types.ModuleType("magnetar.broker.running")
     module.run = run
-    monkeypatch.setitem(sys.modules, "magnetar.broker.broker", module)
+    monkeypatch.setitem(sys.modules, "magnetar.broker.running", module)
     return seen
 
 
@@ -108,7 +108,7 @@ def test_what_stops_the_start_is_one_line_and_an_exit_code(broker, capsys, monke
     async def run(_settings, **_options):
         raise error
 
-    monkeypatch.setattr(sys.modules["magnetar.broker.broker"], "run", run)
+    monkeypatch.setattr(sys.modules["magnetar.broker.running"], "run", run)
     assert cli.main(["standalone", "--data-dir", "data"]) == code
     said = capsys.readouterr().err
     told = f"{error.filename}: {error.strerror}" if getattr(error, "filename", None) else str(error)

@@ -1,0 +1,59 @@
+"""A broker as the business of a process: signals, the line that says it is ready, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from magnetar.broker.broker import Broker
+from magnetar.broker.descriptors import raise_limit
+from magnetar.broker.shutdown import LONGEST_S, end_process_after
+from magnetar.broker.start_up import spare_the_collector
+from magnetar.broker.tasks import log_unhandled
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+
+
+def take_signals(broker: Broker) -> None:
+    """SIGTERM and SIGINT stop the broker in order; a second SIGINT, somebody's second Ctrl-C, ends it at once.
+
+    Called when it has recovered: until then a signal ends the process itself, for no client has been promised anything
+    and recovery may be repeated (docs/durability.md).
+    """
+    loop = asyncio.get_running_loop()
+
+    def interrupted() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        broker.request_stop()
+
+    loop.add_signal_handler(signal.SIGTERM, broker.request_stop)
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+
+
+def ready_line(broker: Broker) -> str:
+    """What is printed when the broker takes clients."""
+    urls = broker.advertised()
+    assert urls is not None, "the listener without a name is always there"
+    return f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"
+
+
+async def run(settings: Settings, *, in_cluster: bool = False) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
+    raise_limit()
+    asyncio.get_running_loop().set_exception_handler(log_unhandled)
+    broker = Broker(settings, in_cluster=in_cluster)
+    await broker.start(lambda: take_signals(broker))
+    spare_the_collector()
+    broker.loop_watch.start()
+    most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
+    broker.on_stopping = lambda: end_process_after(most_s, lambda: broker.exit_code)
+    sys.stdout.write(ready_line(broker))
+    sys.stdout.flush()
+    try:
+        return await broker.wait_stopped()
+    finally:
+        broker.loop_watch.stop()
