@@ -31,6 +31,8 @@ MODULES: Final = {
     "tail": ("commands.messages", "tail"),
     "peek": ("commands.messages", "peek"),
     "export": ("commands.export", "export"),
+    "backup": ("commands.backups", "backup"),
+    "restore": ("commands.backups", "restore"),
     "doctor": ("commands.doctor", "doctor"),
     "context": ("commands.contexts", "context"),
     "completion": ("commands.completion", "completion"),

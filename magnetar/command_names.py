@@ -26,6 +26,8 @@ CLI_COMMANDS: Final = {
     "tail": "show what is published, without a subscription",
     "peek": "show the next messages of a subscription",
     "export": "the messages of a topic into JSON lines or Parquet",
+    "backup": "take an image of a running broker's data",
+    "restore": "make a data directory of an image",
     "doctor": "examine a broker, its disk and its settings",
     "context": "brokers by name",
     "completion": "completion for bash, zsh and fish",

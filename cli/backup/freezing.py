@@ -1,0 +1,104 @@
+"""Stopping a broker's process for an instant, so that it surely goes on: also when this process dies meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from magnetar.cli.errors import ConflictError, DeniedError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LONGEST_STOP_S: Final = 10.0
+"""The guard lets the broker go on after so long, whatever happens here."""
+_SETTLED_S: Final = 0.05
+"""What the disk was told to write before the stop ends within it."""
+_STOPPED: Final = frozenset("Tt")
+
+
+def broker_of(data_dir: Path) -> int | None:
+    """The process that uses the directory, None when none does. Raises: NotFoundError, ConflictError."""
+    path = data_dir / "LOCK"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NotFoundError(f"{data_dir} is no data directory: it has no LOCK") from None
+    except OSError as error:
+        raise DeniedError(f"cannot read {path}: {error.strerror}; run this as the broker's user") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+    else:
+        return None
+    finally:
+        os.close(descriptor)
+    if not text.isdigit() or not Path(f"/proc/{text}").exists():
+        raise ConflictError(f"process {text or '?'} uses {data_dir}, but is not here: run this where the broker runs")
+    return int(text)
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """The process stands still inside. Raises: DeniedError when it may not be stopped, ConflictError."""
+    release = _guard(pid)
+    try:
+        try:
+            os.kill(pid, signal.SIGSTOP)
+        except PermissionError:
+            raise DeniedError(f"process {pid} may not be stopped: run this as its user, or as root") from None
+        except ProcessLookupError:
+            raise ConflictError(f"process {pid} has just ended: try again") from None
+        _wait_stopped(pid)
+        time.sleep(_SETTLED_S)
+        yield
+        if _state(pid) not in _STOPPED:
+            raise ConflictError(f"the image took longer than {LONGEST_STOP_S:.0f} s: nothing was kept")
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGCONT)
+        release()
+
+
+def _wait_stopped(pid: int) -> None:
+    """Every thread stands still."""
+    deadline = time.monotonic() + LONGEST_STOP_S
+    while any(_state(f"{pid}/task/{each.name}") not in _STOPPED for each in Path(f"/proc/{pid}/task").iterdir()):
+        if time.monotonic() > deadline:
+            raise ConflictError(f"process {pid} does not stop")
+        time.sleep(0.001)
+
+
+def _state(process: int | str) -> str:
+    """The letter of its state; the empty text when it is gone."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+
+
+def _guard(pid: int) -> Callable[[], None]:
+    """A process that lets the broker go on when this one is gone, or after LONGEST_STOP_S. The result ends it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.setsid()  # what ends the group of this command leaves it alone
+        select.select([reading], [], [], LONGEST_STOP_S)  # its end: the parent has closed it, or is dead
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGCONT)
+        os._exit(0)
+    os.close(reading)
+
+    def release() -> None:
+        os.close(writing)
+        os.waitpid(child, 0)
+
+    return release

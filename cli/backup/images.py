@@ -1,0 +1,248 @@
+"""Images of a data directory: taken at one instant, written, verified, found again and restored.
+
+    DIR/20261122T030405.678Z/data/...      a complete data directory
+    DIR/20261122T030405.678Z/manifest.json time of the broker's clock, and of each ledger file inode, size, times
+
+An image appears under its name when it is complete and verified. A ledger file that is as it was in the image before is
+a hard link to that copy, so an image costs what is new; each can be restored, or deleted, by itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.cli.backup.freezing import broker_of, stopped
+from magnetar.cli.errors import BrokerFailedError, ConflictError, FileError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORMAT: Final = 1
+_SMALL_FOLDERS: Final = ("journal", "metadata")
+_NAME: Final = "%Y%m%dT%H%M%S"
+_PIECE: Final = 4 << 20
+_SPARE_DESCRIPTORS: Final = 64
+
+
+@dataclass(slots=True)
+class Taken:
+    """What the instant gave: small files whole, ledger files open."""
+
+    moment_ms: int = 0
+    stopped_ms: float = 0.0
+    small: dict[str, bytes] = field(default_factory=dict)
+    ledgers: dict[str, tuple[int, os.stat_result]] = field(default_factory=dict)
+    """Name -> descriptor, and what the file was; descriptor -1 for one that the image before has."""
+
+
+def take(data_dir: Path, known: dict[str, list[int]], stack: ExitStack) -> Taken:
+    """The state of the directory at one instant. `stack` closes the ledger files.
+
+    Args:    known: identities of ledger files that need not be opened.
+    Raises:  CliError, OSError.
+    """
+    pid = broker_of(data_dir)
+    _alone(data_dir, stack)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    taken = Taken()
+    begun = time.monotonic()
+    with nullcontext() if pid is None else stopped(pid):
+        taken.moment_ms = time.time_ns() // 1_000_000
+        for path in [data_dir / "VERSION", *(each for name in _SMALL_FOLDERS for each in (data_dir / name).iterdir())]:
+            taken.small[str(path.relative_to(data_dir))] = path.read_bytes()
+        for path in (data_dir / "ledgers").iterdir():
+            found = path.stat()
+            if identity(found) == known.get(path.name):
+                taken.ledgers[path.name] = (-1, found)
+                continue
+            if len(taken.ledgers) + _SPARE_DESCRIPTORS > hard != resource.RLIM_INFINITY:
+                raise ConflictError(f"more than {hard} ledger files are new: raise the limit of descriptors")
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            taken.ledgers[path.name] = (descriptor, os.fstat(descriptor))
+        taken.stopped_ms = (time.monotonic() - begun) * 1000 if pid is not None else 0.0
+    if pid is None and broker_of(data_dir) is not None:
+        raise ConflictError(f"a broker has started on {data_dir} meanwhile: try again")
+    return taken
+
+
+def _alone(data_dir: Path, stack: ExitStack) -> None:
+    """One backup of a directory at a time: the end of one lets a broker go on that another has stopped.
+
+    Raises: ConflictError.
+    """
+    descriptor = os.open(data_dir / "VERSION", os.O_RDONLY | os.O_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConflictError(f"another backup of {data_dir} is under way: try again") from None
+
+
+def identity(found: os.stat_result) -> list[int]:
+    """What tells that a file is as it was: written files change their size and times."""
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def images(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """All complete images with their manifests, oldest first."""
+    found = []
+    for path in sorted(folder.glob("*/manifest.json")):
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if manifest.get("format") == FORMAT and not path.parent.name.startswith("."):
+            found.append((path.parent, manifest))
+    return found
+
+
+def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -> dict[str, Any]:
+    """Take an image into the folder and verify it; its facts. Raises: CliError, OSError."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    earlier = images(folder)
+    manifest: dict[str, Any] = earlier[-1][1] if earlier else {}
+    previous = earlier[-1][0] / "data" / "ledgers" if earlier else None
+    known = manifest.get("ledgers", {}) if manifest.get("source") == str(data_dir.resolve()) else {}
+    with ExitStack() as stack:
+        taken = take(data_dir, known, stack)
+        moment = datetime.fromtimestamp(taken.moment_ms / 1000, UTC)
+        name = f"{moment.strftime(_NAME)}.{taken.moment_ms % 1000:03d}Z"
+        partial = folder / f".partial-{name}"
+        try:
+            new_bytes = _write(taken, partial / "data", previous, progress)
+            _verify(partial / "data")
+            facts = {
+                "format": FORMAT,
+                "moment_ms": taken.moment_ms,
+                "source": str(data_dir.resolve()),
+                "new_bytes": new_bytes,
+                "stopped_ms": round(taken.stopped_ms, 1),
+                "ledgers": {each: identity(found) for each, (_, found) in taken.ledgers.items()},
+            }
+            _write_file(partial / "manifest.json", json.dumps(facts).encode())
+            _sync_folders(partial)
+            partial.rename(folder / name)
+            _sync(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return {"image": str(folder / name), **{key: facts[key] for key in ("moment_ms", "new_bytes", "stopped_ms")}}
+
+
+def _write(taken: Taken, target: Path, previous: Path | None, progress: Callable[[int], None]) -> int:
+    """Everything into the target, synced; the bytes that were not there before."""
+    for name in ("ledgers", *_SMALL_FOLDERS):
+        (target / name).mkdir(parents=True, mode=0o700)
+    total = 0
+    for name, data in taken.small.items():
+        _write_file(target / name, data)
+        total += len(data)
+        progress(len(data))
+    for name, (descriptor, found) in taken.ledgers.items():
+        path = target / "ledgers" / name
+        if descriptor < 0:
+            assert previous is not None, "known files come from an image"
+            os.link(previous / name, path)
+            continue
+        _copy(descriptor, path, found.st_size, progress)
+        total += found.st_size
+    return total
+
+
+def _copy(descriptor: int, path: Path, size: int, progress: Callable[[int], None]) -> None:
+    """The first `size` bytes of the file: it has only grown behind them."""
+    with path.open("xb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        at = 0
+        while at < size:
+            data = os.pread(descriptor, min(_PIECE, size - at), at)
+            if not data:
+                raise FileError(f"{path.name} became shorter than it was: nothing was kept")
+            file.write(data)
+            at += len(data)
+            progress(len(data))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folders(root: Path) -> None:
+    for folder, _, _ in os.walk(root):
+        _sync(Path(folder))
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _verify(data_dir: Path) -> None:
+    """Raises: BrokerFailedError with the findings of `magnetar verify`."""
+    command = [sys.executable, "-m", "magnetar", "verify", str(data_dir)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    (data_dir / "LOCK").unlink(missing_ok=True)
+    if ended.returncode != 0:
+        raise BrokerFailedError(
+            f"the image is damaged, nothing was kept: {(ended.stdout + ended.stderr)[-2000:].strip()}"
+        )
+
+
+def chosen_image(folder: Path, at_ms: int | None) -> tuple[Path, dict[str, Any]]:
+    """The newest image, or the newest at or before a time of the broker's clock. Raises: NotFoundError."""
+    found = images(folder)
+    fitting = [each for each in found if at_ms is None or each[1]["moment_ms"] <= at_ms]
+    if not fitting:
+        oldest = f"; the oldest is {found[0][0].name}" if found else ""
+        raise NotFoundError(f"{folder} has no image{' of that time or before' if found else ''}{oldest}")
+    return fitting[-1]
+
+
+def restore_image(image: Path, target: Path, progress: Callable[[int], None]) -> None:
+    """Make a data directory of an image; it appears when it is complete. Raises: ConflictError, OSError."""
+    if target.exists() and any(target.iterdir()):
+        raise ConflictError(f"{target} is not empty: move it away first, and stop the broker that uses it")
+    partial = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        for path in sorted((image / "data").rglob("*")):
+            place = partial / path.relative_to(image / "data")
+            if path.is_dir():
+                place.mkdir(parents=True, mode=0o700)
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _copy(descriptor, place, path.stat().st_size, progress)
+            finally:
+                os.close(descriptor)
+        _sync_folders(partial)
+        if target.exists():
+            target.rmdir()
+        partial.rename(target)
+        _sync(target.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,128 @@
+"""Images of a broker that takes messages: each holds every message whose receipt came before, in order, and starts."""
+
+import fcntl
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from tests.blackbox.clients import quiet_client, read_all
+
+
+def magnetar(*arguments, code=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "magnetar", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+class Publisher:
+    """Publishes numbers one after the other until it is stopped; `stored`: how many have their receipt."""
+
+    def __init__(self, url):
+        self.stored, self.failed, self._stop = 0, None, threading.Event()
+        self._url = url
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self):
+        client = quiet_client(self._url)
+        producer = client.create_producer("numbers", batching_enabled=False)
+        try:
+            while not self._stop.is_set():
+                producer.send(b"%d" % self.stored)
+                self.stored += 1
+        except Exception as error:
+            self.failed = error
+        client.close()
+
+    def end(self):
+        self._stop.set()
+        self._thread.join(60)
+        assert self.failed is None
+        return self.stored
+
+    def wait(self, count):
+        while self.stored < count:
+            assert self.failed is None
+            time.sleep(0.01)
+
+
+def numbers(url):
+    return [int(data) for _, data, _ in read_all(url, "numbers")]
+
+
+def test_images_hold_what_was_acknowledged_and_go_back_to_a_moment(new_broker, tmp_path):
+    broker = new_broker(managedLedgerMaxEntriesPerLedger=60, managedLedgerMinLedgerRolloverTimeMinutes=0)
+    keeper = quiet_client(broker.url)
+    keeper.subscribe("numbers", "keep")  # so that nothing is trimmed
+    keeper.close()
+    publisher, folder, floors = Publisher(broker.url), tmp_path / "images", []
+    facts = []
+    for count in (150, 250, 350):
+        publisher.wait(count)
+        floors.append(publisher.stored)
+        facts.append(json.loads(magnetar("backup", folder, "--data-dir", broker.data_dir, "--json")))
+    total = publisher.end()
+    assert total > floors[-1]
+    assert facts[-1]["stopped_ms"] > 0
+    shared = [
+        path for path in (pathlib.Path(facts[-1]["image"]) / "data/ledgers").iterdir() if path.stat().st_nlink > 1
+    ]
+    assert shared, "full ledgers of the image before are linked"
+
+    for floor, each in ((floors[1], facts[1]), (floors[2], facts[2])):
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(each["moment_ms"] / 1000))
+        at = f"{moment}.{each['moment_ms'] % 1000:03d}Z"
+        target = tmp_path / f"restored-{floor}"
+        magnetar("restore", folder, target, "--at", at)
+        assert "intact" in magnetar("verify", target)
+        restored = new_broker(target.name)
+        found = numbers(restored.url)
+        restored.kill()
+        assert found == list(range(len(found))), "a prefix, in order"
+        assert floor <= len(found) <= total
+    assert numbers(broker.url) == list(range(total)), "the broker itself has lost nothing"
+
+
+def test_a_broker_goes_on_when_its_backup_is_killed(new_broker, tmp_path):
+    broker = new_broker()
+    program = (
+        "import sys, time; from magnetar.cli.backup.freezing import stopped\n"
+        "with stopped(int(sys.argv[1])):\n print('stopped', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", program, str(broker.process.pid)]
+    backup = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert backup.stdout.readline() == "stopped\n"
+    assert "T" in pathlib.Path(f"/proc/{broker.process.pid}/stat").read_text().split()[2]
+    os.kill(backup.pid, signal.SIGKILL)
+    backup.wait(30)
+    backup.stdout.close()
+    client = quiet_client(broker.url)
+    client.create_producer("t").send(b"one")
+    client.close()
+
+
+def test_what_cannot_be_backed_up_or_restored_says_why(new_broker, tmp_path):
+    assert "is no data directory" in magnetar("backup", tmp_path / "i", "--data-dir", tmp_path, code=66)
+    assert "has no image" in magnetar("restore", tmp_path / "i", tmp_path / "d", code=66)
+    broker = new_broker()
+    broker.stop()
+    facts = json.loads(magnetar("backup", tmp_path / "i", "--data-dir", broker.data_dir, "--json"))
+    assert facts["stopped_ms"] == 0, "no broker runs"
+    assert "is not empty" in magnetar("restore", tmp_path / "i", broker.data_dir, code=75)
+    assert "the oldest is" in magnetar(
+        "restore", tmp_path / "i", tmp_path / "d", "--at", "2020-01-01T00:00:00Z", code=66
+    )
+
+
+def test_one_backup_at_a_time(new_broker, tmp_path):
+    broker = new_broker()
+    with open(broker.data_dir / "VERSION") as version:
+        fcntl.flock(version, fcntl.LOCK_EX)
+        assert "another backup" in magnetar("backup", tmp_path / "i", "--data-dir", broker.data_dir, code=75)
