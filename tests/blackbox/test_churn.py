@@ -11,15 +11,9 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.clients import Sink, Source, quiet_client
 from tests.blackbox.history import History
 from tests.blackbox.raw import RawPeer, send
+from tests.waiting import wait_for
 
 KEYS = [f"key-{i}" for i in range(20)]
-
-
-def wait_for(condition, seconds=20, what="it"):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen in {seconds} s"
-        time.sleep(0.02)
 
 
 class Churn:

@@ -12,6 +12,7 @@ import requests
 from pulsar import ConsumerType, InitialPosition
 
 from tests.blackbox.patience import TICK_MS, is_before, longer_and_longer
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.blackbox
 RECEIVE_MS = 60_000
@@ -114,13 +115,6 @@ def test_restart_with_many_pending(new_broker, topic, how):
     client.close()
 
 
-def wait_until(condition, timeout_s=60):
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it never becomes true"
-        time.sleep(0.1)
-
-
 @pytest.mark.timeout(900)
 def test_restart_while_a_great_many_are_pending(new_broker, topic):
     """A million with MAGNETAR_CRASH_LONG. They are due in an hour; that delays are switched off makes them due at once."""
@@ -158,7 +152,7 @@ def test_restart_while_a_great_many_are_pending(new_broker, topic):
     client.create_producer(topic, send_timeout_millis=120_000).send(b"now")
     assert receive(consumer, 1, 120_000)[0][0] == b"now"
     assert broker.cpu_seconds < 10, "others wait for the index"  # not by the clock: other processes may be at work
-    wait_until(lambda: pending() == MANY)
+    wait_for(lambda: pending() == MANY, 60)
     assert_empty(consumer)
     broker.admin("POST", base + "/delayedDelivery", b'{"active": false, "tickTime": 1000}')
     assert sorted(int(data) for data, _ in receive(consumer, MANY, 60_000)) == list(range(MANY))

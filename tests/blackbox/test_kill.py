@@ -16,17 +16,11 @@ from tests.blackbox.clients import Sink, Source, id_of, quiet_client, read_all
 from tests.blackbox.history import History
 from tests.blackbox.patience import is_before, longer_and_longer
 from tests.blackbox.raw import RawPeer, send
+from tests.waiting import wait_for
 
 CYCLES = 50 if os.environ.get("MAGNETAR_CRASH_LONG") else 4
 TOPIC = "persistent://public/default/kill"
 KEEP = {"defaultRetentionTimeInMinutes": -1, "defaultRetentionSizeInMB": -1}  # no subscription: readers find everything
-
-
-def wait_for(condition, seconds=30, what="it"):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen in {seconds} s"
-        time.sleep(0.02)
 
 
 @pytest.mark.timeout(60 * CYCLES + 120)

@@ -9,6 +9,7 @@ import uvloop
 
 from magnetar.broker import loop_watch
 from magnetar.broker.loop_watch import LoopWatch, Stall, outermost, place_of
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -19,12 +20,6 @@ async def watch():
     yield found
     found.stop()
     found.stop()
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - the watch tells nobody
-            await asyncio.sleep(0.01)
 
 
 def busy(seconds):
