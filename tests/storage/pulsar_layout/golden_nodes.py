@@ -1,4 +1,7 @@
-"""Nodes and entries that an Apache Pulsar 4.2.4 cluster wrote (``tests/cluster/record_layout.py``)."""
+"""Nodes, and the first entry of each ledger, that an Apache Pulsar 4.2.4 cluster wrote.
+
+Recorded with ``tests/cluster/record_layout.py``.
+"""
 
 from __future__ import annotations
 
