@@ -259,12 +259,23 @@ def _add_cluster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     cluster = commands.add_parser("initialize-cluster-metadata", help=text, description=f"{text.capitalize()}.")
     cluster.set_defaults(parser=cluster)
     if with_options:
+        _require_kazoo()
         from magnetar.broker.clustering.initialize import add_arguments  # noqa: PLC0415 - only this command
 
         add_arguments(cluster)
 
 
+def _require_kazoo() -> None:
+    """End the process, with what to do, where the client of ZooKeeper is not installed."""
+    from importlib.util import find_spec  # noqa: PLC0415 - only these commands
+
+    if find_spec("kazoo") is None:
+        _complain("error", "the client of ZooKeeper is not installed: pip install 'magnetar[bookkeeper]'")
+        sys.exit(EXIT_CONFIGURATION)
+
+
 def _member(options: argparse.Namespace) -> int:
+    _require_kazoo()
     from magnetar.broker.clustering.cluster_settings import (  # noqa: PLC0415 - only this command
         CLUSTER_DEFAULTS,
         cluster_services,

@@ -153,3 +153,15 @@ def test_verify_tells_damage_as_text_and_json(report, capsys):
 def test_verify_of_what_is_no_store(tmp_path, capsys):
     assert cli.main(["verify", str(tmp_path / "none")]) == cli.EXIT_STORAGE
     assert capsys.readouterr().err.count("none") == 1
+
+
+@pytest.mark.parametrize("command", ["broker", "initialize-cluster-metadata"])
+def test_without_the_client_of_zookeeper_a_cluster_is_refused_with_what_to_do(command, monkeypatch, capsys):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "kazoo" else real(name))
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command])
+    assert ended.value.code == 78
+    assert "magnetar[bookkeeper]" in capsys.readouterr().err
