@@ -44,10 +44,6 @@ class AddQueue:
     def oldest(self) -> PendingAdd | None:
         return self._pending[0] if self._pending else None
 
-    @property
-    def last_run(self) -> EntryRun:
-        return self._runs[-1]
-
     def push(self, run: EntryRun, done: AddDone, now_s: float) -> None:
         self._runs.append(run)
         self._pending.append(PendingAdd(run.first, run.last, done, run.length, len(run.frames), now_s))
@@ -56,14 +52,13 @@ class AddQueue:
 
     def frames(self, place: int, after: int) -> Iterator[tuple[int, bytes | memoryview]]:
         """(last entry, frames) of what follows entry `after` and goes to this place, run by run."""
-        for run in self._runs:
-            if run.last > after:
-                first = max(run.first, after + 1)
-                yield run.last, self._part(run, first, place)
-
-    def frames_of_last(self, place: int) -> bytes | memoryview:
-        """Those of the last run alone."""
-        return self._part(self._runs[-1], self._runs[-1].first, place)
+        runs = []
+        for run in reversed(self._runs):  # what is new stands at the end
+            if run.last <= after:
+                break
+            runs.append(run)
+        for run in reversed(runs):
+            yield run.last, self._part(run, max(run.first, after + 1), place)
 
     def resolve(self, confirmed: int) -> list[PendingAdd]:
         """Those whose entries are confirmed now, in order."""

@@ -43,6 +43,7 @@ class OwnedMetadata:
     async def confirm(self) -> None:
         """Raises LedgerFencedError unless this writer still owns the ledger."""
         async with self._turn:
+            self._check_owned()
             await self._reread()
 
     async def change(self, make: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
@@ -52,6 +53,7 @@ class OwnedMetadata:
         """
         async with self._turn:
             while True:
+                self._check_owned()
                 wanted = make(self.current)
                 if await self._try_write(wanted):
                     return
@@ -59,8 +61,9 @@ class OwnedMetadata:
     async def close(self, last_entry_id: int, length: int) -> None:
         """Write the end of the ledger. Raises LedgerFencedError when another client closed it elsewhere."""
         async with self._turn:
-            written = self.current.is_closed
+            written = self._ends_at(last_entry_id, length)
             while not written:
+                self._check_owned()
                 wanted = self.current.closed(last_entry_id, length)
                 try:
                     written = await self._try_write(wanted)
@@ -87,6 +90,11 @@ class OwnedMetadata:
             return False
         self.current = wanted
         return True
+
+    def _check_owned(self) -> None:
+        """What waited for its turn while another operation met a recovery must not go on with that one's metadata."""
+        if self.current.state is not LedgerState.OPEN:
+            raise LedgerFencedError(self._ledger_id, f"its metadata say {self.current.state.name}")
 
     def _ends_at(self, last_entry_id: int, length: int) -> bool:
         found = self.current

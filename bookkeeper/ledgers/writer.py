@@ -56,6 +56,8 @@ __all__ = ["LedgerWriter"]
 log = structlog.get_logger(__name__)
 _REFUSAL_PAUSE_S = 1.0
 _TRUST_LATER_S = 0.5
+_WRITE_BYTES = 256 << 10
+"""Frames joined into one write; larger runs are written as they are."""
 
 
 class LedgerWriter:
@@ -86,6 +88,7 @@ class LedgerWriter:
         self._failure: BookKeeperError | None = None
         self._closing = False
         self._closed: asyncio.Future[LedgerMetadata] | None = None
+        self._flushing = False
         self._confirming = False
         self._trust_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -180,12 +183,9 @@ class LedgerWriter:
         now_s = self._loop.time()
         window.pushed, self._pushed_length = run.last, run.length
         self.queue.push(run, done, now_s)
-        for replica in self.replicas:
-            connection = replica.connection
-            if connection is not None and connection.has_room() and replica.sent == first - 1:
-                connection.add(self.queue.frames_of_last(replica.place))
-                self._note_sent(replica, run.last, now_s)
-        self._watch_time()
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
         return first
 
     async def close(self) -> LedgerMetadata:
@@ -285,12 +285,28 @@ class LedgerWriter:
         if connection is None or not connection.has_room() or replica.sent >= self.window.pushed:
             return
         now_s = self._loop.time()
+        parts: list[bytes | memoryview] = []
+        size, last = 0, replica.sent
         for last, frames in self.queue.frames(replica.place, replica.sent):
-            if not connection.has_room():
-                break
-            connection.add(frames)
+            parts.append(frames)
+            size += len(frames)
+            if size >= _WRITE_BYTES:
+                connection.add(parts[0] if len(parts) == 1 else b"".join(parts))
+                self._note_sent(replica, last, now_s)
+                parts, size = [], 0
+                if not connection.has_room():
+                    break
+        if parts:
+            connection.add(parts[0] if len(parts) == 1 else b"".join(parts))
             self._note_sent(replica, last, now_s)
         self._release()
+        self._watch_time()
+
+    def _flush(self) -> None:
+        """Send what was appended in this turn of the loop: one write per bookie, however many appends."""
+        self._flushing = False
+        for replica in self.replicas:
+            self.pump(replica)
         self._watch_time()
 
     def end_change(self) -> None:

@@ -15,7 +15,9 @@ from tests.bookkeeper.planted import PLANTED, planted
 LONG = os.environ.get("MAGNETAR_CLUSTER_LONG") == "1"
 CHUNKS = 100 if LONG else 3
 SEEDS_OF_A_CHUNK = 100 if LONG else 10
-REGRESSIONS: dict[int, str] = {}
+REGRESSIONS: dict[int, str] = {
+    4608: "a change of the ensemble that waited for its turn went on with the metadata of a finished recovery",
+}
 
 
 def seeds(chunk):
