@@ -6,6 +6,7 @@ gets nothing until the connection calls back, so a stuck peer costs at most one 
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -272,7 +273,38 @@ class Consumer:
         data = speed.encode_messages(
             self.consumer_id, slab.data, slab.offsets, i, j, self._partition, self._mode, self._told_epoch, counts
         )
-        return self._queue(data, span, messages)
+        return self._queue(data, j - i, span.size_bytes, messages)
+
+    @property
+    def takes_picked(self) -> bool:
+        """Whether `push_picked` may be used: it gets entries as they are read."""
+        return not self.wants_raw
+
+    def push_picked(self, slab: Slab, picks: Sequence[int]) -> int:
+        """Queue MESSAGE frames of some entries of a slab, each of one message that was never delivered before.
+
+        picks: indexes, ascending. Returns the bytes queued.
+        """
+        offsets, view = slab.offset_view, memoryview(slab.data)
+        parts, where, at = [], array("q", [0]), 0
+        for k in picks:
+            start, end = offsets[k], offsets[k + 1]
+            parts.append(view[start:end])
+            at += end - start
+            where.append(at)
+        entries = len(picks)
+        data = speed.encode_messages(
+            self.consumer_id,
+            b"".join(parts),
+            where.tobytes(),
+            0,
+            entries,
+            self._partition,
+            self._mode,
+            self._told_epoch,
+            None,
+        )
+        return self._queue(data, entries, at, entries)
 
     def push_partial(self, slab: Slab, i: int, messages: int, ack_set: Sequence[int], count: int) -> int:
         """Queue one entry of which a part was acknowledged before (CommandMessage.ack_set)."""
@@ -289,13 +321,12 @@ class Consumer:
             ack_set=ack_set,
             consumer_epoch=self._told_epoch,
         )
-        return self._queue(data, Span(slab, i, i + 1), messages)
+        return self._queue(data, 1, Span(slab, i, i + 1).size_bytes, messages)
 
-    def _queue(self, data: bytes, span: Span, messages: int) -> int:
+    def _queue(self, data: bytes, entries: int, record_bytes: int, messages: int) -> int:
         self._queued.append(data)
         self.queued_bytes += len(data)
-        entries = span.end - span.start
-        self.out.add(messages, span.size_bytes - RECORD_HEADER_BYTES * entries)
+        self.out.add(messages, record_bytes - RECORD_HEADER_BYTES * entries)
         self.entries_out += entries
         self._entries_sent += entries
         self._messages_sent += messages

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyroaring import BitMap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from magnetar.storage.position import Position
 
 _HASH_BITS = 17
 _HASH_MASK = (1 << _HASH_BITS) - 1
+_ONE_UNACKED = 1 << _HASH_BITS
 
 
 class PendingAck(NamedTuple):
@@ -78,6 +79,32 @@ class PendingAcks:
         else:
             ledger.packed[entry_id] = unacked << _HASH_BITS | key_hash
         self.entries += 1
+
+    def add_keyed(self, ledger_id: int, entry_ids: Sequence[int], key_hashes: Sequence[int]) -> None:
+        """Hold entries of one message each, with their hashes (none of them 0). None of them may be held already."""
+        self._ledger(ledger_id).packed.update(
+            (entry_id, _ONE_UNACKED | key_hash) for entry_id, key_hash in zip(entry_ids, key_hashes, strict=True)
+        )
+        self.entries += len(entry_ids)
+
+    def remove_keyed(self, ledger_id: int, entry_ids: Iterable[int]) -> tuple[int, list[int]]:
+        """Take away those of ``entry_ids`` that are held with a hash or as a batch.
+
+        Returns (their unacked messages, the others of ``entry_ids``).
+        """
+        ledger = self._ledgers.get(ledger_id)
+        packed = {} if ledger is None else ledger.packed
+        messages, others = 0, []
+        for entry_id in entry_ids:
+            value = packed.pop(entry_id, 0)
+            if value:
+                messages += value >> _HASH_BITS
+                self.entries -= 1
+            else:
+                others.append(entry_id)
+        if ledger is not None and not packed and not ledger.plain:
+            del self._ledgers[ledger_id]
+        return messages, others
 
     def get(self, ledger_id: int, entry_id: int) -> PendingAck | None:
         ledger = self._ledgers.get(ledger_id)

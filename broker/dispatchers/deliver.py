@@ -15,6 +15,8 @@ from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import AckCursor
     from magnetar.broker.dispatchers.redelivery_tracker import RedeliveryTracker
@@ -65,6 +67,15 @@ def deliver(target: Target, cursor: AckCursor, span: Span) -> int:
         queued += _part(target, slab, k, ack_set)
         start = k + 1
     return queued + (_whole(target, Span(slab, start, end)) if start < end else 0)
+
+
+def deliver_picked(consumer: Consumer, slab: Slab, picks: Sequence[int], key_hashes: Sequence[int]) -> int:
+    """Queue some entries of a slab, each of one message and new, and book them; returns the bytes queued."""
+    assert consumer.pending_acks is not None
+    first = slab.first_entry_id
+    consumer.permits.sent(len(picks), len(picks))
+    consumer.pending_acks.add_keyed(slab.ledger_id, [first + k for k in picks], key_hashes)
+    return consumer.push_picked(slab, picks)
 
 
 def _whole(target: Target, span: Span) -> int:

@@ -37,7 +37,7 @@ class HeldEntries:
     """Books of a subscription whose consumers acknowledge one by one.
 
     on_room: called with a consumer that can take more. on_replay: an entry went to the replay queue. on_released:
-    a consumer holds an entry no more.
+    a consumer holds an entry no more; `listens`: whether it has to be called now for each that is acknowledged.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class HeldEntries:
         on_room: Callable[[Consumer], None],
         on_replay: Callable[[], None] | None = None,
         on_released: Callable[[Consumer, PendingAck], None] | None = None,
+        listens: Callable[[], bool] = lambda: True,
     ) -> None:
         self.context = context
         self.loop = loop
@@ -58,6 +59,7 @@ class HeldEntries:
         self._on_room = on_room
         self._on_replay = on_replay
         self._on_released = on_released
+        self._listens = listens
 
     # --- members -------------------------------------------------------------------------------------------------
 
@@ -171,6 +173,10 @@ class HeldEntries:
             if self.tracker:
                 self.tracker.remove_all(ledger_id, plain)
             rest = every - plain if len(plain) < len(every) else ()
+            if rest and not self.tracker and not (self._on_released is not None and self._listens()):
+                keyed, rest = consumer.pending_acks.remove_keyed(ledger_id, rest)
+                self._released(consumer, keyed)
+                messages += keyed
         for entry_id in rest:
             messages += self._acked_one(consumer, ledger_id, entry_id)
         return messages

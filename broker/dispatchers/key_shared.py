@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, cast
 
 from magnetar.broker.consumers.consumer import KEY_SHARED, KeySharedPolicy
 from magnetar.broker.consumers.draining_hashes import DrainingHashes
+from magnetar.broker.dispatchers.deliver import deliver_picked
 from magnetar.broker.dispatchers.hash_ring import RingSelector
 from magnetar.broker.dispatchers.held_entries import HeldEntries
 from magnetar.broker.dispatchers.key_ranges import KeySelector, SplitSelector, StickySelector, lost_ranges
 from magnetar.broker.dispatchers.key_shared_plan import plan_by_key
 from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
+from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
+
+_OWNERS_KNOWN = 8192
+_SPECIAL = int(EntryFlag.BATCHED | EntryFlag.NOT_LAST_CHUNK)
 
 
 def policy_of(consumer: Consumer) -> KeySharedPolicy:
@@ -50,13 +55,17 @@ class KeySharedDispatcher:
     def __init__(self, context: DispatchContext, policy: KeySharedPolicy) -> None:
         self.context = context
         self.loop = ReadLoop(context, self, Order.BY_KEY, delays=True)
-        self.held = HeldEntries(context, self.loop, self.flow, self._replay_grew, self._no_longer_held)
+        self.held = HeldEntries(
+            context, self.loop, self.flow, self._replay_grew, self._no_longer_held, lambda: bool(self.draining)
+        )
         self.sticky = policy.sticky
         self.allow_out_of_order = policy.allow_out_of_order
         self.selector = make_selector(context.settings, policy)
         self.draining: DrainingHashes[Consumer] = DrainingHashes()
         self._replay_may_help = True
         """Something changed since a walk through the replay queue found nothing that can be sent."""
+        self._owners: dict[int, tuple[int, Consumer | None]] = {}
+        """Hash and owner by Murmur hash of the key, as long as the selector stays as it is."""
         self._parked: set[tuple[int, int]] = set()
         """Of the replay queue: cannot be converted now; what has their key hash waits behind them."""
 
@@ -93,6 +102,7 @@ class KeySharedDispatcher:
     def _hashes_moved(self, before: list[Assignment]) -> None:
         """What a consumer holds of hashes that it lost drains before the new owner gets any of them."""
         self._replay_may_help = True
+        self._owners.clear()
         if self.allow_out_of_order:
             return
         lost: dict[int, list[Assignment]] = {}
@@ -243,9 +253,87 @@ class KeySharedDispatcher:
         return chosen
 
     def dispatch(self, spans: list[Span], read: Read) -> int:
+        spans = self.held.received(spans, read, self._gone)
+        if self._is_simple and all(_is_plain(span.slab) for span in spans):
+            return self._hand_out(spans, read)
+        return self._dispatch_with_care(spans, read)
+
+    @property
+    def _is_simple(self) -> bool:
+        """Whether only permits and the replay queue decide what the owner of a hash gets, and it gets it as it is."""
+        return (
+            not self.draining
+            and not self.held.tracker
+            and not self.context.cursor.has_partial_acks
+            and all(consumer.takes_picked for consumer in self.consumers)
+        )
+
+    def _hand_out(self, spans: list[Span], read: Read) -> int:
+        """Like `_dispatch_with_care`, the entries of each consumer at once; the bytes queued."""
+        unknown = read.positions is not None and self._take_from_replay(spans)
+        hand = _Hand(earlier={} if self.held.replay and not self.allow_out_of_order else None)
+        for span in spans:
+            self._pick(span, hand)
+        queued = 0
+        for consumer, picked in hand.picked.items():
+            before = consumer.permits.unacked
+            queued += sum(deliver_picked(consumer, *each) for each in picked)
+            self.held.unacked.add(consumer.permits.unacked - before)
+            self.loop.sent_to[consumer] = None
+        if read.positions is not None and not queued and not unknown:
+            self._replay_may_help = False
+        return queued
+
+    def _take_from_replay(self, spans: list[Span]) -> bool:
+        """What was read leaves the replay queue; whether the hash of any of it was unknown."""
+        unknown = False
+        for slab, i, j in spans:
+            for entry_id in range(slab.first_entry_id + i, slab.first_entry_id + j):
+                unknown |= not self.held.replay.hash_of(slab.ledger_id, entry_id)
+                self.held.replay.discard(slab.ledger_id, entry_id)
+        return unknown
+
+    def _pick(self, span: Span, hand: _Hand) -> None:
+        """Put each entry to its consumer, or into the replay queue, and with it those of its hash behind it
+        (`key_shared_plan.py`).
+        """
+        slab, i, j = span
+        ledger_id, first = slab.ledger_id, slab.first_entry_id
+        left, refused, earlier = hand.left, hand.refused, hand.earlier
+        murmurs = slab.facts(want_hash=True).key_hashes
+        assert murmurs is not None
+        for k, murmur in enumerate(memoryview(murmurs).cast("q")[i:j], i):
+            key_hash, consumer = self._owners.get(murmur) or self._owner(murmur)
+            if consumer is not None and key_hash not in refused:
+                if consumer not in left:
+                    left[consumer] = self._entry_permits(consumer)
+                waits = False
+                if earlier is not None:
+                    if key_hash not in earlier:
+                        earlier[key_hash] = self.held.replay.first_of_hash(key_hash)
+                    before = earlier[key_hash]
+                    waits = before is not None and before < (ledger_id, first + k)
+                if left[consumer] > 0 and not waits:
+                    left[consumer] -= 1
+                    hand.give(consumer, slab, k, key_hash)
+                    continue
+            self.held.replay.add(ledger_id, first + k, key_hash)
+            if not self.allow_out_of_order:
+                refused.add(key_hash)
+
+    def _owner(self, murmur: int) -> tuple[int, Consumer | None]:
+        """Hash of a key, and who serves it."""
+        if len(self._owners) >= _OWNERS_KNOWN:
+            self._owners.clear()
+        key_hash = self.selector.hash_of(murmur)
+        found = self._owners[murmur] = key_hash, cast("Consumer | None", self.selector.select(key_hash))
+        return found
+
+    def _dispatch_with_care(self, spans: list[Span], read: Read) -> int:
+        """One by one: something of it was delivered, refused or acknowledged before, or is no single message."""
         entries: list[tuple[Slab, int]] = []
         keyed: list[tuple[tuple[int, int], int]] = []
-        for slab, i, j in self.held.received(spans, read, self._gone):
+        for slab, i, j in spans:
             hashes = KeyHashes(slab, self.selector)
             for k in range(i, j):
                 entries.append((slab, k))
@@ -282,6 +370,37 @@ class KeySharedDispatcher:
     def key_ranges_of(self, consumer: Consumer) -> tuple[tuple[int, int], ...]:
         """The hash ranges a consumer serves now, for the stats."""
         return tuple((each.start, each.end) for each in self.selector.ranges() if each.owner is consumer)
+
+
+class _Hand:
+    """What is handed out of one read."""
+
+    __slots__ = ("earlier", "left", "picked", "refused")
+
+    def __init__(self, earlier: dict[int, tuple[int, int] | None] | None) -> None:
+        self.earlier = earlier
+        """First position in the replay queue by hash, as far as asked for; None: nothing waits there, or may wait."""
+        self.left: dict[Consumer, int] = {}
+        """Entries each consumer can still take."""
+        self.refused: set[int] = set()
+        """Hashes of which an entry of this read waits."""
+        self.picked: dict[Consumer, list[tuple[Slab, list[int], list[int]]]] = {}
+        """For each consumer, in order: a slab, indexes of its entries, their hashes."""
+
+    def give(self, consumer: Consumer, slab: Slab, index: int, key_hash: int) -> None:
+        picked = self.picked.get(consumer)
+        if picked is None:
+            self.picked[consumer] = [(slab, [index], [key_hash])]
+        elif picked[-1][0] is slab:
+            picked[-1][1].append(index)
+            picked[-1][2].append(key_hash)
+        else:
+            picked.append((slab, [index], [key_hash]))
+
+
+def _is_plain(slab: Slab) -> bool:
+    """Whether all its entries are single messages, and complete."""
+    return not slab.facts().any_flags & _SPECIAL
 
 
 class _Ranges:
