@@ -39,6 +39,9 @@ REPORTS = frozenset(
         events.CURSOR_STATE_LOST,
         "entry.skipped",
         "deduplication.entry_unreadable",
+        "delayed_index.bucket_lost",
+        "delayed_index.catalogue_damaged",
+        "delayed_index.snapshot_lost",
     }
 )
 """Events that tell of damage."""

@@ -20,6 +20,8 @@ REGRESSIONS = {
     115: "a topic whose load failed left its index of delayed messages behind, which tried again for ever",
     1084: "a lost write of a ledger file's head made all of its entries unreadable",
     1364: "a lost write of a segment's header hid its frames, under the header of an earlier use",
+    696: "records of a misdirected page cost those of the frame under it",
+    1848: "a lost header hid a segment also before the first checkpoint",
     2129: "an index was expected behind a damaged entry without receipt",
 }
 

@@ -58,8 +58,8 @@ def scan_segment(
 ) -> SegmentScan:
     """All frames of a segment; none when its generation says that they are not needed any more.
 
-    ``lost``: generations that no segment's header has. A device that lost the write of a header leaves that of an
-    earlier use; the first frame of a lost generation then tells that the segment is in use.
+    ``lost``: for a segment without frames, generations that no segment has. A device that lost the write of a header
+    leaves that of an earlier use; the first frame of a lost generation then tells that the segment is in use.
 
     Raises UnsupportedFormatError.
     """
@@ -70,7 +70,7 @@ def scan_segment(
     except DamagedFileError as error:
         generation, salt = _first_identity(data, lambda found: found > free_generation) or (0, 0)
         damage = error
-    if generation <= free_generation and lost and (found := _first_identity(data, lost.__contains__)) is not None:
+    if lost and (found := _first_identity(data, lost.__contains__)) is not None:
         generation, salt = found
         damage = DamagedFileError(path, 0, "the segment's header is of an earlier use")
     if generation <= free_generation:

@@ -111,6 +111,15 @@ def journal_work(
     return _last_tries(work)
 
 
+def lost_generations(scans: list[SegmentScan], next_sequence: int, free_generation: int) -> set[int]:
+    """Generations beside and between those that are needed, and that no segment with frames has."""
+    used = {scan.generation for scan in scans if scan.frames}
+    needed = [scan.generation for scan in scans if any(frame.sequence >= next_sequence for frame in scan.frames)]
+    newest = max(used, default=free_generation)
+    first = min(needed, default=newest + 1) - 1
+    return set(range(max(first, free_generation + 1), newest + 2)) - used
+
+
 def _last_tries(work: list[FrameRef]) -> list[FrameRef]:
     """A frame that found no space was tried again with the same sequence, perhaps in another segment: of several with
     one sequence the last counts.
@@ -217,21 +226,22 @@ class Recovery:
 
     def _scan_segments(self) -> tuple[list[tuple[int, int]], list[SegmentScan]]:
         """Sizes and frames of all segments. Generations grow by one with each use of a segment: where one is missing, a
-        free segment may hold it under the header of an earlier use.
+        segment without frames may hold it under the header of an earlier use.
         """
         segments, scans = self._scan_headed()
         free = self._checkpoint.free_generation
-        used = {scan.generation for scan in scans if scan.generation}
-        lost = set(range(free + 1, max(used, default=free) + 2)) - used
+        lost = lost_generations(scans, self._checkpoint.next_sequence, free)
         for index, (scan, (segment_id, size)) in enumerate(zip(scans, segments, strict=True)):
-            if not scan.generation and size > PAGE_BYTES:
+            if not scan.frames and size > PAGE_BYTES:
                 path = self._layout.segment(segment_id)
                 file = self._files.open_read_only(path)
                 try:
                     # Behind the last use there is rarely anything: its first frames are enough to see that.
                     few = file.read(min(size, 2 * self._max_record_bytes), 0)
-                    if scan_segment(path, segment_id, few, free, lost).generation:
-                        scans[index] = scan_segment(path, segment_id, file.read(size, 0), free, lost)
+                    if scan_segment(path, segment_id, few, free, lost).frames:
+                        found = scan_segment(path, segment_id, file.read(size, 0), free, lost)
+                        if any(frame.sequence >= self._checkpoint.next_sequence for frame in found.frames):
+                            scans[index] = found
                 finally:
                     file.close()
         return segments, scans
