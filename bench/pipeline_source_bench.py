@@ -39,7 +39,6 @@ from magnetar.pipeline.source_plan import SourcePlan
 from magnetar.pytest_plugin import BrokerProcess
 
 TOPIC = "persistent://public/default/bench"
-PREBUILT_TASKS = 8
 PREBUILT_DDL = "value BINARY, __key BINARY, __publishTime TIMESTAMP, __index BIGINT"
 SETTINGS = {
     "defaultRetentionTimeInMinutes": -1,
@@ -93,15 +92,15 @@ class Prebuilt(DataSource):
         return PREBUILT_DDL
 
     def reader(self, schema):  # noqa: ARG002 - Spark calls it so
-        return PrebuiltReader(int(self.options["rows"]))
+        return PrebuiltReader(int(self.options["rows"]), int(self.options["tasks"]))
 
 
 class PrebuiltReader(DataSourceReader):
-    def __init__(self, rows):
-        self.rows = rows
+    def __init__(self, rows, tasks):
+        self.rows, self.tasks = rows, tasks
 
     def partitions(self):
-        return [InputPartition(self.rows // PREBUILT_TASKS) for _ in range(PREBUILT_TASKS)]
+        return [InputPartition(self.rows // self.tasks) for _ in range(self.tasks)]
 
     def read(self, partition):
         import pyarrow as pa  # noqa: PLC0415 - in the worker
@@ -145,8 +144,9 @@ def throughput(spark, broker, count, rounds, wanted):
     )
     ledgers.load().write.option("compression", "snappy").parquet(folder + "/t")
     files = sorted(str(p) for p in pathlib.Path(folder, "t").glob("*.parquet"))
-    prebuilt = spark.read.format("prebuilt").option("rows", count)
-    frames = ledgers.load(), spark.read.parquet(folder + "/t"), pushed.load(), prebuilt.load()
+    source = ledgers.load()
+    prebuilt = spark.read.format("prebuilt").option("rows", count).option("tasks", source.rdd.getNumPartitions())
+    frames = source, spark.read.parquet(folder + "/t"), pushed.load(), prebuilt.load()
     cases = {
         "ledgers": (count, lambda: noop(frames[0])),
         "parquet": (count, lambda: noop(frames[1])),
