@@ -106,10 +106,13 @@ class CompiledFrameWriter:
 def open_frame_writer() -> FrameWriter | None:
     """The compiled writer; None where it was not built, where ``MAGNETAR_PURE`` is set or the loop watches no
     descriptors.
+
+    A preloaded library (a fault injector, a sandbox) sees calls of libc alone, and asynchronous I/O is none of
+    them: with ``LD_PRELOAD`` the helper's thread writes each frame by pwritev2 of libc.
     """
     if os.environ.get("MAGNETAR_PURE"):
         return None
     try:
-        return CompiledFrameWriter()
+        return CompiledFrameWriter(0 if os.environ.get("LD_PRELOAD") else _ASYNC_BYTES)
     except (ImportError, NotImplementedError):
         return None

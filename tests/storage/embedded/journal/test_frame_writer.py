@@ -149,3 +149,14 @@ async def test_it_is_there_unless_the_pure_twins_are_wanted(monkeypatch: pytest.
     writer.close()
     monkeypatch.setenv("MAGNETAR_PURE", "1")
     assert open_frame_writer() is None
+
+
+async def test_with_a_preloaded_library_no_frame_passes_libc_by(tmp_path, monkeypatch):
+    monkeypatch.delenv("MAGNETAR_PURE", raising=False)
+    monkeypatch.setenv("LD_PRELOAD", "")
+    plain = open_frame_writer()
+    monkeypatch.setenv("LD_PRELOAD", "libfaults.so")
+    seen = open_frame_writer()
+    assert (plain.async_bytes > 0, seen.async_bytes) == (True, 0)
+    plain.close()
+    seen.close()
