@@ -1,4 +1,4 @@
-"""Converters: MB/s of records converted per core and codec, and what the chain costs entries nobody converts.
+"""Converters: MB/s of records converted per core and codec, and what the chain costs entries that no converter accepts.
 
     python bench/converters_bench.py [--value-bytes 500] [--records 1000] [--seconds 1.0] [--json]
 
@@ -93,7 +93,7 @@ def converting(chain, record_set):
 
 
 def rejection_cases():
-    """name -> (entries, function to time): what entries pay that nobody converts."""
+    """name -> (entries, function to time): the cost of an entry that no converter accepts."""
     metadata = MessageMetadata(producer_name="standalone-0-12", sequence_id=99, publish_time=START_MS)
     metadata.properties.add(key="trace", value="0af7651916cd43dd")
     entry = build_entry(metadata.SerializeToString(), random.Random(1).randbytes(1024))

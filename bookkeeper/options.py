@@ -41,7 +41,7 @@ class ClientOptions:
     """Adds that found no ack quorum for so long fail, and the ledger with them."""
     read_timeout_s: float = 5.0
     speculative_read_s: float = 1.0
-    """The next replica is asked as well when one has not answered for so long."""
+    """A read that has no answer after this time also goes to the next replica."""
     recovery_timeout_s: float = 30.0
     """Deadline of a whole recovery."""
     recovery_read_ahead: int = 16
@@ -59,7 +59,7 @@ class ClientOptions:
     max_lag_bytes: int = 32 << 20
     """Per ledger: a bookie this far behind the ack quorum is replaced."""
     max_reads_per_bookie: int = 1000
-    """Reads without an answer; more are refused, and the next replica is asked."""
+    """Limit of reads without an answer; a further read goes to the next replica."""
     batch_reads: bool = True
     """Read many entries by one request; bookies before 4.17 do not know it."""
     batch_read_bytes: int = 1 << 20

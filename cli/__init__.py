@@ -1,3 +1,3 @@
-"""The command line for whoever uses or operates a broker: it speaks to a running one over its admin REST API and the
-binary protocol, so it works with Apache Pulsar too. What runs or repairs a broker itself is `magnetar.broker.cli`.
+"""The command line for users and operators: it calls a running broker over the admin REST API and the binary protocol,
+and therefore works with Apache Pulsar too. The commands that run or repair a broker are in `magnetar.broker.cli`.
 """

@@ -1,4 +1,4 @@
-"""Named brokers: what is said once instead of on each command line.
+"""Contexts: named sets of broker addresses and credentials that replace options on each command line.
 
 The file is `$XDG_CONFIG_HOME/magnetar/contexts.json` (`~/.config` without the variable), for its owner alone:
 

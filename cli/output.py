@@ -18,7 +18,7 @@ class Output:
         self._stream = stream or sys.stdout
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "") -> None:
-        """A row a line. `empty`: what is said when there is none, on standard error, so that pipes stay clean."""
+        """Print each row on its own line. Without rows, print `empty` to standard error; pipes stay clean."""
         found = [tuple(row) for row in rows]
         if self.as_json:
             names = [each.lower().replace(" ", "_").replace("/", "_per_") for each in columns]

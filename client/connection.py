@@ -222,7 +222,7 @@ class BrokerConnection(asyncio.Protocol):
             if not future.done():
                 future.set_exception(reason)
         if not self._connected.cancelled():
-            self._connected.exception()  # nobody may be waiting for it any more
+            self._connected.exception()  # mark as retrieved: the waiting caller may have gone
         self.on_lost(reason if isinstance(reason, RetryError) else RetryError(str(reason)))
 
 

@@ -1,4 +1,4 @@
-"""The ordered chain: the first converter that accepts an entry converts it, nobody else touches it (guarantee G1).
+"""The ordered chain: the first converter that accepts an entry converts it, alone (guarantee G1).
 
     select(entry)            once per entry on the dispatch path; nanoseconds for entries without `entry.format`
     convert(entry, chosen)   pure and thread-safe: call it on the loop for small entries, in a worker pool for large

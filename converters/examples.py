@@ -15,7 +15,7 @@ def refuse_settings(name: str, settings: ConverterSettings) -> None:
 
 
 class RejectAllConverter:
-    """Takes nothing, and says so beforehand: what the chain itself costs."""
+    """Declares that it accepts no entry: measures the cost of the chain itself."""
 
     name = "reject-all"
     version = "1"

@@ -48,8 +48,8 @@ class MessageConverter(Protocol):
     """One converter of the chain.
 
     name: lower-case, unique in the chain; label of metrics.   version: part of the cache key.
-    entry_formats: values of the property `entry.format` (lower-case) this converter is asked about, found with one dict
-        lookup; None = asked about every entry, which costs every entry the parsing of its metadata; empty = about none.
+    entry_formats: values of the property `entry.format` (lower-case) that select this converter, found with one
+        dict lookup; None = every entry, which costs every entry the parsing of its metadata; empty = no entry.
     """
 
     @property

@@ -1,7 +1,7 @@
 /* Sorting of delayed indexes by (time, ledger, entry), many columns into one. See sorting.py, which has the twin in Python.
  *
  * A natural merge sort: parts that are sorted already, or follow each other, cost one comparison a row. Without the
- * interpreter lock from some thousand rows on, so that a seal holds up nobody. */
+ * interpreter lock from some thousand rows on, so that a seal does not block other threads. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>

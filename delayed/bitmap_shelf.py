@@ -1,7 +1,7 @@
 """Where bitmaps go that do not fit into memory: one scratch file for all indexes of a broker, gone with the process.
 
-The budget is shared by all holders; when it is exceeded the largest one puts its oldest bitmaps on the shelf and takes
-each back when it is asked for. Nothing depends on the file: a bitmap that cannot be written stays in memory, one that
+The budget is shared by all holders; when it is exceeded the largest one puts its oldest bitmaps on the shelf and reads
+each back on demand. Nothing depends on the file: a bitmap that cannot be written stays in memory, one that
 cannot be read again is reported to its holder, which then treats everything in it as fired-when-due.
 """
 

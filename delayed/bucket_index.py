@@ -166,7 +166,7 @@ class BucketDelayIndex:
         self._firing.views.pop(name, None)
 
     def published(self, run: EntryRun, pieces: Iterable[tuple[int, int, int, int]]) -> None:
-        """Entries were stored; nobody has read them yet, or what was read is held back as well."""
+        """Take up stored entries. Precondition: no dispatcher has read them, or it holds them back as well."""
         if self._firing.published(run, pieces):
             self._held()
 
@@ -417,7 +417,7 @@ class BucketDelayIndex:
     # --- for operators -------------------------------------------------------------------------------------------
 
     async def cancel(self, position: Position) -> bool:
-        """Have nobody get this entry; durable on return. False when it is not waiting. Raises StorageError."""
+        """Cancel the delivery of this entry; durable on return. False when it is not waiting. Raises StorageError."""
         firing, keeper = self._firing, self._keeper
         if position in firing.cancelled:
             return True

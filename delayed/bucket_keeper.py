@@ -66,7 +66,7 @@ class BucketKeeper:
         self.dirty = False
         """The stored catalogue is not what is in memory."""
         self.owner = True
-        """Nobody else has written the catalogue."""
+        """No other index has written the catalogue."""
         self.on_damage: Callable[[ImmutableBucket, SnapshotError], None] = lambda _bucket, _error: None
         self.on_changed: Callable[[], None] = lambda: None
         """Buckets came into service."""

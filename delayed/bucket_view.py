@@ -113,9 +113,9 @@ class BucketDelayView:
     def take_due(self, max_entries: int) -> list[Position]:
         """At most so many, each once, ordered by (deliver_at, position).
 
-        Who cannot keep up with what falls due gets the rest by position, round the log: neighbours are read and sent
-        together, which is several times faster than one entry here and one there. While the index itself is behind,
-        little is given, so that there are neighbours.
+        A subscription that lags behind the due entries gets the rest by position, cyclically through the log:
+        neighbouring entries are read and sent together, several times faster than scattered entries. While the index
+        itself is behind, each call returns few entries, so that neighbours accumulate.
         """
         out: list[Position] = []
         if self._index.behind:

@@ -33,7 +33,7 @@ __all__ = ["Firing"]
 
 _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 _FASTER_UNORDERED = 4
-"""So many more indexes fire in one turn when nobody needs their order."""
+"""Factor of the indexes that fire in one turn when the order does not matter."""
 
 
 class Firing:
@@ -50,7 +50,7 @@ class Firing:
         self.views: dict[str, BucketDelayView] = {}
         self.counters = IndexCounters()
         self.recovering = False
-        """Buckets are coming into service: who reads now reads what may be pending."""
+        """Buckets are still loading: a read may meet entries that are pending."""
         self.behind = False
         """More is due than has fired: the next slice follows at once, or when its segment has been read."""
         self._now_ms = now_ms

@@ -139,7 +139,7 @@ class MemoryDelayView:
         self._armed_for_ms = due_ms
         wait_ms = due_ms - self._now_ms()
         if wait_ms <= 0:
-            wait_ms = self._policy.tick_ms  # it is due and nobody has taken it: look again in a tick
+            wait_ms = self._policy.tick_ms  # due, but no dispatcher has taken it: check again after a tick
         self._timer = self._call_later(wait_ms / 1000, self._on_timer)
 
     def _disarm(self) -> None:

@@ -84,7 +84,7 @@ class SnapshotWriter:
         return (await self._writer.close()).length_bytes
 
     async def abandon(self) -> None:
-        """Let go of the ledger; whoever made it deletes it."""
+        """Close the writer of the ledger; its creator deletes the ledger."""
         with contextlib.suppress(StorageError):
             await self._writer.close()
 

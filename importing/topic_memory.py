@@ -72,7 +72,7 @@ class _Scan:
         self._connection.write(requests.flow(_CONSUMER_ID, _PERMITS))
         seen = -1
         while not self._finished.done():
-            # The last entry may be one nobody is sent (a marker): silence means that everything has come.
+            # The last entry may be a marker, which the broker does not deliver: silence means the end of the topic.
             await asyncio.wait([self._finished], timeout=wire.TIMEOUT_S)
             if not self._finished.done() and self._entries == seen:
                 raise RetryError(

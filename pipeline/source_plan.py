@@ -1,7 +1,7 @@
 """Where the source begins and ends, and which task reads which range: options and catalog in, tasks out. No Spark.
 
-The one object of this module lives as long as a stream does. It remembers what ledger files hold, and nothing else: the
-catalog is asked anew each time, so new partitions and new topics are seen.
+The one object of this module lives as long as a stream does. It remembers only the content of ledger files; each
+plan reads the catalog again, so new partitions and new topics appear.
 """
 
 from __future__ import annotations

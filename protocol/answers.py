@@ -13,7 +13,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.errors import MalformedAnswerError
 
 MAX_FRAME_BYTES = 128 * 1024 * 1024
-"""Far above any maxMessageSize: whoever announces more speaks another protocol."""
+"""Far above any maxMessageSize: a peer that announces a larger frame speaks another protocol."""
 
 
 class Answer(NamedTuple):

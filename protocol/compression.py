@@ -1,7 +1,7 @@
 """Payload compression of Pulsar messages. Decoding is bounded by the size the metadata claims.
 
 LZ4 and SNAPPY are raw blocks, ZLIB a zlib stream, ZSTD a frame. A payload that grows beyond its claim,
-or stays below it, is refused: nobody is made to hold more memory than the metadata says.
+or stays below it, is refused: decompression never takes more memory than the metadata announces.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ V1_START: Final = b"PROXY "
 V2_SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 MAX_V1_BYTES: Final = 107
 MAX_V2_BYTES: Final = 16 + 2048
-"""Addresses take 36 bytes at most (216 of UNIX sockets); what follows are TLVs, which nobody here reads."""
+"""Addresses take 36 bytes at most (216 of UNIX sockets); TLVs follow, which this broker does not read."""
 _LOCAL, _PROXY = 0x20, 0x21
 _TCP4, _TCP6 = 0x11, 0x21
 _V1: Final = re.compile(rb"PROXY (?:TCP([46]) (\S+) (\S+) (\d{1,5}) (\d{1,5})|UNKNOWN[^\r\n]*)\r\n")

@@ -131,7 +131,7 @@ class TopicName:
 
     @property
     def is_of_transactions(self) -> bool:
-        """Topics of the transaction coordinator: nobody may create them."""
+        """Whether the transaction coordinator uses the topic; no client may create it."""
         base = str(self.base)
         return base.startswith(_TRANSACTION_TOPICS) or base.endswith("__transaction_pending_ack")
 

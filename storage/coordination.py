@@ -32,7 +32,7 @@ class Coordination(MetadataStore, Protocol):
         ...
 
     async def create_ephemeral(self, path: str, value: bytes) -> int:
-        """A new node that vanishes with the session. Raises BadVersionError when there is one, whoever made it."""
+        """Create a node that vanishes with the session. Raises BadVersionError when any session has created it."""
         ...
 
     async def create_numbered(self, prefix: str, value: bytes = b"") -> int:

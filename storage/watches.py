@@ -14,7 +14,7 @@ __all__ = ["Watches"]
 
 
 class Watches:
-    """Who wants to know of changes at or below which prefix. Few: a linear search per change."""
+    """Listeners of changes at or below a prefix. They are few: each change searches them linearly."""
 
     def __init__(self) -> None:
         self._watches: list[tuple[str, Callable[[str], None]]] = []

@@ -1,6 +1,6 @@
 """A broker process with the fault kit: what `magnetar standalone` runs when faultKitPort is set.
 
-The broker may be replaced while the process runs (snapshots); its ports stay. The kit's own port is told before the
+The broker may be replaced while the process runs (snapshots); its ports stay. The kit's own port is printed before the
 ready line: `magnetar faults http://127.0.0.1:PORT`.
 """
 

@@ -1,4 +1,4 @@
-"""One connection to one bookie: pipelined requests of all ledgers, answers to those who asked. Loop only.
+"""One connection to one bookie: requests of all ledgers share it, pipelined; each answer goes to its caller. Loop only.
 
 Protocol V2 has no transaction ids. Answers to adds go to the ledger's one sink. Of reads with the same ledger and entry
 only one is under way at a time: a bookie answers reads of different priority in any order, and a fencing read must not

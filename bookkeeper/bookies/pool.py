@@ -106,7 +106,7 @@ class BookiePool:
             self._pauses[bookie_id] = (self._loop.time() + length_s, length_s)
             if not attempt.cancelled():
                 attempt.set_exception(error)
-                attempt.exception()  # taken: whoever waited may have gone
+                attempt.exception()  # mark as retrieved: the waiting callers may have been cancelled
         except BaseException:
             attempt.cancel()
             raise

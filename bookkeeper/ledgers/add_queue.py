@@ -1,4 +1,4 @@
-"""The bytes of entries that a replica may still need, and those who wait for their confirmation. Loop only, no I/O."""
+"""Keeps entries that a replica may still need, and the callers that wait for confirmation. Loop only, no I/O."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ same end, that of the first whose compare-and-set wins.
 3. Behind the last entry known to be confirmed, entries are read one after the other, fencing again. One found anywhere
    is written to its whole write set; where so many replicas lack it that it cannot have been acknowledged, the ledger
    ends.
-4. The metadata become CLOSED with that end. Lost compare-and-set: look who won, and begin again unless it is closed.
+4. The metadata become CLOSED with that end. A lost compare-and-set reads the metadata again and restarts unless CLOSED.
 
 Errors, silence and damage are never taken for "no such entry".
 """

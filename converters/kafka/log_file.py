@@ -92,7 +92,8 @@ class LogFile:
     def batches(self, position: int = 0) -> Iterator[LogBatch]:
         """Yield the entries from `position`, which must be 0 or the `next_position` of a batch.
 
-        Checksums are verified only where `on_damage` is told of wrong ones: else ask each batch with `ensure_valid()`.
+        With `on_damage` the checksums are verified and wrong ones reported to it; without it, call `ensure_valid()` of
+        each batch.
         Raises: DamagedLogError (with the position) for sizes and magics that cannot be, unless `on_damage` takes it.
         """
         self.end, self.valid_bytes = None, position
@@ -162,7 +163,7 @@ class LogFile:
             position += len(chunk)
 
     def _behind_damage(self, error: DamagedLogError) -> int:
-        """Where reading goes on. Raises: `error`, when nobody takes note of damage."""
+        """Report the damage and return the position where reading continues. Raises: `error`, without `on_damage`."""
         if self._on_damage is None:
             raise error
         found = find_batch(self._bounded_read, error.position + 1, self._search_bounds())

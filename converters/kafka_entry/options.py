@@ -18,7 +18,7 @@ class Mode(enum.StrEnum):
     FAITHFUL = "faithful"
     """Nothing is lost: binary keys and headers, null headers, timestamps. The default."""
     KOP = "kop"
-    """What KoP's payload processor gives to Java consumers, losses included; for those who depend on it."""
+    """What KoP's payload processor gives to Java consumers, losses included; for applications that depend on it."""
 
 
 class KeyText(enum.StrEnum):

@@ -9,7 +9,7 @@ duplicates, one property each; what text cannot carry is named by companion prop
 | __kafka.header.null     | indexes of properties whose header value is null ("")     |
 | __kafka.header.key.b64  | indexes of properties whose key is base64                 |
 | __kafka.timestamp       | a record timestamp below -1, which event_time cannot hold |
-| __kafka.offset          | the record's offset, if the converter is asked for it     |
+| __kafka.offset          | the record's offset, if an option of the converter is set |
 | __kafka.headers         | the number of headers, if a key starts with `__kafka.`; always last |
 
 Indexes are decimal, separated by commas. Companions stand behind all headers, so a header that merely looks like one is

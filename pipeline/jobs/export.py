@@ -185,8 +185,8 @@ class ExportJob:
         on_round: Callable[[ExportReport], None] = lambda _: None,
         patience_s: float = 300.0,
     ) -> ExportReport:
-        """`run` again and again, a trigger apart, until `stop` says so: new messages, partitions and topics of a
-        pattern are picked up. The table is the checkpoint: a killed stream goes on exactly where it ends.
+        """Repeat `run`, a trigger apart, until `stop` returns true; each run picks up new messages, partitions and
+        topics of a pattern. The table is the checkpoint: a killed stream continues exactly where the table ends.
 
         Args:    on_round: called after each round that has succeeded.
                  patience_s: how long a broker that is away, or tasks that are lost, are tried again.

@@ -59,7 +59,7 @@ class Page:
 
 
 def line_chart(series: Mapping[str, Sequence[tuple[float, float]]], unit: str = "") -> str:
-    """Inline SVG; an empty chart says so."""
+    """Render inline SVG; an empty series gives the text "no data"."""
     points = [point for line in series.values() for point in line]
     if not points:
         return "<p>no data</p>"
@@ -78,7 +78,7 @@ def line_chart(series: Mapping[str, Sequence[tuple[float, float]]], unit: str = 
 
 
 def bar_chart(values: Sequence[tuple[str, float]], unit: str = "") -> str:
-    """Inline SVG; an empty chart says so."""
+    """Render inline SVG; without values the text "no data"."""
     if not values:
         return "<p>no data</p>"
     top = max([1, *(value for _, value in values)])

@@ -126,7 +126,7 @@ class _RangeReader:
     async def _open(self) -> None:
         self._last = self._last or self._before_first()
         if self._last is None:
-            return  # all that is left is lost, and said so
+            return  # all remaining entries are lost, and the loss is reported
         # Brokers differ in whether they begin with this entry or behind it: it is left out when it comes.
         topic, compacted = self._piece.topic, self._settings.read_compacted
         self._pushed = await PushedEntries.open(self._settings.connect, topic, self._last, read_compacted=compacted)
@@ -205,7 +205,7 @@ class _RangeReader:
             if len(cut.kept):
                 kept.append(cut.kept)
         if self._pushed is not None and messages and not self._done():
-            with contextlib.suppress(RetryError):  # a connection that is gone says so when the next entries are taken
+            with contextlib.suppress(RetryError):  # a lost connection raises when the next entries are taken
                 self._pushed.ask_for(messages)
         return kept
 

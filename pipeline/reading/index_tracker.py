@@ -1,9 +1,9 @@
 """The broker index of entries as they come from the broker.
 
-A broker tells it in broker entry metadata (`exposingBrokerEntryMetadataToClientEnabled`). One that does not is asked
-for the index of the first entry; from there on messages are counted, since indexes have no gaps. Wherever an entry does
-not directly follow the one before, the broker is asked again, so a message that was not delivered cannot shift the
-count.
+A broker sends the index in broker entry metadata (`exposingBrokerEntryMetadataToClientEnabled`). From a broker that
+does not, the tracker requests the index of the first entry and counts messages from there, since indexes have no gaps.
+Where an entry does not directly follow its predecessor, the tracker requests the index again, so a message that was
+not delivered cannot shift the count.
 """
 
 from __future__ import annotations

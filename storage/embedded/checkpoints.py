@@ -111,7 +111,7 @@ class Checkpointer:
         self._journal: Journal | None = None
 
     def wire(self, appends: AppendPath, journal: Journal) -> None:
-        """Whom it works for: appends wait when too much is unwritten, the journal learns what it may use again."""
+        """Set the served parts: appends wait when too much is unwritten, the journal learns which segments to reuse."""
         self._appends, self._journal = appends, journal
 
     def write(self, jobs: list[WriteSlab]) -> None:
@@ -244,7 +244,7 @@ class Checkpointer:
             self._appends.release()
 
     def _write_back_failed(self, batch: list[Job | None], error: BaseException | None) -> None:
-        """Nothing more will be written: nobody may wait for it."""
+        """The store writes no more entries: fail every waiter."""
         known = isinstance(error, StorageFailedError)
         self._health.fail(error if known else StorageFailedError(f"write-behind: {error!r}"))  # type: ignore[arg-type]
         for job in batch:
@@ -254,7 +254,7 @@ class Checkpointer:
         self._wake()
 
     def _give_up(self) -> None:
-        """Nobody may wait for space in a closing store: the journal has it all, the next start writes it.
+        """Drop a plan that waits for space in a closing store: the journal has all entries, the next start writes them.
 
         What the plan would have synced stays to be synced: a later checkpoint must not take it for done. A plan in
         the checkpoint thread no longer waits for space; it ends by itself.

@@ -1,6 +1,6 @@
 """The embedded engine's door: ``open_embedded``.
 
-Who does what: the loop owns all state; the frame writer, or the journal's thread, writes and syncs frames
+Threads and their work: the loop owns all state; the frame writer, or the journal's thread, writes and syncs frames
 (``journal/``), the write-behind thread fills ledger files (``writeback.py``), the checkpoint thread syncs them
 (``checkpoints.py``), a helper prepares journal segments, a small pool reads, one thread owns the metadata and one
 writes their snapshots.

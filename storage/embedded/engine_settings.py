@@ -29,7 +29,7 @@ class EngineSettings:
     write_behind_bytes: int = 1 * _MIB
     """Confirmed entries go to their ledger files in pieces of this size, or 50 ms later."""
     writeback_lag_bytes: int = 128 * _MIB
-    """So much of what was written behind may stay in the system's cache before the device is asked to take it."""
+    """Written-behind bytes that may stay in the system's cache before a write to the device begins."""
     cache_bytes: int = 64 * _MIB
     """Entry cache (recent slabs and read-ahead)."""
     read_piece_bytes: int = 1 * _MIB

@@ -33,7 +33,7 @@ NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 """Nothing was done to the file or folder: to be tried again, also a sync."""
 
 _IOV_MAX = 1024
-_FILE_MODE = 0o600  # messages, and who may read them: for the broker's user alone
+_FILE_MODE = 0o600  # messages and permissions: readable by the broker's user alone
 _DIRECTORY_MODE = 0o700
 _SYNC_FILE_RANGE_WRITE = 2
 _ZEROS = bytes(1 << 16)

@@ -64,7 +64,7 @@ class Threads(Protocol):
 
 
 class Idle:
-    """Counts what is under way and wakes who waits for its end. Loop side only."""
+    """Counts operations under way and wakes the tasks that wait for their end. Loop side only."""
 
     def __init__(self) -> None:
         self.submitted = 0
@@ -127,9 +127,9 @@ class _ThreadLane(Generic[T, R]):
             result, error = None, None
             try:
                 result = self._work(batch)
-            except BaseException as caught:  # noqa: BLE001 - the flusher's door: whatever happens is told to the loop
+            except BaseException as caught:  # noqa: BLE001 - the flusher's door: it reports every failure to the loop
                 error = caught
-            with contextlib.suppress(RuntimeError):  # the loop is gone: nobody is left to be told
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no receiver is left
                 self._loop.call_soon_threadsafe(self._finish, batch, result, error)
             if stop:
                 return

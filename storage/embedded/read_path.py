@@ -140,7 +140,7 @@ class ReadPath:
                 future.set_result(piece)
             else:
                 future.set_exception(_as_storage_error(error))
-                future.exception()  # a read-ahead has nobody who asks
+                future.exception()  # mark as retrieved: a read-ahead has no caller
 
         self._pool.run(lambda: reader.piece(point, entry_id, end, written, size), loaded)
         return future

@@ -85,7 +85,7 @@ class OpenLedger:
         self.pending = 0
         """Pieces pushed and not yet reported on."""
         self.check_entries = 0
-        """Below both marks nobody needs to ask whether it is full."""
+        """Below both marks the ledger cannot be full, and the check is skipped."""
         self.check_bytes = 0
 
     def set_marks(self, config: ManagedLedgerConfig) -> None:

@@ -1,4 +1,4 @@
-"""What one managed ledger is told by its policies. Plain values; the broker computes them."""
+"""Configuration of one managed ledger. Plain values; the broker computes them from policies."""
 
 from __future__ import annotations
 

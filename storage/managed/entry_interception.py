@@ -1,6 +1,6 @@
 """Entry metadata beyond timestamp and index: the general, slower way to stamp a run.
 
-The usual way is ``speed.stamp``, which knows the two fields. Who wants more gives an ``EntryMetadataSource``; it makes
+The usual way is ``speed.stamp``, which knows the two fields. For more fields there is ``EntryMetadataSource``; it makes
 the whole part before each entry (magic, size, ``BrokerEntryMetadata``), and records are made of the entries with that
 part put before them.
 """

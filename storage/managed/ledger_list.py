@@ -1,7 +1,7 @@
 """The ledger list of one managed ledger in the metadata store.
 
 Record: at ``/managed-ledgers/<name>``, in the bytes of the factory's layout (``stored_layout.py``). Every change is a
-compare-and-set on the record's version; whoever loses one has lost the managed ledger to another owner.
+compare-and-set on the record's version; a broker whose compare-and-set fails has lost the managed ledger to another.
 
 Rules kept here:
 

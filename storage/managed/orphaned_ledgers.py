@@ -2,8 +2,8 @@
 
 Whether a ledger is still wanted is read from its owner's own record, found by the ledger's properties. Only ledgers
 that were there when the store was opened are looked at: an owner lists new ledgers only, so a ledger that no stored
-record names then will never be named again. Whatever is not plain stays: a record that does not parse, an owner nobody
-here knows, a ledger with entries whose owner is gone without having said that it goes.
+record names then will never be named again. In doubt a ledger stays: its owner's record does not parse, its kind of
+owner is unknown, or it has entries and its owner vanished without a record of a deletion.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ async def _ask(references: Sequence[References], ledger_id: int, properties: Map
 
 
 async def _is_empty(ledgers: LedgerStore, ledger_id: int) -> bool:
-    """Of a ledger that nobody writes to any more."""
+    """Whether the ledger has no entries. Precondition: its writer is gone."""
     return (await ledgers.open_recover(ledger_id)).entries == 0
 
 

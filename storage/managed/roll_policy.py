@@ -34,7 +34,7 @@ def is_full(entries: int, size_bytes: int, age_ms: float, config: ManagedLedgerC
 
 
 def is_nearly_full(entries: int, size_bytes: int, age_ms: float, config: ManagedLedgerConfig) -> bool:
-    """Time to create the next ledger, so that nobody waits for it."""
+    """Whether to create the next ledger now, so that no append waits for it."""
     return age_ms >= _NEARLY * config.min_rollover_ms and (
         entries >= _NEARLY * config.max_entries_per_ledger or size_bytes >= _NEARLY * config.max_size_per_ledger_bytes
     )

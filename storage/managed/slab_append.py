@@ -1,4 +1,4 @@
-"""Append one slab and wait for it: for whoever keeps books in ledgers and has nothing to pipeline."""
+"""Append one slab and wait for it: for callers that keep records in ledgers without pipelining."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Dropping ledgers that nobody needs: the stored list first, the ledgers second.
+"""Drops ledgers that no cursor and no policy needs: the stored list first, the ledgers second.
 
-A crash in between leaves ledgers that no list names; they hold nothing anybody could read.
+A crash in between leaves ledgers that no list names; no reader can reach their entries.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class ZooKeeperMetadataStore:
         return version
 
     async def create_ephemeral(self, path: str, value: bytes) -> int:
-        """A new node that vanishes with the session. Raises BadVersionError when there is one, whoever made it."""
+        """Create a node that vanishes with the session. Raises BadVersionError when any session has created it."""
         self._check(path)
         with storage_errors():
             version = await self._create(path, bytes(value), ephemeral=True)

@@ -1,6 +1,6 @@
 """Writes frames to segments, durable when they are reported: one write and sync, without a Python thread.
 
-A frame that needs nothing but its write is planned on the loop (``Journal.plan``) and given to a ``FrameWriter``, which
+A frame that needs only its write is planned on the loop (``Journal.plan``) and given to a ``FrameWriter``, which
 reports on the loop: one turn from the socket to the disk and one back. ``CompiledFrameWriter`` is made of
 ``_frame_writer.c``; where that was not built, or the file system is not the real one, the journal's lane does all the
 work in its thread.

@@ -89,8 +89,8 @@ class Plan(NamedTuple):
 
 
 class Journal:
-    """Writes frames into segments. Owned by whoever has the batch: the journal's thread or, with a ``FrameWriter``, the
-    loop; never both at a time (``CommitLane``).
+    """Writes frames into segments. The owner of the batch owns it: the journal's thread or, with a ``FrameWriter``,
+    the loop; never both at a time (``CommitLane``).
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Journal:
         self._full: list[Segment] = []
         self._refusal: StorageError | None = None
         self.released_sequence = -1
-        """Set by the loop: frames up to this one are in synced ledger files and a durable checkpoint says so."""
+        """Set by the loop: a durable checkpoint records that frames up to this sequence are in synced ledger files."""
 
     def write_batch(self, batch: list[Append]) -> BatchResult:
         """Write and sync; never raises for a state of the disk. In the journal's thread."""
@@ -137,8 +137,8 @@ class Journal:
         return BatchResult(errors or None, self._refusal, self.next_sequence - 1, frames, written, seconds)
 
     def plan(self, batch: list[Append]) -> Plan | None:
-        """The batch as one frame that needs nothing but its write; None (and nothing has changed) when there is more to
-        it, and ``write_batch`` is to do it. Between a plan and ``finish`` nothing else is to be called.
+        """Plan the batch as one frame that needs only its write. None, without effect, when the batch needs more work;
+        then call ``write_batch``. Call no other method between a plan and its ``finish``.
         """
         if self._refusal is not None or (len(batch) > 1 and self._frame_end(batch, 0) < len(batch)):
             return None
@@ -230,7 +230,7 @@ class Journal:
         return room
 
     def _fail(self, todo: list[tuple[int, Append]], error: OSError, errors: dict[int, StorageError]) -> None:
-        """The frame was not written, or nobody knows."""
+        """Take note that the frame is not written, or its fate unknown."""
         if error.errno in _SPACE_ERRORS:
             self._refusal = StorageFullError(f"journal: {error}")
         else:

@@ -46,7 +46,7 @@ class LoadedMetadata:
     """What cost nothing."""
     snapshot_bytes: int = 0
     unsaid_end: bool = False
-    """The last log was made, and a crash came before the one before it said so."""
+    """A crash came after the creation of the last log and before the end frame in its predecessor."""
 
     @property
     def last_sequence(self) -> int:

@@ -19,7 +19,7 @@ Frame: a copy is this header, the payload (``changes.py``) and zeros up to a mul
     24  u64 sequence         / grows by one with each frame, across logs and restarts
     32  u32 payload bytes
     36  u16 copy             0 or 1
-    38  u16 kind             changes; confirm: nothing but a later sequence; end: the next log goes on
+    38  u16 kind             changes; confirm: only a later sequence; end: the next log continues
     40  i64 written          wall clock, ms
     48  16 x zero
 

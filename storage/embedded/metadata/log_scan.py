@@ -27,7 +27,7 @@ class LogEnd(Enum):
     TORN = auto()
     """A frame that was being written: never acknowledged."""
     CONTINUED = auto()
-    """The frame that says so: the next log goes on."""
+    """The end frame: the next log continues."""
     CUT = auto()
     """The file is cut off here: what was behind is not known."""
     LOST = auto()

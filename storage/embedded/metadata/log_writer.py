@@ -1,7 +1,7 @@
 """Writing the metadata log: one frame per group of operations, one sync per frame. Runs in the metadata thread.
 
-Order of writes when a log is full: the next log is there, durable, before the frame that says so ends this one. A spare
-log is made ahead, so that a full disk leaves room for the deletions that give space back.
+Order of writes when a log is full: the next log is durable before the end frame closes this log. A spare log is
+created ahead, so that a full disk leaves room for the deletions that free space.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _once(sync: Callable[[], None]) -> None:
 
 
 def _fill(file: File, size: int) -> None:
-    """Zeros that are written, not only promised: later frames change nothing but bytes of the file."""
+    """Write zeros instead of a hole, so that later frames change only bytes of the file."""
     file.truncate(0)
     for at in range(0, size, len(_ZEROS)):
         file.write([_ZEROS[: size - at]], at)

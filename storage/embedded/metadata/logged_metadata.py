@@ -45,7 +45,7 @@ _OPERATION_BYTES = 64
 
 
 class _Operation(NamedTuple):
-    """One call: what to do in the thread, whom to tell."""
+    """One call: the work of the thread and the receiver of its result."""
 
     run: Callable[[NodeTree], object]
     future: asyncio.Future[object]

@@ -89,7 +89,7 @@ def write_fresh(world: LogEnvironment, store_id: bytes, tree: NodeTree, number: 
 
 
 def _migrate(world: LogEnvironment, read_format_1: Callable[[str], NodeTree]) -> None:
-    """From format 1. It counts once VERSION says so; until then it is made anew by every start."""
+    """Migrate from format 1. The result counts once VERSION names the new format; until then each start repeats it."""
     files, layout = world.files, world.layout
     try:
         tree = read_format_1(layout.sqlite)
@@ -150,7 +150,7 @@ def _heal_log(file: File, scan: LogScan) -> bool:
 
 
 def _remove_unfinished(files: FileSystem, layout: Layout) -> None:
-    """What a crash left half made, and a spare log whose zeros nobody vouches for."""
+    """Remove files that a crash left unfinished, and a spare log, whose zeros are not known to be complete."""
     for name in files.list_dir(layout.metadata):
         path = f"{layout.metadata}/{name}"
         if path == layout.spare_log or name.endswith(".new"):

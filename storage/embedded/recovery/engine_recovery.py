@@ -179,8 +179,8 @@ class Recovery:
         self._checkpoint_intact = True
 
     def run(self) -> Recovered:
-        """Raises OSError, UnsupportedFormatError; then nothing but a repetition is needed. Raises MetadataDamagedError
-        before anything is changed.
+        """Recover the store. Raises OSError, UnsupportedFormatError; a repetition is safe after both. Raises
+        MetadataDamagedError before any change.
         """
         started = self._clock.now_s()
         # An earlier process may have ended between making a name and syncing its folder (or given up on a full disk):

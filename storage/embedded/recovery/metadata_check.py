@@ -72,7 +72,7 @@ def greatest_ledger_id(files: FileSystem, layout: Layout, others: Iterable[int])
 
 
 def _is_ours(files: FileSystem, path: str, store_id: bytes, ledger_id: int) -> bool:
-    """The file holds entries of this ledger of this store, or what is left of its head says so."""
+    """Whether the file holds entries of this ledger of this store, or the rest of its head names them."""
     file = files.open_read_only(path)
     try:
         data = file.read(_LOOK_BYTES, 0)

@@ -54,7 +54,7 @@ class StoredNodes:
 def read_stored_nodes(files: FileSystem, layout: Layout) -> StoredNodes:
     """A missing or damaged file is a problem told, not raised. Raises UnsupportedFormatError."""
     names = metadata_names(files, layout)
-    # As a start takes them: what an interrupted way from format 1 left counts only when VERSION says so.
+    # As at a start: the result of an interrupted migration from format 1 counts only when VERSION names the new format.
     left = not names.logs and not names.snapshots
     if files.exists(layout.sqlite) and (left or _says_format_1(files, layout)):
         return _read_format_1(layout)

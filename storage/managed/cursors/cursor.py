@@ -393,7 +393,7 @@ class ManagedCursor:
         if self._saver is not None:
             self._saver.changed(acks)
         # A ledger whose last entry is acknowledged stays until the next one is begun, a load or a check of retention:
-        # who subscribes meanwhile, at the end of a terminated topic say, still finds it (as in Apache Pulsar 4.2.4).
+        # a new subscription, for example at the end of a terminated topic, still finds it (as in Apache Pulsar 4.2.4).
         if self._acks.mark_delete.ledger_id != mark_delete_before.ledger_id:
             self._advanced()
 

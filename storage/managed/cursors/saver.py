@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class CursorSaver:
-    """Turns changes into saves. Everyone who waits while a save runs shares the next one."""
+    """Turns changes into saves. Callers that wait while a save runs share the next save."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class CursorSaver:
             saved = True
         except StorageError as error:
             failure = error
-        finally:  # whatever ended it (a bug too): nobody may take it for a save
+        finally:  # after any failure (a bug too) the changes count as unsaved
             if not saved:
                 self._unsaved += saving
                 self._acks.needs_snapshot()
@@ -146,7 +146,7 @@ class CursorSaver:
         return True
 
     def _settle(self) -> None:
-        """After the last save of a series: nobody may be left waiting."""
+        """After the last save of a series: release every remaining waiter."""
         if not self._unsaved:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:

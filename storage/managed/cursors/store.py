@@ -223,7 +223,7 @@ class CursorStore:
         await append_slab(writer, Slab(writer.ledger_id, first, data, record_offsets))
 
     async def _drop_ledger(self, ledger_id: int, writer: LedgerWriter | None) -> None:
-        """Nothing refers to it any more; a failure leaves an unknown ledger behind and harms nobody."""
+        """Delete a ledger without references; a failure leaves an orphaned ledger, which is harmless."""
         if ledger_id == NO_LEDGER:
             return
         try:
