@@ -6,6 +6,7 @@ one call), and a dict ``entry id -> unacked messages << 17 | key hash`` for batc
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyroaring import BitMap
@@ -151,6 +152,16 @@ class PendingAcks:
             return 0
         self.add(ledger_id, entry_id, unacked, found.key_hash)
         return found.unacked - unacked
+
+    def by_hash(self) -> Counter[int]:
+        """How many entries are held of each key hash, 0 for those without one; in order of position of the first."""
+        found: Counter[int] = Counter()
+        for ledger_id in sorted(self._ledgers):
+            ledger = self._ledgers[ledger_id]
+            if ledger.plain:
+                found[0] += len(ledger.plain)
+            found.update([ledger.packed[entry_id] & _HASH_MASK for entry_id in sorted(ledger.packed)])
+        return found
 
     def drop_up_to(self, position: Position) -> list[PendingAck]:
         """Take away all entries at or before ``position`` (the backlog was skipped or expired)."""

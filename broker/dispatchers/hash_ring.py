@@ -14,13 +14,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.dispatchers.key_ranges import FIRST_HASH, LAST_HASH, Assignment, Member, merge
 from magnetar.protocol.key_hash import murmur3_32, murmur3_32_with_each
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 FAILOVER_POINTS = 100
 _FULL_RING = 1 << 31
@@ -43,17 +44,29 @@ class RingSelector:
     def hash_of(self, murmur: int) -> int:
         return murmur % LAST_HASH + 1
 
-    def add(self, member: Member) -> None:
+    def add(self, member: Member) -> list[Assignment]:
         used = self._indexes.setdefault(member.name, {})
         index = next(i for i in range(len(used) + 1) if i not in used)
         used[index] = member
+        taken: list[Assignment] = []
         for point in self._points_of(member, index):
             owners = self._owners.get(point)
             if owners is None:
+                former = self.select(point)
                 self._owners[point] = [member]
                 insort(self._points, point)
+                if former is not None and former is not member:
+                    taken += self._before(point, former)
             elif member not in owners:
                 owners.append(member)
+        return merge(sorted(taken, key=attrgetter("start")))
+
+    def _before(self, point: int, owner: Member) -> Iterator[Assignment]:
+        """The hashes whose first point this is, as of `owner`; those of the lowest point wrap around."""
+        i = bisect_left(self._points, point)
+        yield Assignment(self._points[i - 1] + 1 if i else FIRST_HASH, point, owner)
+        if i == 0 and self._points[-1] < LAST_HASH:
+            yield Assignment(self._points[-1] + 1, LAST_HASH, owner)
 
     def remove(self, member: Member) -> None:
         used = self._indexes.get(member.name, {})
@@ -86,6 +99,12 @@ class RingSelector:
         if start <= LAST_HASH:
             result.append(Assignment(start, LAST_HASH, self._owners[self._points[0]][0]))
         return merge(result)
+
+    def ranges_of(self, member: Member) -> list[Assignment]:
+        used = self._indexes.get(member.name, {})
+        points = [p for i, each in used.items() if each is member for p in set(self._points_of(member, i))]
+        owned = [p for p in points if self._owners[p][0] is member]
+        return merge(sorted((a for p in owned for a in self._before(p, member)), key=attrgetter("start")))
 
 
 def ring_choice(names: Sequence[str], key: str) -> int:

@@ -9,8 +9,9 @@ Hashes are 1..65535 (0 stands for "no hash"); a range is inclusive at both ends.
 Each reduces the 31 bit Murmur hash of a key to its own range: the ring to 1..65535 (% 65535 + 1), the others to
 0..65535 where 0 becomes 1 (Apache Pulsar 4.2.4).
 
-All of them are deciders without side effects on consumers: what a change of members moves is the difference of two
-`ranges()` (see `lost_ranges`).
+All of them are deciders without side effects on consumers. A joiner takes hashes from members (`add` returns which); a
+leaver takes none from those that stay. Neither walks through the ranges of all members: a join to many consumers costs
+no more than one to few.
 """
 
 from __future__ import annotations
@@ -54,13 +55,23 @@ class KeySelector(Protocol):
         """The hash of a key whose Murmur hash this is."""
         ...
 
-    def add(self, member: Member) -> None: ...
+    def add(self, member: Member) -> list[Assignment]:
+        """Admit a member; what it takes from others: in order, each with its former owner."""
+        ...
 
-    def remove(self, member: Member) -> None: ...
+    def remove(self, member: Member) -> None:
+        """Give the member's hashes to others; a member that is not here is ignored. The others lose nothing."""
+        ...
 
     def select(self, key_hash: int) -> Member | None: ...
 
-    def ranges(self) -> list[Assignment]: ...
+    def ranges(self) -> list[Assignment]:
+        """Those of all members, in order."""
+        ...
+
+    def ranges_of(self, member: Member) -> list[Assignment]:
+        """Those of one member, in order."""
+        ...
 
 
 def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
@@ -72,27 +83,6 @@ def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
         else:
             merged.append(each)
     return merged
-
-
-def lost_ranges(before: list[Assignment], after: list[Assignment]) -> list[Assignment]:
-    """What each owner of ``before`` no longer owns in ``after``; both in order."""
-    lost: list[Assignment] = []
-    j = 0
-    for start, end, owner in before:
-        while j < len(after) and after[j].end < start:
-            j += 1
-        at, k = start, j
-        while at <= end:
-            if k < len(after) and after[k].start <= at:
-                upto = min(after[k].end, end)
-                if after[k].owner is not owner:
-                    lost.append(Assignment(at, upto, owner))
-                k += 1
-            else:
-                upto = min(after[k].start - 1, end) if k < len(after) else end
-                lost.append(Assignment(at, upto, owner))
-            at = upto + 1
-    return merge(lost)
 
 
 class StickySelector:
@@ -123,11 +113,12 @@ class StickySelector:
             if at >= 0 and self._ranges[at][1] >= start:
                 raise ConsumerAssignError(f"Range conflict with consumer {self._ranges[at][3].name}")
 
-    def add(self, member: Member) -> None:
+    def add(self, member: Member) -> list[Assignment]:
         self.check(member)
         for start, end in member.sticky_ranges:
             insort(self._ranges, (start, end, id(member), member))
         self._starts = [each[0] for each in self._ranges]
+        return []
 
     def remove(self, member: Member) -> None:
         self._ranges = [each for each in self._ranges if each[3] is not member]
@@ -141,6 +132,9 @@ class StickySelector:
 
     def ranges(self) -> list[Assignment]:
         return [Assignment(start, end, owner) for start, end, _, owner in self._ranges]
+
+    def ranges_of(self, member: Member) -> list[Assignment]:
+        return [Assignment(start, end, member) for start, end in sorted(member.sticky_ranges)]
 
 
 class SplitSelector:
@@ -158,16 +152,21 @@ class SplitSelector:
     def hash_of(self, murmur: int) -> int:
         return murmur % HASHES or 1
 
-    def add(self, member: Member) -> None:
+    def add(self, member: Member) -> list[Assignment]:
         if not self._ends:
             self._ends, self._owners = [HASHES], [member]
-            return
+            return []
         sizes = [end - before for before, end in pairwise([0, *self._ends])]
         largest = sizes.index(max(sizes))
         if sizes[largest] < 2:
             raise ConsumerAssignError("No hash range is left to split.")
-        self._ends.insert(largest, self._ends[largest] - sizes[largest] // 2)
+        start, end, former = self._start(largest), self._ends[largest] - sizes[largest] // 2, self._owners[largest]
+        self._ends.insert(largest, end)
         self._owners.insert(largest, member)
+        return [Assignment(start, end, former)]
+
+    def _start(self, index: int) -> int:
+        return self._ends[index - 1] + 1 if index else 0
 
     def remove(self, member: Member) -> None:
         for i, owner in enumerate(self._owners):
@@ -187,3 +186,7 @@ class SplitSelector:
             result.append(Assignment(start, end, owner))
             start = end + 1
         return result
+
+    def ranges_of(self, member: Member) -> list[Assignment]:
+        owners = enumerate(self._owners)
+        return [Assignment(self._start(i), self._ends[i], member) for i, owner in owners if owner is member]

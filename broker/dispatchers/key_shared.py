@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 from magnetar.broker.consumers.consumer import KEY_SHARED, KeySharedPolicy
@@ -11,7 +10,7 @@ from magnetar.broker.consumers.draining_hashes import DrainingHashes
 from magnetar.broker.dispatchers.deliver import deliver_picked
 from magnetar.broker.dispatchers.hash_ring import RingSelector
 from magnetar.broker.dispatchers.held_entries import HeldEntries
-from magnetar.broker.dispatchers.key_ranges import KeySelector, SplitSelector, StickySelector, lost_ranges
+from magnetar.broker.dispatchers.key_ranges import KeySelector, SplitSelector, StickySelector
 from magnetar.broker.dispatchers.key_shared_plan import plan_by_key
 from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
@@ -79,41 +78,38 @@ class KeySharedDispatcher:
         """None: any number of consumers are served."""
 
     def add_consumer(self, consumer: Consumer) -> None:
-        before = self.selector.ranges()
         if isinstance(self.selector, StickySelector):
             self.selector.check(consumer)
         is_first = not self.consumers
         self.held.add_consumer(consumer)
         if is_first:
             self._forget_order()
-        self.selector.add(consumer)
-        self._hashes_moved(before)
+        self._hashes_moved(self.selector.add(consumer))
 
     def remove_consumer(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
-            before = self.selector.ranges()
             self.selector.remove(consumer)
             self.draining.consumer_left(consumer)
             self.held.remove_consumer(consumer)
             if not self.consumers:
                 self._forget_order()
-            self._hashes_moved([each for each in before if each.owner is not consumer])
+            self._hashes_moved([])
 
-    def _hashes_moved(self, before: list[Assignment]) -> None:
+    def _hashes_moved(self, taken: list[Assignment]) -> None:
         """What a consumer holds of hashes that it lost drains before the new owner gets any of them."""
         self._replay_may_help = True
         self._owners.clear()
         if self.allow_out_of_order:
             return
         lost: dict[int, list[Assignment]] = {}
-        for each in lost_ranges(before, self.selector.ranges()):
+        for each in taken:
             lost.setdefault(id(each.owner), []).append(each)
         for ranges in lost.values():
             owner = cast("Consumer", ranges[0].owner)
             moved = _Ranges(ranges)
-            hashes = (held.key_hash for held in owner.pending_acks or ())
-            for key_hash, held in Counter(h for h in hashes if moved.covers(h)).items():
-                self.draining.drain(key_hash, owner, held)
+            for key_hash, held in ({} if owner.pending_acks is None else owner.pending_acks.by_hash()).items():
+                if moved.covers(key_hash):
+                    self.draining.drain(key_hash, owner, held)
 
     remove_for_seek = remove_consumer
 
@@ -369,7 +365,7 @@ class KeySharedDispatcher:
 
     def key_ranges_of(self, consumer: Consumer) -> tuple[tuple[int, int], ...]:
         """The hash ranges a consumer serves now, for the stats."""
-        return tuple((each.start, each.end) for each in self.selector.ranges() if each.owner is consumer)
+        return tuple((each.start, each.end) for each in self.selector.ranges_of(consumer))
 
 
 class _Hand:

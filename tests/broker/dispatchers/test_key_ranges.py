@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from magnetar.broker.dispatchers import hash_ring
 from magnetar.broker.dispatchers.active_consumer import choose_active
 from magnetar.broker.dispatchers.hash_ring import RingSelector, ring_choice
-from magnetar.broker.dispatchers.key_ranges import Assignment, SplitSelector, StickySelector, lost_ranges
+from magnetar.broker.dispatchers.key_ranges import Assignment, SplitSelector, StickySelector, merge
 from magnetar.broker.errors import ConsumerAssignError
 from magnetar.protocol.key_hash import murmur3_32
 
@@ -92,6 +92,27 @@ def test_the_ring_moves_only_what_it_must():
     assert {h: ring.select(h) for h in before} == before
 
 
+def lost_ranges(before: list[Assignment], after: list[Assignment]) -> list[Assignment]:
+    """What each owner of ``before`` no longer owns in ``after``; both in order: what `add` answers, by comparison."""
+    lost: list[Assignment] = []
+    j = 0
+    for start, end, owner in before:
+        while j < len(after) and after[j].end < start:
+            j += 1
+        at, k = start, j
+        while at <= end:
+            if k < len(after) and after[k].start <= at:
+                upto = min(after[k].end, end)
+                if after[k].owner is not owner:
+                    lost.append(Assignment(at, upto, owner))
+                k += 1
+            else:
+                upto = min(after[k].start - 1, end) if k < len(after) else end
+                lost.append(Assignment(at, upto, owner))
+            at = upto + 1
+    return merge(lost)
+
+
 OWNERS = [Member(n) for n in "xyz"]
 
 
@@ -116,6 +137,31 @@ def test_lost_ranges_is_the_difference(before, after):
         (h, owner(before, h)) for h in range(1, 41) if owner(before, h) and owner(before, h) is not owner(after, h)
     }
     assert {(h, a.owner) for a in lost_ranges(before, after) for h in range(a.start, a.end + 1)} == expected
+
+
+@pytest.mark.parametrize("make", [lambda: RingSelector(7), lambda: RingSelector(300), SplitSelector])
+@given(ops=st.lists(st.tuples(st.booleans(), st.sampled_from("abc")), max_size=25))
+def test_a_joiner_takes_the_difference_and_a_leaver_nothing(make, ops):
+    selector, members = make(), []
+    for leave, name in ops:
+        before = selector.ranges()
+        if leave and members:
+            gone = members.pop(0)
+            selector.remove(gone)
+            assert lost_ranges([a for a in before if a.owner is not gone], selector.ranges()) == []
+        else:
+            members.append(Member(name))
+            taken = selector.add(members[-1])
+            assert taken == lost_ranges(before, selector.ranges())
+        for member in members:
+            assert selector.ranges_of(member) == [a for a in selector.ranges() if a.owner is member]
+
+
+def test_declared_ranges_are_taken_from_no_other():
+    selector = StickySelector()
+    a, b = Member("a", ((200, 70000), (0, 100))), Member("b", ((101, 150),))
+    assert selector.add(a) == selector.add(b) == []
+    assert selector.ranges_of(a) == [each for each in selector.ranges() if each.owner is a]
 
 
 @pytest.mark.parametrize(
