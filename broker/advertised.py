@@ -1,4 +1,4 @@
-"""The addresses clients are told to connect to (advertisedAddress, advertisedListeners)."""
+"""The addresses that clients get to connect to (advertisedAddress, advertisedListeners)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Start: data directory (locked), storage recovery, metadata, binary listener, then the HTTP listener (its libraries are
 imported only then: the time from process start to the first durable receipt is a promise). Stop: no new connections,
-every producer and consumer is told, everything is on the disk, then the storage closes.
+CLOSE_* to every producer and consumer, all entries on the disk, then the storage closes.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ class Broker:
         self.addresses.bound(self.server.port, self.server.port_tls, admin.port, admin.port_tls)
 
     def stop_listening(self) -> None:
-        """Close the listening sockets, so that another broker may have their ports; who is connected stays."""
+        """Close the listening sockets, so that another broker may bind their ports; open connections stay."""
         self.server.stop_accepting()
         if self._admin is not None:
             self._admin.stop_accepting()

@@ -107,8 +107,8 @@ class EntryMetadataInterceptor(Protocol):
     def intercept(self, topic: str, entries: Sequence[EntryStamp]) -> None:
         """Called for each burst of consecutive entries of one producer, in the order in which they are stored.
 
-        When it raises, nothing of what this call did is stored, the entries are stored all the same, and the log
-        says so.
+        When it raises, the broker discards the changes of this call, stores the entries all the same, and logs the
+        failure.
         """
         ...
 

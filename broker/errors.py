@@ -1,4 +1,4 @@
-"""What a request can fail with, and what its client is told.
+"""Failures of a request, and the error code and text for its client.
 
     BrokerError                      UnknownError
     ├── MetadataError                MetadataError      precondition of a request; metadata store failure
@@ -132,7 +132,7 @@ class InvalidSchemaError(IncompatibleSchemaError):
 
 
 class ImpossibleSchemaError(InvalidSchemaError):
-    """The definition parses, but names a type nobody defined or a field twice."""
+    """The definition parses, but names an undefined type or a field twice."""
 
 
 class BrokenKeyValueError(BrokerError):

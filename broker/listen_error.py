@@ -1,4 +1,4 @@
-"""Why a listener cannot be opened, in words for whoever set its address."""
+"""Explains why a listener cannot open, for the operator that configured its address."""
 
 from __future__ import annotations
 

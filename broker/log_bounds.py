@@ -1,4 +1,4 @@
-"""Bounds every field of a log line, whoever chose its value: a peer's 4 MB name is a hundred characters of the log.
+"""Bounds every field of a log line, of any origin: a peer's 4 MB name is a hundred characters of the log.
 
 Characters that a terminal obeys and ends of lines are written as escapes, so that no value can look like another line.
 """

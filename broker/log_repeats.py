@@ -1,5 +1,5 @@
-"""Keeps a trouble that lasts from filling the log with one line: on a full disk every producer that comes back is told
-the same several times a second.
+"""Suppresses repeated log lines: on a full disk the broker refuses every reconnecting producer for the same reason
+several times a second.
 """
 
 import time
@@ -32,7 +32,7 @@ class Repeats:
         self._lines: dict[tuple[object, ...], _Seen] = {}
 
     def __call__(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """Raises: structlog.DropEvent, which is how structlog is told to leave an event out."""
+        """Raises: structlog.DropEvent, which makes structlog leave the event out."""
         now_s = self._now_s()
         key = tuple((name, value) for name, value in event.items() if isinstance(value, _PLAIN))
         seen = self._lines.get(key)

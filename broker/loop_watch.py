@@ -2,7 +2,7 @@
 
 A beat on the loop notes how late it comes; a thread looks on, and while a beat is late it samples the stack of the
 loop's thread. The frame of the running callback is the same object in each sample as long as it is the same call, so
-one callback that does not end is told from many that follow each other in one turn. Time in which the machine ran
+samples distinguish a single long callback from many short callbacks of the same turn. Time in which the machine ran
 something else on this thread's processor does not count. Callbacks themselves cost nothing more; beat and thread take
 some 0.4 % of a core. A callback is found for certain when it takes a beat longer than the 50 ms; between
 the two it depends on when it begins.
@@ -122,7 +122,7 @@ class LoopWatch:
 
     def _beat(self) -> None:
         if self._base is None:
-            self._base = sys._getframe().f_back  # noqa: SLF001 - who called this runs the loop
+            self._base = sys._getframe().f_back  # noqa: SLF001 - the caller of this callback runs the loop
         now_s, waited_s, used_s = time.perf_counter(), self._machine_wait_s(), time.thread_time()
         held_s = now_s - self._beat_s - BEAT_S - (waited_s - self._waited_s)
         busy_s = used_s - self._used_s

@@ -1,4 +1,4 @@
-"""Settings that are fine and leave the broker more open than whoever wrote them may think: a sentence for each."""
+"""Warns of valid settings that leave the broker more open than their author may expect: a sentence for each."""
 
 import ipaddress
 from typing import TYPE_CHECKING

@@ -28,7 +28,7 @@ def nearest(key: str) -> str | None:
 
 
 def looks_like_security(key: str) -> bool:
-    """Whether `key` is all but the name of a setting that decides who may do what."""
+    """Whether `key` nearly equals the name of a security setting."""
     plain = _plain(key)
     cut_short = len(plain) >= _LONG_ENOUGH and any(_plain(name).startswith(plain) for name in _SECURITY)
     return cut_short or _nearest(key, _SECURITY, _ALL_BUT_EQUAL) is not None

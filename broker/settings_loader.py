@@ -114,7 +114,7 @@ def _from_environment(environment: Mapping[str, str]) -> list[Given]:
 
 def _judge_unprefixed(environment: Mapping[str, str], warn: Callable[[str], None], problems: list[str]) -> None:
     """Variables that are named like settings, as images of Apache Pulsar take them: without the prefix they have no
-    effect, and whoever gives a security setting so relies on it.
+    effect. A security setting among them is a problem, because its author relies on it.
     """
     for name in sorted(environment.keys() & SETTINGS.keys()):
         text = f"environment variable {name} has no effect; its name must be {ENVIRONMENT_PREFIX}{name}"

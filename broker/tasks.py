@@ -16,8 +16,8 @@ _awaited: set[asyncio.Task[Any]] = set()
 
 
 def awaited(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-    """A task of a caller that awaits it, or did until it was cancelled itself: held to its end. Its failure is the
-    caller's, and nobody's when there is none any more.
+    """A task of a caller that awaits it, or did until it was cancelled itself: held to its end. Its failure goes
+    to the caller, and is dropped when the caller is gone.
     """
     task = asyncio.get_running_loop().create_task(work, name=name)
     _awaited.add(task)

@@ -191,7 +191,7 @@ class TopicLogsApi(Protocol):
         ...
 
     async def cancel_delayed(self, name: "TopicName", position: "Position") -> bool:
-        """Have nobody get this delayed message, durable on return; False when it does not wait (any more)."""
+        """Cancel the delivery of this delayed message; durable on return. False when the message does not wait."""
         ...
 
 
@@ -325,7 +325,7 @@ class BrokerApi(Protocol):
 
     @property
     def urls(self) -> BrokerUrls:
-        """What clients are told; complete once all listeners are bound."""
+        """The addresses for clients; complete once all listeners are bound."""
         ...
 
     def listener_urls(self, listener: str) -> BrokerUrls | None:

@@ -1,4 +1,4 @@
-"""The HTTP application: finds the route, who asks and whether they may, runs the handler, turns errors into
+"""The HTTP application: finds the route, authenticates and authorizes the client, runs the handler, turns errors into
 answers.
 """
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EVERY_HOST: Final = "*"
 _RESERVED: Final = (".localhost", ".local", ".internal", ".home.arpa", ".test")
-"""Domains below which nobody can register a name (RFC 6761, 6762, 8375; ICANN for .internal)."""
+"""Domains below which no public name can be registered (RFC 6761, 6762, 8375; ICANN for .internal)."""
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SHOWN: Final = 100
 REMEDY: Final = "add it to httpAllowedHosts if it is yours"

@@ -1,4 +1,4 @@
-"""One HTTP request as handlers see it: who asks, what about, with what."""
+"""One HTTP request as handlers see it: the client's identity, the resource, the body."""
 
 import re
 from typing import TYPE_CHECKING, Any, TypeVar

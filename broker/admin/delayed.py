@@ -20,7 +20,7 @@ async def describe(call: Call) -> Response:
 
 @routes.delete(TOPIC + "/delayedMessages/ledger/{ledger}/entry/{entry}", TOPIC_ADMIN)
 async def cancel(call: Call) -> Response:
-    """Nobody gets this message; may be repeated. 409 when it does not wait (any more)."""
+    """Cancel the delivery of a delayed message; may be repeated. 409 when the message does not wait (any more)."""
     position = Position(call.number("ledger"), call.number("entry"))
     if not await call.logs.cancel_delayed(single_topic(call), position):
         raise conflict("The message is not waiting to be delivered")

@@ -7,8 +7,8 @@
     a request is being worked on           as its handler takes              no
     an answer is being sent                some of it is read in that time   no
 
-A connection beyond the seats is served probes alone (/status, /metrics, ready), so that these answer whoever holds the
-others.
+A connection beyond the seats is served probes alone (/status, /metrics, ready), so that these answer while
+other clients hold the seats.
 """
 
 import asyncio

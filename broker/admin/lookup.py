@@ -53,7 +53,7 @@ async def lookup(call: Call) -> Response:
 
 
 def _of_owner(owner: BrokerAddresses) -> dict[str, str]:
-    """What is told of another broker: as Apache Pulsar, with what it has."""
+    """The addresses of another broker, as Apache Pulsar's answer has them; absent ones are empty."""
     answer = {
         "brokerUrl": owner.service_url or "",
         "httpUrl": owner.web_url or "",

@@ -140,7 +140,7 @@ async def delete_namespace(call: Call) -> Response:
 
 
 async def delete_namespace_by_force(call: Call, namespace: str) -> None:
-    """The namespace with all topics in it, whoever is connected."""
+    """Delete the namespace with all its topics; connected clients are disconnected."""
     for text in _partitioned(call, namespace):
         await call.lifecycle.delete_partitioned(TopicName.parse(text))
         await give_way()

@@ -148,7 +148,7 @@ async def trim(call: Call) -> Response:
 
 @routes.post(TOPIC + "/createMissedPartitions", TOPIC_USE)
 async def create_missed_partitions(call: Call) -> Response:
-    """Partitions that were deleted one by one are there again; only who may create topics may do that."""
+    """Create partitions again that were deleted one by one; requires the right to create topics."""
     name = call.topic()
     if name.is_partition:
         raise precondition("Partitioned Topic Name should not contain '-partition-'")

@@ -35,7 +35,7 @@ class PolicyRow:
     removable     DELETE exists
     removed       what is kept after it; None: nothing
     per_cluster   kept per cluster; REST speaks of this one's
-    convert       from the body to what is kept (texts nobody knows become "not set")
+    convert       from the body to what is kept (unknown texts become "not set")
     when_unset    what GET shows then; None is an empty body
     unset_status  status of that empty body
     applied       what applies to a topic after all (topic policies, `?applied=true`)

@@ -7,7 +7,7 @@ The body is that of Apache Pulsar 4.2 (ProducerMessages); `schemaVersion` names 
 
 Each message is an entry of its own, on the disk when the answer comes. Messages of one request go round the partitions,
 the first to the first; their keys do not matter. The answer has one result per message, in order; errorCode 2 is a
-message that was not stored, 500 as a whole that none was. Nothing is asked of deduplication and publish rates.
+message that was not stored, 500 as a whole that none was. Deduplication and publish rates do not apply.
 """
 
 import base64

@@ -124,7 +124,7 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._ending.wait(), _TICK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Nothing waits where nobody is connected."""
+        """Shut down; without connections and tasks return at once."""
         if self.server_state.connections or self.server_state.tasks:
             await super().shutdown(sockets)
 

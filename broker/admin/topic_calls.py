@@ -92,7 +92,7 @@ def topic_parts(call: Call) -> list[TopicName]:
 
 
 def existing_parts(call: Call) -> list[TopicName]:
-    """Like `topic_parts`, without partitions that nobody has used yet."""
+    """Like `topic_parts`, without partitions that do not exist yet."""
     return [part for part in topic_parts(call) if call.topics.exists(part)]
 
 

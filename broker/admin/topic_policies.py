@@ -54,7 +54,7 @@ def _applied_auto_subscription(config: TopicConfig) -> AutoSubscriptionCreation:
 
 
 def _known_strategy(text: str) -> str | None:
-    """UNDEFINED is the same as no strategy, and so is a text nobody knows."""
+    """Return the strategy; None for UNDEFINED and for an unknown text."""
     return text if text in get_args(SchemaStrategy) and text != "UNDEFINED" else None
 
 

@@ -100,7 +100,7 @@ async def get_properties(call: Call) -> Response:
 async def add_properties(call: Call) -> Response:
     more = await call.body(dict[str, str])
     if not more and call.request.path_params["domain"] == "persistent":
-        return done()  # nobody asks whether there is such a topic
+        return done()  # the existence of the topic is not checked
     name = _any_topic(call)
     if more:
         await call.logs.set_properties(name, bounded((await call.logs.properties(name) or {}) | more))
@@ -154,7 +154,7 @@ async def create(call: Call) -> Response:
 
 @routes.delete(TOPIC, TOPIC_POLICY)
 async def delete(call: Call) -> Response:
-    """?force=true disconnects who is there."""
+    """Delete a topic; ?force=true disconnects its clients."""
     name = topic_of(call.request.path_params)
     known = name is not None and (call.topics.exists(name) or call.topics.partition_count(name) is not None)
     if name is not None and not name.persistent and not known:

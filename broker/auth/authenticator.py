@@ -1,4 +1,4 @@
-"""Finds out who a client is. One `Authenticator` serves the binary protocol and HTTP.
+"""Establishes the role of a client. One `Authenticator` serves the binary protocol and HTTP.
 
 A provider turns credentials into a role or refuses them. Providers are those of `authenticationProviders`, by
 Pulsar's class names or short: token (JWT), basic (user and password), tls (common name of a verified client

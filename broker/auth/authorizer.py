@@ -24,7 +24,7 @@ _USES = frozenset({Action.PRODUCE.value, Action.CONSUME.value})
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks: a role (None: authentication is off), and behind a proxy the role it speaks for."""
+    """The identity of a client: its role (None: authentication is off), and for a proxy the role it represents."""
 
     role: str | None
     original: str | None = None
@@ -32,7 +32,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked for; "" where it does not apply.
+    """The resource of a request; a field is "" where it does not apply.
 
     topic: the full name; subscription: when consuming; base: of a partition the name of its topic.
     """
@@ -80,8 +80,8 @@ class Authorizer:
         return any(tenant is not None and role in (tenant.admin_roles or ()) for tenant in tenants)
 
     def valid_identity(self, identity: Identity, *, itself: bool = False) -> bool:
-        """The rule of proxies: a proxy must name a client that is no proxy, a client nobody (or, with `itself`, itself
-        at most).
+        """Apply the rule of proxies: a proxy must name a client that is no proxy; any other client must name no role
+        (with `itself` also its own role).
         """
         if not self.enabled or identity.role is None:
             return True

@@ -1,7 +1,7 @@
-"""Who a connection speaks for: authentication at CONNECT, refreshed while it lasts, asked for every right.
+"""The identity of a connection: authenticated at CONNECT, refreshed while the connection lasts, checked for each right.
 
-With authentication off everybody is nobody in particular and may do everything. A proof that expires is asked for again
-by AUTH_CHALLENGE when the client can answer (supports_auth_refresh); the answer has one tick of
+With authentication off no client has a role, and every client may do everything. For a proof that expires the broker
+requests a new proof by AUTH_CHALLENGE when the client can answer (supports_auth_refresh); the answer has one tick of
 authenticationRefreshCheckSeconds to come and must prove the same role.
 """
 
@@ -91,9 +91,9 @@ class AuthSession:
     # --- proving -------------------------------------------------------------------------------------------------
 
     def needs_proof(self, command: pb.CommandConnect) -> bool:
-        """Whether `begin` has something to look at; if not, the client is nobody in particular, or anonymous.
+        """Whether `begin` has a proof to check; if not, the client has no role, or the anonymous role.
 
-        Whom an anonymous client says it speaks for is not looked at.
+        The original principal that an anonymous client names is ignored.
         """
         if not self.enabled:
             return False
@@ -158,8 +158,8 @@ class AuthSession:
             self._conn.write(replies.auth_challenge(self._services.server_version, version, self._method, REFRESH_DATA))
 
     async def answer(self, command: pb.CommandAuthResponse) -> None:
-        """The answer to a challenge; one nobody asked for is checked the same way, by the method of CONNECT whatever it
-        names. Another role closes the connection; who never proved anything cannot answer.
+        """Check the answer to a challenge, and an unsolicited answer in the same way, always by the method of CONNECT.
+        Another role closes the connection; a client without a proof at CONNECT cannot answer.
         """
         if self._proof is None:
             raise AuthenticationError("Failed to authenticate")

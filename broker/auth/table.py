@@ -61,7 +61,7 @@ class Need(NamedTuple):
 
     @property
     def denied_status(self) -> int:
-        """What HTTP answers to whom this is not allowed."""
+        """The HTTP status for a client without this right."""
         return self.refusal or self.resource.denied_status
 
 
@@ -80,7 +80,7 @@ TOPIC_CONSUME: Final = Need(Resource.TOPIC, Action.CONSUME)
 
 _T: Final = pb.BaseCommand
 _OPENED_BEFORE: Final = OPEN  # works on a producer, consumer or watcher that was opened with the right for it
-_REFUSED_TO_ALL: Final = OPEN  # answered by a typed error, whoever asks
+_REFUSED_TO_ALL: Final = OPEN  # every client gets a typed error
 
 COMMANDS: Final[dict[int, Need]] = {
     _T.CONNECT: OPEN,

@@ -1,4 +1,4 @@
-"""JSON web tokens (Pulsar AuthenticationProviderToken): who signed it, until when, and which role it names.
+"""JSON web tokens (Pulsar AuthenticationProviderToken): signature, expiry and role.
 
 One key is used, the secret one (HS256/384/512) before the public one (RS*, PS*, ES*). The signature is checked with
 the algorithm of the key only, so a token cannot choose a weaker one; unsigned tokens are refused; an HMAC key must

@@ -70,7 +70,7 @@ class CompactionSettings:
 
 
 class TopicCompaction:
-    """Compaction of one topic. `on_cursor` is told of the cursor `__compaction` at each run: it is a subscription."""
+    """Compaction of one topic. Each run passes the cursor `__compaction`, a subscription, to `on_cursor`."""
 
     def __init__(
         self,

@@ -46,13 +46,13 @@ def plain_path(path: str) -> str:
 
 
 def allowed(methods: Iterable[str], *, asked: bool) -> str:
-    """The Allow header over the methods of a path; `asked` with OPTIONS, HEAD is told as well."""
+    """The Allow header over the methods of a path; `asked` with OPTIONS adds HEAD."""
     known = {*methods, "OPTIONS"} - {"HEAD"}
     return ",".join(sorted(known | {"HEAD"} if asked and "GET" in known else known))
 
 
 def page(status: int, method: str, headers: dict[str, str] | None = None) -> Response:
-    """A page of HTML for who reads, nothing for who changes things."""
+    """An HTML page for methods that read, an empty body for methods that change."""
     if method not in _METHODS_WITH_PAGES:
         return Response(status_code=status, headers=headers)
     text = _TEXT_PAGE.format(status, HTTPStatus(status).phrase)

@@ -248,7 +248,7 @@ class Consumer:
 
     @property
     def _told_epoch(self) -> int:
-        """The epoch in its messages; whoever reads the compacted topic is told none (Apache Pulsar 4.2.4)."""
+        """The epoch in its messages; a consumer of the compacted topic gets no epoch (Apache Pulsar 4.2.4)."""
         return -1 if self.read_compacted else self.epoch
 
     def is_writable(self) -> bool:

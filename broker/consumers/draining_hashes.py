@@ -32,7 +32,7 @@ class _Entry(Generic[C]):
 
 
 class DrainingHashes(Generic[C]):
-    """Draining hashes of one subscription; consumers are told apart by identity."""
+    """Draining hashes of one subscription; object identity distinguishes the consumers."""
 
     def __init__(self) -> None:
         self._entries: dict[int, _Entry[C]] = {}

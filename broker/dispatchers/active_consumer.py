@@ -1,6 +1,4 @@
-"""Who of the consumers of a Failover subscription is served. A pure choice, made at every join and
-leave.
-"""
+"""Chooses the active consumer of a Failover subscription. A pure choice, made at every join and leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which consumer of a Shared subscription gets the chunks of a message: all of them one, or nobody could join them.
+"""Assigns all chunks of a message to the same consumer of a Shared subscription, which can then join them.
 
 What Apache Pulsar 4.2.4 does with a read that holds chunks: its entries go in turns to consumers that can take
 messages, each turn until the consumer's permits are used up. The first chunk of a message goes to whose turn it is,
@@ -67,7 +67,7 @@ class ChunkOwners:
     def plan(
         self, members: RoundRobin[Consumer], chunks: Sequence[Chunk | None], sizes: Sequence[int] | None
     ) -> list[Consumer | None]:
-        """For each entry of a read who gets it now, None when nobody may. Advances the round robin.
+        """Choose the consumer of each entry of a read, None when no consumer may get it now. Advances the round robin.
 
         `sizes` are the messages that each entry still holds (None: one each).
         """

@@ -33,7 +33,7 @@ _CHUNK = int(EntryFlag.NOT_LAST_CHUNK)
 
 
 class Target(NamedTuple):
-    """Who gets entries, and what is noted with them."""
+    """The consumer that gets entries, and the data noted with them."""
 
     consumer: Consumer
     tracker: RedeliveryTracker | None = None

@@ -216,7 +216,7 @@ class HeldEntries:
                 self._on_room(owner)
 
     def dropped_up_to(self, position: Position) -> None:
-        """The backlog up to `position` was skipped or expired: nobody holds or awaits it any more."""
+        """Forget entries up to `position`, which were skipped or expired: no consumer holds or awaits them."""
         self.replay.drop_up_to(position)
         self.tracker.drop_up_to(position)
         for consumer in self.members.consumers:
@@ -228,7 +228,7 @@ class HeldEntries:
     # --- dispatch ------------------------------------------------------------------------------------------------
 
     def usable_permits(self) -> int:
-        """Messages that the consumers can take now; who is not writable is asked to call back."""
+        """Count the messages that the consumers can take now; request a callback from those that are not writable."""
         total = 0
         for consumer in self.members.consumers:
             usable = consumer.permits.usable
@@ -279,7 +279,7 @@ class HeldEntries:
         return queued
 
     def wait_in_replay(self, span: Span, key_hashes: HashLookup | None = None) -> None:
-        """New entries that nobody can take now are the first to be tried again."""
+        """Queue new entries that no consumer can take now; they are the first to be tried again."""
         slab, i, j = span
         for k in range(i, j):
             self.replay.add(slab.ledger_id, slab.first_entry_id + k, 0 if key_hashes is None else key_hashes[k])

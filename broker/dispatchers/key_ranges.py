@@ -1,4 +1,4 @@
-"""Who serves which sticky key hash on a Key_Shared subscription: selectors and their hash ranges.
+"""Maps sticky key hashes to consumers of a Key_Shared subscription: selectors and their hash ranges.
 
 Hashes are 1..65535 (0 stands for "no hash"); a range is inclusive at both ends. Three selectors:
 
@@ -31,7 +31,7 @@ LAST_HASH = HASHES - 1
 
 
 class Member(Protocol):
-    """What a selector asks of a consumer; members are told apart by identity."""
+    """The part of a consumer that a selector needs; object identity distinguishes the members."""
 
     @property
     def name(self) -> str: ...
@@ -49,7 +49,7 @@ class Assignment(NamedTuple):
 
 
 class KeySelector(Protocol):
-    """Maps each hash to one member, or to nobody."""
+    """Maps each hash to a member, or to none."""
 
     def hash_of(self, murmur: int) -> int:
         """The hash of a key whose Murmur hash this is."""

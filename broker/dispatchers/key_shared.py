@@ -318,7 +318,7 @@ class KeySharedDispatcher:
                 refused.add(key_hash)
 
     def _owner(self, murmur: int) -> tuple[int, Consumer | None]:
-        """Hash of a key, and who serves it."""
+        """Return the hash of a key and the consumer that serves it."""
         if len(self._owners) >= _OWNERS_KNOWN:
             self._owners.clear()
         key_hash = self.selector.hash_of(murmur)

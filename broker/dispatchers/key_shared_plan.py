@@ -1,8 +1,8 @@
-"""Which entries of a read may be sent on a Key_Shared subscription, and to whom. A pure decision.
+"""Assigns the entries of a read to consumers of a Key_Shared subscription. A pure decision.
 
 An entry goes to the consumer that owns its hash, unless
 
-    nobody owns the hash, or its owner has no permits left (counted in entries here),
+    no consumer owns the hash, or its owner has no permits left (counted in entries here),
     the hash is draining: its former owner still holds entries of it,
     an earlier entry of the hash waits in the replay queue or was refused before in this read.
 

@@ -50,7 +50,7 @@ class NonPersistentDispatcher(ABC):
 
     @abstractmethod
     def add_consumer(self, consumer: Consumer) -> None:
-        """Admit a consumer; raises what the client is told."""
+        """Admit a consumer. Raises the BrokerError that answers the client."""
 
     @abstractmethod
     def remove_consumer(self, consumer: Consumer) -> None:
@@ -61,7 +61,7 @@ class NonPersistentDispatcher(ABC):
         """For each entry the consumer that gets it, None when it is dropped. Sent entries use permits meanwhile."""
 
     def occupant(self, consumer: Consumer) -> Consumer | None:  # noqa: ARG002 - only Exclusive has one
-        """Who keeps `consumer` out unless its connection turns out to be dead."""
+        """The consumer that keeps `consumer` out unless its connection turns out to be dead."""
         return None
 
     def can_unsubscribe(self, consumer: Consumer) -> bool:
@@ -113,7 +113,7 @@ class SingleActiveNonPersistent(NonPersistentDispatcher):
         ring = context.settings.failover_consistent_hashing
         chosen = self._consumers[choose_active(keys, context.partition, context.topic_name, consistent_hashing=ring)]
         self._consumers = [self._consumers[i] for i in active_order(keys)]
-        # of a change nobody is told here; only a joiner that is not chosen is (Apache Pulsar 4.2.4)
+        # a change sends no ACTIVE_CONSUMER_CHANGE, except to a new consumer that is not chosen (Apache Pulsar 4.2.4)
         self.active = chosen
 
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:

@@ -106,7 +106,7 @@ class Transformed:
     """What became of the entries of a read that had to be converted.
 
     spans    to be sent, in order, converted or as stored; every entry keeps its position and message count
-    done     nobody is to be sent these: acknowledged
+    done     no consumer gets these: acknowledged
     cleared  batch indexes that hold no message: ack sets without their bits
     parked   not sent now
     rest     where order is held: the first parked entry and all behind it, not sent and not looked at
@@ -130,7 +130,7 @@ class EntryTransformer(Protocol):
     def __call__(
         self, spans: list[Span], order: Order
     ) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
-        """The very list that was given when nothing in it has to be converted. Changes nothing but its own books."""
+        """Convert the entries; returns the same list object when none needs it. Changes only its own books."""
         ...
 
     def bypass(self, spans: list[Span]) -> None:
@@ -176,12 +176,12 @@ class DispatchContext:
     transform_flags: int = 0
     """`EntryTransformer.flags`, where every read can look."""
     skipped: Callable[[list[Position]], None] = field(default=lambda _positions: None)
-    """Entries that are nobody's (markers, unreadable ones) are given here to be acknowledged."""
+    """Acknowledges entries that no consumer gets (markers, unreadable entries)."""
     throttle: DispatchThrottle | None = None
     """None while no rate is set."""
     unacked_total: UnackedTotal | None = None
     """None while the broker has no limit of unacknowledged messages."""
     ended: Callable[[], bool] = field(default=lambda: False)
-    """Asked when nothing is left to read: whether nothing will follow. Consumers are told then, if all is acked."""
+    """Whether no entry will follow; called after the last read. If so, and all is acked, consumers get a notice."""
     freed: Callable[[], None] = field(default=lambda: None)
-    """The subscription may be told that its books changed without an ack (REACHED_END_OF_TOPIC)."""
+    """Tells the subscription that its books changed without an ack (REACHED_END_OF_TOPIC)."""

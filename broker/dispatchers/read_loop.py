@@ -7,7 +7,7 @@ meanwhile.
 
     turn:  next_read() -> what to read, None to stop       (the dispatcher decides)
            reader.read / read_positions                     (cached: at once; cold: later)
-           dispatch(spans, read) -> bytes queued            (the dispatcher decides who gets what)
+           dispatch(spans, read) -> bytes queued            (the dispatcher assigns entries to consumers)
            flush of every consumer that was sent something  (one write per consumer and turn)
 """
 
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 TURN_BYTES = 256 * 1024
 _IDLE_TURN_S = 0.005
 _END_WAIT_S, _LONGEST_END_WAIT_S = 15.0, 60.0
-"""How long nobody reads again, and tells consumers again, at the end of a terminated topic."""
+"""Wait before the next read, and the next notice to consumers, at the end of a terminated topic."""
 _READ_COST_BYTES = 4096  # a read counts at least so much, or one that sends nothing would go on without end
 
 
@@ -165,7 +165,7 @@ class ReadLoop:
             budget -= max(sent, _READ_COST_BYTES)
         if queued:
             self.wake()
-        else:  # long stretches that go to nobody must not keep the loop busy
+        else:  # long stretches of entries without a recipient must not keep the loop busy
             self.context.call_later(_IDLE_TURN_S, self.wake)
 
     def _throttled(self) -> bool:
@@ -298,13 +298,13 @@ class ReadLoop:
             self._flush()
 
     def _found_nothing(self) -> None:
-        """Nothing is left to read. At the end of a terminated topic this is told, then not again for a while."""
+        """No entry is left to read. At the end of a terminated topic notify the consumers, then pause the notices."""
         self._waits_for_entries = True
         if self._end_timer is None and self.context.ended():
             self._wait_at_end()
 
     def topic_ended(self) -> None:
-        """The topic was terminated: whoever waits for entries was told, and is not told again for a while."""
+        """The topic was terminated: waiting consumers have their notice, and get no further notice for a while."""
         if self._waits_for_entries and self._end_timer is None:
             self._wait_at_end()
 
@@ -317,7 +317,7 @@ class ReadLoop:
         self.wake()
 
     def forget_end(self) -> None:
-        """Whoever reads next is told again if this is the end."""
+        """Let the next read at the end of the topic notify the consumers again."""
         if self._end_timer is not None:
             self._end_timer.cancel()
             self._end_timer = None
@@ -381,7 +381,7 @@ class ReadLoop:
     # --- for the types ----------------------------------------------------------------------------------------
 
     def sift(self, spans: list[Span], *, delayed: bool) -> Sifted:
-        """Take out what is not to be sent; what is nobody's is acknowledged. `delayed`: entries may be sent later."""
+        """Remove entries that are not sent; acknowledge those without a recipient. `delayed`: hold delayed ones."""
         context = self.context
         sifted = sift(spans, context.delay if delayed else None)
         if sifted.skipped:

@@ -1,10 +1,10 @@
-"""Who gets how many entries of one read on a Shared subscription. A pure decision.
+"""Divides the entries of a read among the consumers of a Shared subscription. A pure decision.
 
     avg  = max(messages // entries, 1) of the whole read
     each turn of the round robin: at most ``max_entries_per_turn`` entries and ceil(messages it may take / avg), at
     least 1
 
-An entry is given whole, so a consumer's permits may go below zero. Entries that nobody can take are left over.
+An entry is given whole, so a consumer's permits may go below zero. Entries that no consumer can take are left over.
 """
 
 from __future__ import annotations

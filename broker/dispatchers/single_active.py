@@ -77,14 +77,14 @@ class SingleActiveDispatcher:
 
     @property
     def active_name(self) -> str | None:
-        """Who is served, or is expected back while others stand by."""
+        """The name of the consumer that is served, or is expected back while others stand by."""
         active = self.active or (self.expected if self._consumers else None)
         return None if active is None else active.name
 
     # --- members -------------------------------------------------------------------------------------------------
 
     def occupant(self, consumer: Consumer) -> Consumer | None:
-        """Of a dead connection the client may be back before the broker noticed: it is asked before ConsumerBusy."""
+        """The consumer whose connection is probed before ConsumerBusy: its client may return from a dead connection."""
         return self._consumers[0] if consumer.sub_type == EXCLUSIVE and self._consumers else None
 
     def add_consumer(self, consumer: Consumer) -> None:
@@ -112,7 +112,7 @@ class SingleActiveDispatcher:
         self.forget_read()
 
     def remove_for_seek(self, consumer: Consumer) -> None:
-        """The active consumer is expected back: nobody takes over but at its return, or after a while without it."""
+        """Remove the active consumer for a seek: until its return, or a timeout, no other consumer becomes active."""
         if consumer not in self._consumers:
             return
         self._consumers.remove(consumer)

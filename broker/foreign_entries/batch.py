@@ -74,7 +74,7 @@ class Batch:
         self._stopped = item
 
     def converted(self, item: Item, converted: Converted) -> None:
-        """An entry was converted: holes are cleared, one of nothing but holes is nobody's."""
+        """Take up a conversion: clear batch indexes without a message; an entry with no message has no recipient."""
         if converted.identity:
             self.settle(item, STORED)
         elif converted.is_empty:

@@ -30,7 +30,7 @@ class Candidates:
         self._nothing: tuple[Candidates, dict[int, LoadedConverter | None]] = (self, {})
         """What is kept with a slab that holds nothing for us."""
         self.flags = _NAMES_FORMAT if chain.by_format_only else 0
-        """Entries without any of these are for none of the chain; 0: it is asked about all."""
+        """Entries without any of these flags are for no converter of the chain; 0: the chain examines every entry."""
 
     def of(self, span: Span) -> list[tuple[int, LoadedConverter]]:
         """(index in the slab, converter) of each entry that a converter takes, in order."""

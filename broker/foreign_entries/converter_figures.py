@@ -30,7 +30,7 @@ _COUNTERS: Final[tuple[tuple[str, Callable[[ConverterCounters], int]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ConverterFigures:
-    """One converter on one topic. `parked` is the topic's, whoever failed."""
+    """One converter on one topic. `parked` counts for the topic, regardless of the converter that failed."""
 
     topic: TopicName
     converter: str

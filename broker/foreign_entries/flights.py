@@ -1,7 +1,7 @@
-"""Conversions under way in worker processes, one for all who want the same entry.
+"""Conversions under way in worker processes; subscriptions that want the same entry share a conversion.
 
-A landed flight whose result nobody else keeps (identities, declined entries, what is too large for the cache) stays for
-a while, or who comes back for it would have to start anew, for ever if conversions take long.
+A landed flight whose result no cache keeps (identities, declined entries, results too large for the cache) stays for a
+while. Otherwise a subscription that returns for the result would start the conversion again, for ever if it is slow.
 """
 
 from __future__ import annotations

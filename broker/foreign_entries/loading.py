@@ -54,7 +54,7 @@ def is_foreign(chosen: LoadedConverter) -> bool:
 
 
 def hello(config: ConvertingConfig, path: list[str]) -> Hello:
-    """What a worker is told; `path` is where it looks for modules."""
+    """The first message to a worker; `path` is its module search path."""
     return Hello(
         specs=list(config.specs),
         values=dict(config.values),

@@ -114,7 +114,7 @@ class TopicBooks:
         )
 
     async def convert_unstored(self, slab: Slab, index: int, chosen: LoadedConverter) -> Answer | Unavailable:
-        """Convert an entry of a non-persistent topic: nobody else will ask for it, and there is one attempt."""
+        """Convert an entry of a non-persistent topic: no other subscription needs it, one attempt."""
         tools, counters = self.tools, self.counters_of(chosen.name)
         wait_ms = self._resting_ms(chosen.name)
         if wait_ms:
@@ -140,7 +140,7 @@ class TopicBooks:
         return 0 if breaker.allows(now_ms) else max(breaker.wait_ms(now_ms), _PROBE_MS)
 
     def landed_outcome(self, slab: Slab, index: int, answer: Answer) -> Outcome:
-        """What the answer to an entry means for whoever wants it now."""
+        """The outcome that the answer to an entry has for the subscription that wants the entry now."""
         if isinstance(answer, ConversionFailure):
             # It was booked when it came; the book is bounded, so it may have been forgotten.
             return self.failures.last(slab.position(index)) or Failed(answer, 1, self.tools.now_ms() + 1000)

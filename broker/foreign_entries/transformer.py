@@ -84,7 +84,7 @@ class SubscriptionTransformer:
         self._books.raw_bypass += sum(len(self._tools.candidates.of(span)) for span in spans)
 
     def close(self) -> None:
-        """The subscription closes: whoever waits for a conversion waits no more."""
+        """The subscription closes: end every wait for a conversion."""
         self._closed.set()
 
     def parked(self) -> int:

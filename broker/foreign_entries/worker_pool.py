@@ -30,7 +30,7 @@ class _Job:
 
 
 class WorkerPool:
-    """`submit` entries, await answers. Workers are started when there is something to do and nobody idle."""
+    """`submit` entries, await answers. The pool starts a worker when an entry waits and no worker is idle."""
 
     def __init__(self, size: int, timeout_s: float, new_worker: Callable[[], WorkerProcess]) -> None:
         self.size = size

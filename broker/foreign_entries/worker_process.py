@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
-"""For starting Python and loading the converters; it counts as nobody's conversion."""
+"""For starting Python and loading the converters; the time counts for no conversion."""
 _END_TIMEOUT_S = 1.0
 _MODULE = "magnetar.broker.foreign_entries.worker"
 _SLACK_BYTES = 1 << 16

@@ -42,7 +42,7 @@ class ConnectingClient(ProvingPeer, Protocol):
 
 
 def on_connect(conn: ConnectingClient, command: pb.CommandConnect) -> Coroutine[Any, Any, None] | None:
-    """Learn who the client is and what it can do; from here on the connection is of use.
+    """Learn the client's role and features; afterwards the connection takes other commands.
 
     A proof is looked at when everything read together with CONNECT has been handled, as in Apache Pulsar 4.2: a
     command that came in the same write is one before the handshake.
@@ -87,7 +87,7 @@ def _connected(conn: ConnectingClient) -> None:
 
 
 def on_auth_response(conn: ConnectingClient, command: pb.CommandAuthResponse) -> Coroutine[Any, Any, None] | None:
-    """The client's answer to a challenge (also one nobody asked for is checked)."""
+    """Check the client's answer to a challenge, also an unsolicited answer."""
     response = command.response
     if not (response.HasField("auth_data") and response.HasField("auth_method_name")):
         raise ConnectionFatalError("AUTH_RESPONSE without data or method")

@@ -66,7 +66,7 @@ def on_subscribe(conn: ConsumingClient, command: pb.CommandSubscribe) -> Corouti
 
 
 def _check(conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName) -> dict[str, str]:
-    """The metadata of a consumer that may be; raises what the client is told."""
+    """Check that the consumer may exist and return its metadata. Raises the BrokerError that answers the client."""
     conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.subscription)
     check_subscription_name(command.subscription)
     check_client_name("Consumer name", command.consumer_name)
@@ -254,7 +254,7 @@ async def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> None:
 
 
 def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -> None:
-    """At once, before the answers of requests sent with it: what follows is for nobody."""
+    """Close at once, before the answers of requests sent with it: later commands for this consumer are ignored."""
     entry = conn.consumers.pop(command.consumer_id, None)
     if isinstance(entry, asyncio.Future):
         entry.cancel()

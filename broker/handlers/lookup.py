@@ -48,7 +48,7 @@ class LookingClient(Client, WatchingClient, Protocol):
 
 
 def parse_topic(text: str) -> TopicName:
-    """The topic name a command carries, or the error its client is told."""
+    """Parse the topic name of a command. Raises the BrokerError that answers the client."""
     try:
         return TopicName.parse(text)
     except BadName as e:
@@ -110,7 +110,7 @@ async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) ->
 
 
 async def on_partitioned_metadata(conn: LookingClient, command: pb.CommandPartitionedTopicMetadata) -> None:
-    """How many partitions a topic has; creates a partitioned one when auto creation says so."""
+    """How many partitions a topic has; creates a partitioned topic where auto creation allows."""
     services = conn.services
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
@@ -125,7 +125,7 @@ def _namespace(text: str) -> str:
         NamespaceName.parse(text)
     except BadName as e:
         raise ConnectionFatalError(f"no namespace: {text!r}") from e  # as Apache Pulsar 4.2
-    return text  # with slashes behind it: a name that passes, of a namespace that nobody has
+    return text  # followed by slashes: a valid name of a namespace that does not exist
 
 
 async def on_get_topics_of_namespace(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace) -> None:

@@ -90,7 +90,7 @@ def _answer_again(
 ) -> None:
     if isinstance(existing, asyncio.Future):
         raise ServiceNotReadyError("Producer is already present on the connection")
-    # neither the topic epoch nor the last sequence id is told again
+    # the repeated answer carries neither the topic epoch nor the last sequence id
     conn.write(
         replies.producer_success(
             command.request_id,
@@ -165,7 +165,7 @@ async def _initial_subscription(topic: ServedTopic, name: str) -> None:
 
 
 def on_close_producer(conn: PublishingClient, command: pb.CommandCloseProducer) -> Coroutine[Any, Any, None]:
-    """Close after the receipts of all that was sent; an id nobody knows is closed already."""
+    """Close after the receipts of all sent entries; an unknown id counts as closed."""
     entry = conn.producers.get(command.producer_id)
     if isinstance(entry, asyncio.Future):
         entry.cancel()

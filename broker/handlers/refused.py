@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RefusedClient(Client, Protocol):
-    """A connection whose role says how much of a refusal is told."""
+    """A connection whose role decides the detail of a refusal."""
 
     @property
     def is_super_user(self) -> bool: ...
@@ -34,7 +34,7 @@ def _topic(text: str) -> TopicName:
 
 
 def _refusal(conn: RefusedClient, name: TopicName) -> int:
-    """What is told of something that is here: to those who are no broker not even that transactions are off."""
+    """The error for an existing topic; only a super user learns that transactions are off."""
     if not conn.is_super_user:
         return pb.TransactionNotFound
     return pb.NotAllowedError if name.persistent else pb.UnknownError

@@ -1,8 +1,8 @@
 """THE table of commands: what a broker does with each command of the protocol.
 
 A command is handled (`HANDLERS`), sent by brokers only (`FROM_BROKER`: from a client it closes the connection), or
-unknown to the protocol version we speak (`NOT_SPOKEN`, with the reason: the connection closes, as with any type nobody
-knows). A test proves that every command of the API stands in exactly one of the three.
+unknown to the protocol version we speak (`NOT_SPOKEN`, with the reason: the connection closes, as with any unknown
+type). A test proves that every command of the API stands in exactly one of the three.
 """
 
 from __future__ import annotations

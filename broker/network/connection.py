@@ -156,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
                 entry.cancel()
             else:
                 entry.connection_lost()
-        self._output.call_waiting()  # whoever waits for room learns that nothing is to be written any more
+        self._output.call_waiting()  # waiters for room learn that the connection writes no more
         self._share.close()
         if len(self.tasks):  # none is cancelled: what a request changes in the metadata store it changes whole
             self._resources.tasks.spawn(self.tasks.settle(), "connection.settle")
@@ -293,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
         ):  # the runtime parses without a look at required fields
             raise ConnectionFatalError(f"command {command_type} lacks a required field")
         command = getattr(base, row.field)
-        if command_type != pb.BaseCommand.ACK:  # whose only texts are read by nobody
+        if command_type != pb.BaseCommand.ACK:  # the broker reads no text of an ACK
             repair_texts(command)
         try:
             if command_type in _OPENING:

@@ -77,7 +77,7 @@ class KeepAlive:
         self._arm()
 
     def stop(self) -> None:
-        """The connection is gone: who waits for a sign of life learns that."""
+        """The connection is gone: release the waiters for a sign of life."""
         if self._timer is not None:
             self._timer.cancel()
         for waiter in self._waiters:

@@ -1,8 +1,8 @@
 """What waits to be sent to a peer: how much, whether the peer reads it, and the account of it.
 
 Up to WRITE_HIGH_BYTES wait before the peer counts as slow: its consumers are given no more and its requests wait. While
-the memory account is over a share of this connection, TIGHT_BYTES take their place. The transport is asked how
-much waits before writes of WEIGHED_BYTES and more, thus once per burst of messages.
+the memory account is over a share of this connection, TIGHT_BYTES take their place. The size of the
+transport's buffer is read before writes of WEIGHED_BYTES and more, thus once per burst of messages.
 """
 
 from __future__ import annotations

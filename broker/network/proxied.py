@@ -2,8 +2,8 @@
 sees a byte.
 
 The peer counts against the limits of connections from the start, by the address of its socket, and the connection's
-own deadline of the handshake runs: who sends half a header is closed like who sends half a CONNECT. Whoever reaches
-the listener may claim any address, so it is switched on only where a proxy is all that reaches it.
+own deadline of the handshake runs: a partial header closes the connection like a partial CONNECT. Any peer of the
+listener may claim any address, so switch the setting on only where proxies alone reach the listener.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Back-pressure on publishers: who may go on reading from its socket.
+"""Back-pressure on publishers: decides which connections keep reading from their sockets.
 
 Two limits (Pulsar's maxPendingPublishRequestsPerConnection and maxMessagePublishBufferSizeInMB): entries that one
 connection has not yet got receipts for, and bytes of all connections together that are not yet on the disk. Reading

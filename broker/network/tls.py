@@ -1,8 +1,8 @@
 """The TLS side of the listeners, from the tls* settings.
 
 The binary port and the web port have a context each, of the same files. Certificate files that change are read again
-without a restart: new connections get the new certificate, open ones keep theirs; a file that cannot be used is said
-and the old one stays.
+without a restart: new connections get the new certificate, open ones keep theirs; an unusable file is logged
+and the old certificate stays.
 """
 
 import ssl
@@ -22,10 +22,10 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
-    """A server context; a client certificate is asked for when a trust store is given, and must then be a trusted
-    one. That of the web port has protocols and ciphers of its own (webServiceTls*) where they are set.
+    """Build a server context. With a trust store the context requests a client certificate, which must then be trusted.
+    The web port has protocols and ciphers of its own (webServiceTls*) where they are set.
 
-    With tlsAllowInsecureConnection no certificate is asked for, so none can be wrong and none is an identity.
+    With tlsAllowInsecureConnection the context requests no certificate, so no certificate can fail or identify a role.
     Raises: OSError (ssl.SSLError is one) when a file cannot be read or used, with the file's name in its text;
     ValueError for ciphers that cannot be kept to, and for client certificates that are required but not checked.
     """

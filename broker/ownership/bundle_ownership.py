@@ -1,14 +1,14 @@
 """Ownership by namespace bundle, with the nodes of Apache Pulsar: brokers of both kinds share one cluster.
 
 An ephemeral node ``/namespace/<tenant>/<namespace>/<range>`` names the broker that serves a bundle. It gives liveness
-and routing, never safety: two brokers that both believe to serve a topic are told apart by the fence of its ledger and
-the version of its ledger list, and the one that came earlier loses at its next write.
+and routing, never safety: when two brokers both believe to serve a topic, the fence of its ledger and the version of
+its ledger list decide, and the earlier broker fails at its next write.
 
 A lookup of a bundle without an owner (5.2 of Pulsar's behaviour):
 
-    authoritative                the broker that is asked takes the bundle
-    the leader is asked          it chooses: takes the bundle itself, or sends the client there, authoritative
-    another broker is asked      it sends the client to the leader; when that is not registered it decides as a leader
+    authoritative                this broker takes the bundle
+    to the leader                the leader chooses: takes the bundle, or redirects to another broker, authoritative
+    to another broker            this broker redirects to the leader; when the leader is not registered it decides alone
 
 The session. While it is suspended topics are served on; when it ended, or was suspended for as long as the service
 keeps it, every bundle is given up and its clients are disconnected. A node that vanished is made again at once, one
@@ -198,7 +198,7 @@ class BundleOwnership:
         return AskBroker(candidates[chosen].addresses, authoritative=True)
 
     async def _take(self, path: str) -> LookupAnswer:
-        """Become the owner, or say who is."""
+        """Become the owner, or name the owner."""
         if self._closed or self._session is not Session.CONNECTED:
             raise ServiceNotReadyError(f"This broker takes no bundles now. {_AGAIN}")
         async with self._lock(path):
@@ -312,7 +312,7 @@ class BundleOwnership:
             log.warning("ownership.register_failed", reason=str(error))
 
     async def _give_up(self, paths: list[str]) -> None:
-        """Serve these bundles no more; whoever has them now has recovered their ledgers, or will."""
+        """Stop serving these bundles; their next owner recovers the ledgers."""
         given_up = [bundle for path in paths if (bundle := self._owned.get(path)) is not None]
         for path in paths:
             if path in self._owned:

@@ -1,4 +1,4 @@
-"""Who serves a topic, as handlers ask it. A broker of its own serves everything (``EverythingHere``)."""
+"""Ownership of topics, as handlers query it. A standalone broker serves everything (``EverythingHere``)."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class Ownership(Protocol):
         ...
 
     async def lookup(self, name: TopicName, *, authoritative: bool) -> LookupAnswer:
-        """Who serves the topic. An ``authoritative`` question makes this broker serve what no other one does.
+        """Find the broker that serves the topic. With ``authoritative`` this broker takes a topic without an owner.
 
         Raises ServiceNotReadyError (ask again), MetadataError.
         """
         ...
 
     async def bundle_owner(self, bundle: str) -> LookupAnswer | None:
-        """Who has the bundle ``tenant/namespace/0x..._0x...``; None: no broker."""
+        """Find the owner of the bundle ``tenant/namespace/0x..._0x...``; None: no broker."""
         ...
 
     async def release(self, bundle: str) -> bool:
@@ -84,7 +84,7 @@ class Ownership(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give everything to others, in order: no new topics, topics closed, then said so. Idempotent."""
+        """Release all bundles, in order: take no new topics, close the topics, delete the nodes. Idempotent."""
         ...
 
 

@@ -144,7 +144,7 @@ class BrokerRegister:
         self._tasks.spawn(self._until_done(self._elect), "ownership.elect")
 
     async def _put_back(self) -> None:
-        """Whoever deleted the node: this broker is here."""
+        """Write the node again when it was deleted."""
         if await self._metadata.get(self._path) is None:
             await self._write()
 

@@ -26,7 +26,7 @@ NO_TOPIC_POLICIES: Final = TopicPolicies()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """Plain values for one topic. Limits: 0 is unlimited; -1 where the field says so. Equal configs need no action."""
+    """Plain values for one topic. Limits: 0 is unlimited; -1 where the field names it. Equal configs need no action."""
 
     retention: RetentionPolicies
     message_ttl_seconds: int
@@ -223,7 +223,7 @@ def _rates(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Ra
 
 
 def first_limited(*rates: R | None) -> R:
-    """The first rate that limits anything, else the last one: a policy cannot lift the limit of whoever stands above
+    """The first rate that limits anything, else the last one: a policy cannot lift the limit of a higher level
     (Apache Pulsar's `normalize`).
     """
     for rate in rates:

@@ -77,7 +77,7 @@ class ClusterData(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=Tr
 
 
 class TenantInfo(msgspec.Struct, rename="camel", kw_only=True):
-    """A tenant: who administers it, and the clusters its namespaces may live in."""
+    """A tenant: its administrator roles, and the clusters of its namespaces."""
 
     admin_roles: list[str] | None = None
     allowed_clusters: list[str] = []

@@ -136,7 +136,7 @@ class _Resolution:
         return f"{where}: the reader expects {_kind(reader)}, the writer wrote {_kind(writer)}"
 
     def _union(self, reader: list[Any], writer: Any, reader_space: str, writer_space: str, where: str) -> str | None:
-        """Whether a branch takes it; that of the same name is asked first, and all others only if it does not."""
+        """Check whether a branch accepts the writer's schema: first the branch of the same name, then all others."""
         branches = self._branches.get(id(reader))
         if branches is None:
             self._work.spend(len(reader))

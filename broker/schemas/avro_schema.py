@@ -1,6 +1,6 @@
 """Avro schema texts: which are valid, and which mean the same, as Apache Avro's Java library sees it.
 
-`parse_schema` refuses what that library refuses: names that are none, the same field twice, a type nobody defined. It
+`parse_schema` refuses what that library refuses: invalid names, the same field twice, an undefined type. It
 does not look at default values. It also refuses a text beyond the limits of `work`: those hold for whatever walks the
 schema later. `canonical` takes off what does not matter for equality (doc, aliases, how a name is
 qualified, wrappers around a plain type) and leaves what does (order of fields, defaults, other properties).
@@ -35,7 +35,7 @@ class SchemaTextError(Exception):
 
 
 class SchemaMeaningError(SchemaTextError):
-    """It is one in form, but says the impossible: a type nobody defined, a field twice."""
+    """The text has the form of a schema, but is contradictory: an undefined type, a field twice."""
 
 
 class SchemaLimitError(SchemaTextError):

@@ -1,6 +1,6 @@
 """Whether a new schema fits those a topic has: Pulsar's strategies over Avro's resolution rules.
 
-Strategies (SchemaCompatibilityStrategy): which direction is asked, and of the latest version or (TRANSITIVE) of all.
+Strategies (SchemaCompatibilityStrategy): the checked direction, against the latest or (TRANSITIVE) all versions.
 BACKWARD: the new schema reads data written with the old. FORWARD: the old reads data written with the new. FULL: both.
 Avro, JSON and Protobuf schemas (all described by Avro records in Pulsar) are parsed by `avro_schema` and
 compared by `avro_resolution`; other types must be the same type.
@@ -114,7 +114,7 @@ class Strategy(enum.StrEnum):
         return self.value.startswith(("FORWARD", "FULL")) or self is Strategy.UNDEFINED
 
     def for_consumer(self) -> Strategy:
-        """A consumer has to read what is there: only that direction is asked of its schema."""
+        """A consumer must read the stored data: check only that direction of its schema."""
         latest = (Strategy.BACKWARD, Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE, Strategy.FULL)
         return Strategy.BACKWARD if self in latest else self
 

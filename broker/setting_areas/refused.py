@@ -1,7 +1,7 @@
 """Keys of Apache Pulsar 4.2 that protect or limit something there and cannot do so here: refused at start.
 
-Whoever sets such a key relies on it. A broker that took it without keeping it would run open, so any value but a
-harmless one (the default, or one that turns the protection off) stops the start with the reason and the remedy.
+An operator that sets such a key relies on it. A broker that ignored it would run open, so any value but a harmless
+value (the default, or one that turns the protection off) stops the start with the reason and the remedy.
 """
 
 from typing import Final, NamedTuple

@@ -7,7 +7,7 @@ _PULSAR_AUTHORIZATION = "org.apache.pulsar.broker.authorization.PulsarAuthorizat
 
 @table
 class SecuritySettings(Table):
-    """Who a client is, and what it may do."""
+    """Authentication and authorization of clients."""
 
     authentication_enabled: bool = setting("authenticationEnabled", False, "Clients must prove a role.")
     authentication_providers: tuple[str, ...] = setting(

@@ -121,7 +121,7 @@ class Table:
         self.__dict__.update({name: field.default for name, field in fields.items()} | values)
 
     def change(self, attribute: str, value: Value) -> None:
-        """Change a setting for all who hold this object; for `dynamic_settings` alone, which tells the others."""
+        """Change a setting for every holder of this object; for `dynamic_settings` alone, which notifies listeners."""
         if attribute not in self.__dict__:
             raise AttributeError(f"no such setting: {attribute}")
         self.__dict__[attribute] = value

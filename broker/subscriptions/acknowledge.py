@@ -82,7 +82,7 @@ class Acknowledger:
         if ack_set is not None and not self._context.settings.batch_index_acks:
             position, ack_set = position.previous(), None
         elif ack_set is not None and ack_sets.is_empty(ack_set):
-            position, ack_set = position.previous(), None  # no client says so; Apache Pulsar 4.2.4 keeps the entry
+            position, ack_set = position.previous(), None  # no client sends this; Apache Pulsar 4.2.4 keeps the entry
         self._cursor.ack_cumulative(position, ack_set)
         consumer.acks.add(1, 0)
 

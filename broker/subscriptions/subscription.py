@@ -2,7 +2,7 @@
 seeking.
 
 Everything happens on the event loop; what does not wait is a plain function. While it is *fenced* no consumer may join:
-during a SEEK it waits, after UNSUBSCRIBE and close the client is told ServiceNotReady and comes again.
+during a SEEK it waits, after UNSUBSCRIBE and close the client gets ServiceNotReady and subscribes again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CAUGHT_UP_ENTRIES = 1000
 class Subscription:
     """Cursor + dispatcher + rules.
 
-    Args: on_empty is told when the last consumer of a non-durable subscription left (the topic then drops it);
+    Args: on_empty is called when the last consumer of a non-durable subscription left (the topic then drops it);
     reader: where entries are read, the cursor itself unless a compacted view is given; pinned: the broker's own (that
     of compaction), clients may read it but neither acknowledge nor move it.
     """
@@ -122,7 +122,7 @@ class Subscription:
         return () if self.dispatcher is None else self.dispatcher.consumers
 
     async def add_consumer(self, consumer: Consumer) -> None:
-        """Admit a consumer, after the SEEK that is under way: not every client comes again when it is told to.
+        """Admit a consumer, after a SEEK under way: not every client retries after ServiceNotReady.
 
         Raises: ServiceNotReadyError while fenced; SubscriptionBusyError when those connected have another type or
         key-shared policy; ConsumerBusyError when an Exclusive one is there and alive, or all places are taken;
@@ -151,7 +151,7 @@ class Subscription:
             self._replace_dispatcher(dispatcher)
 
     def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
-        """The dispatcher that serves the consumer's type: the one at work, or a new one when nobody is connected."""
+        """Return the current dispatcher, or a new dispatcher for the consumer's type when no consumer is connected."""
         current = self.dispatcher
         if current is not None:
             fits = current.sub_type == consumer.sub_type
@@ -332,7 +332,7 @@ class Subscription:
     """Delayed entries became due (what a `DelayView` calls)."""
 
     def on_terminated(self) -> None:
-        """No entry will follow: consumers that have acknowledged all are told; later ones when they want to read."""
+        """No entry will follow: notify consumers that have acknowledged all; others when they read at the end."""
         if self.terminated:
             return
         self.terminated = True
@@ -351,7 +351,7 @@ class Subscription:
                 consumer.tell_end_of_topic()
 
     def _skip(self, positions: list[Position]) -> None:
-        """Entries that nobody is sent (markers, unreadable ones) are acknowledged."""
+        """Acknowledge entries that no consumer gets (markers, unreadable entries)."""
         if self.pinned:
             return
         self.cursor.ack_many(positions)
@@ -359,7 +359,7 @@ class Subscription:
             self._tell_end_of_topic()
 
     def backlog_dropped(self, position: Position, *, expired_messages: int = 0) -> None:
-        """The cursor was moved forward to `position` (skip, expiry): who held or awaits such entries is relieved."""
+        """The cursor moved forward to `position` (skip, expiry): consumers no longer hold or await earlier entries."""
         if expired_messages:
             self.expired.add(expired_messages, 0)
         self.last_expire_ms = self.context.now_ms()

@@ -114,7 +114,7 @@ class AppendDoor:
 
 
 class InternalProducer:
-    """What a topic needs of a producer that nobody is connected to."""
+    """The producer, as a topic needs it, of entries that arrive without a producer connection."""
 
     producer_id = 0
 
@@ -122,7 +122,7 @@ class InternalProducer:
         self.name = name
 
     def answer(self, data: bytes) -> None:
-        """Nobody hears it; the caller of the door gets an exception."""
+        """Drop the answer: the caller of the door gets an exception instead."""
 
 
 def _check(topic: ServedTopic, size: int) -> None:

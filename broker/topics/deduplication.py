@@ -1,7 +1,7 @@
 """Broker side deduplication of a topic (Apache Pulsar MessageDeduplication).
 
 Two maps per producer name: the highest sequence id *pushed* (accepted for appending) and *persisted* (on the disk). A
-SEND at or below `pushed` is a duplicate when it is at or below `persisted` too; between the two nobody can tell yet,
+SEND at or below `pushed` is a duplicate when it is at or below `persisted` too; between the two its fate is unknown,
 and the client has to send it again. The lowest id of a batch is compared, the highest is kept. Chunks are judged by the
 last one alone. The maps are saved with the durable cursor `pulsar.dedup`: its mark-delete position and the map in one
 write, so that loading them and replaying what follows gives the state at the crash.

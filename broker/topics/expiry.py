@@ -1,4 +1,4 @@
-"""What time takes away: messages past their TTL, subscriptions nobody used for long."""
+"""Expires messages past their TTL and subscriptions that no consumer used for a long time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletion of topics nobody uses (brokerDeleteInactiveTopics*; Apache Pulsar InactiveTopicPolicies)."""
+"""Deletion of inactive topics (brokerDeleteInactiveTopics*; Apache Pulsar InactiveTopicPolicies)."""
 
 from __future__ import annotations
 

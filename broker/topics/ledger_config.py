@@ -19,7 +19,7 @@ RECORD_PADDING_BYTES = 64 * 1024
 
 
 def ledger_config(settings: Settings, config: TopicConfig, interceptors: LoadedInterceptors) -> ManagedLedgerConfig:
-    """What the managed ledger of a topic with that configuration is told."""
+    """Compute the configuration of the topic's managed ledger."""
     return ManagedLedgerConfig(
         max_entries_per_ledger=settings.managed_ledger_max_entries_per_ledger,
         max_size_per_ledger_bytes=settings.managed_ledger_max_size_per_ledger_mbytes << 20,

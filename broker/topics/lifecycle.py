@@ -129,7 +129,7 @@ class TopicLifecycle:
             await self._topics.unload(part)
 
     async def delete(self, name: TopicName) -> None:
-        """Delete a plain topic or one partition, whoever is connected: clients are closed. Raises TopicNotFoundError.
+        """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError.
 
         Schemas and policies of its own go with a plain topic.
         """

@@ -1,8 +1,8 @@
 """A watcher of a namespace's topics: tells one client which matching topics come and go (PIP-145).
 
 Watchers of the same pattern share a `WatchedNames`: the matching names, kept sorted while topics come and go, and their
-hash. An update is held back while the client does not read, and while its role may not list the namespace; what was
-held back is told, net of what came and went meanwhile, as soon as it may be.
+hash. An update is held back while the client does not read, and while its role may not list the namespace; later
+the watcher sends the net change of that time.
 """
 
 from __future__ import annotations

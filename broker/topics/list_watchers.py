@@ -1,8 +1,8 @@
 """All topic list watchers of a broker: changes of the catalogue reach them in slices.
 
 A change is a note in its namespace; one task per namespace takes the notes of a turn together, matches them once per
-pattern, and gives way between patterns and between many watchers. So what the creation of a topic costs does not depend
-on who watches.
+pattern, and gives way between patterns and between many watchers. The cost of creating a topic does not depend on the
+number of watchers.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class NonPersistentSubscriptions:
         return created
 
     async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> NonPersistentSubscription:
-        """Find or create the subscription and attach the consumer; raises what the client is told.
+        """Find or create the subscription and attach the consumer. Raises the BrokerError that answers the client.
 
         Types that are switched off, blank names and the limit of subscriptions do not count here (Apache Pulsar 4.2.4).
         """
@@ -297,13 +297,13 @@ class NonPersistentTopic:
 
     @property
     def is_unused(self) -> bool:
-        """Nobody is connected who has a say: the first schema may still be a consumer's."""
+        """Whether no connected client has fixed a schema: a consumer's schema may still be the first."""
         return not len(self.producers) and self.subscriptions.only_auto_consume
 
     # --- end of its life -----------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Unload: every client is told."""
+        """Unload: close every client by CLOSE_*."""
         if self.life.has_ended:
             return
         self.life.state = TopicState.CLOSED

@@ -1,6 +1,6 @@
-"""The sweep of orphaned ledgers, once after the start: everybody who keeps ledgers is asked.
+"""The sweep of orphaned ledgers, once after the start: every kind of ledger owner names its ledgers.
 
-A kind of owner that is missing here costs nothing but space: ledgers of owners nobody knows stay.
+A kind of owner that is missing here costs only space: ledgers of unknown owners stay.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["sweep"]
 
 
 async def sweep(storage: EmbeddedStorage, loaded: Mapping[str, ServedTopic]) -> list[int]:
-    """Delete ledgers from before the start that nobody names; returns their ids. Raises StorageError."""
+    """Delete ledgers from before the start that no owner names; returns their ids. Raises StorageError."""
 
     def compaction(name: str) -> TopicCompaction | None:
         topic_name = TopicName.from_persistence_name(name)

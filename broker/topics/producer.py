@@ -195,7 +195,7 @@ class Producer:
         self._forget(recently=False)
 
     def close_from_broker(self) -> None:
-        """The broker closes it: the client is told and what it still sends is ignored for a while."""
+        """Close on the broker's behalf: send CLOSE_PRODUCER and ignore later SENDs of this producer for a while."""
         if self.closed:
             return
         self.closed = True

@@ -1,8 +1,8 @@
-"""Who may produce to a topic: names, access modes, topic epochs, the queue for exclusive access.
+"""Admits producers to a topic: names, access modes, topic epochs, the queue for exclusive access.
 
 The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive one is there or
-waited for; Exclusive wants an empty topic; WaitForExclusive queues and is told so; ExclusiveWithFencing throws
-everybody out. An exclusive grant carries a topic epoch that only grows and is durable before it is told.
+waited for; Exclusive wants an empty topic; WaitForExclusive queues and gets a notice; ExclusiveWithFencing removes
+all others. An exclusive grant carries a topic epoch that only grows and is durable before the client gets it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TopicProducers:
         """Attach the producer or raise.
 
         Returns when the producer is attached; for WaitForExclusive that may take for ever: `on_queued` tells that it
-        waits. `check` is asked once access is granted and raises what else stands against the producer.
+        waits. `check` runs once access is granted and raises further objections to the producer.
         Raises: ProducerBusyError, ProducerFencedError; TopicTerminatedError when the topic ends meanwhile.
         """
         mode = producer.access_mode
@@ -102,7 +102,7 @@ class TopicProducers:
                 raise ProducerFencedError("Topic has existing producers")
         elif waits:
             on_queued()
-            await self._wait_turn(producer)  # who has waited keeps the epoch it asked for, whatever it is now
+            await self._wait_turn(producer)  # after the wait the producer keeps its requested epoch
         self.exclusive = producer
         epoch = self._next_epoch(producer)
         if epoch != self.epoch:
@@ -194,15 +194,15 @@ class TopicProducers:
             return
 
     def fail_waiting(self, error: Exception) -> None:
-        """Fail everybody who waits for exclusive access."""
+        """Fail every producer that waits for exclusive access."""
         waiting, self._waiting = self._waiting, deque()
         for _, turn in waiting:
             if not turn.done():
                 turn.set_exception(error)
 
     def terminated(self) -> None:
-        """The topic ended: the connected are told. Of those that wait the first gets its turn and hears of the end; its
-        claim stands and the others wait on, as in Apache Pulsar 4.2.4.
+        """The topic ended: notify the connected producers. The first waiting producer gets its turn and the error; its
+        claim stands and the others keep waiting, as in Apache Pulsar 4.2.4.
         """
         self.disconnect_all()
 

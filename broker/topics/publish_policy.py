@@ -1,4 +1,4 @@
-"""What a topic takes from those who publish: the one set of rules for producers, REST and the broker's own entries.
+"""Decides which entries a topic accepts: the same rules for producers, REST and the broker's own entries.
 
 A run that needs no look costs a comparison of its flags and its size. Of any other the entries are looked at one by
 one: damaged, of a transaction or for a shadow topic, not encrypted where that is required, larger than the topic

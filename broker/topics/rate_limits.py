@@ -1,7 +1,7 @@
 """Rate limits of policies and settings: publish, dispatch, subscribe (Apache Pulsar's token buckets).
 
 A bucket holds what a period allows and refills steadily. Taking may overdraw it, so that one batch or one burst passes
-whole; who comes then waits until the debt is paid. Pure: the clock is an argument.
+whole; the next caller waits until the debt is paid. Pure: the clock is an argument.
 """
 
 from __future__ import annotations

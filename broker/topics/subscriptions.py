@@ -199,7 +199,7 @@ class TopicSubscriptions:
     # --- a consumer comes ----------------------------------------------------------------------------------------
 
     async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> Subscription:
-        """Find or create the subscription and attach the consumer; raises what the client is told."""
+        """Find or create the subscription and attach the consumer. Raises the BrokerError that answers the client."""
         if request.read_compacted and consumer.sub_type not in (
             pb.CommandSubscribe.Exclusive,
             pb.CommandSubscribe.Failover,
@@ -253,7 +253,7 @@ class TopicSubscriptions:
                 raise NotAllowedError("Subscribe limited by subscribe rate limit per consumer.")
 
     def _choose_reader(self, subscription: Subscription, request: SubscribeRequest) -> None:
-        """Whoever finds a subscription without consumers decides whether it reads the compacted topic."""
+        """The first consumer of a subscription without consumers decides whether it reads the compacted topic."""
         cursor = subscription.cursor
         reads_compacted = isinstance(subscription.context.reader, CompactedReader)
         if request.read_compacted and not reads_compacted:

@@ -106,7 +106,7 @@ class Topic:
             raise MetadataError("Encryption is required in this topic")
 
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
-        """Attach a producer by the rules of access; raises what the client is told."""
+        """Attach a producer by the rules of access. Raises the BrokerError that answers the client."""
         self.life.check_usable()
 
         def check() -> None:
@@ -165,7 +165,7 @@ class Topic:
         return last
 
     async def close(self, *, disconnect: bool = True) -> None:
-        """Unload: every client is told, everything is on the disk when this returns."""
+        """Unload: close every client by CLOSE_*; all entries are on the disk on return."""
         if self.life.has_ended:
             return
         self.life.state = TopicState.CLOSING
@@ -192,7 +192,7 @@ class Topic:
             await self.ledger.close()
 
     async def delete(self) -> None:
-        """Remove the topic and all it holds; clients are told by CLOSE_*."""
+        """Remove the topic and all its data; close clients by CLOSE_*."""
         if self.life.has_ended:
             raise ServiceNotReadyError(f"Topic {self.name} is being closed")
         self.life.state = TopicState.CLOSING
@@ -219,7 +219,7 @@ class Topic:
 
     @property
     def is_unused(self) -> bool:
-        """Nothing is stored and nobody is connected who has a say: the first schema may still be a consumer's."""
+        """Whether the topic has no entry and no client that fixed a schema: a consumer's schema may be the first."""
         return not len(self.producers) and not self.ledger.entries and self.subscriptions.only_auto_consume
 
     @property

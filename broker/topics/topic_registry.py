@@ -1,6 +1,6 @@
 """The registry of loaded topics: found, created by the rules of auto creation, loaded once, closed and deleted.
 
-Loading and closing are single flights per name: whoever comes while a topic loads or closes waits for that one.
+Loading and closing are single flights per name: a caller that arrives while a topic loads or closes waits for its end.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class Topics:
         await self._end(name, delete=False)
 
     async def delete(self, name: TopicName) -> None:
-        """Delete the topic, loaded or not; its clients are told."""
+        """Delete the topic, loaded or not; close its clients by CLOSE_*."""
         if name.persistent and str(name) not in self.loaded and self.catalog.exists(name):
             await self.get(name, create=False)  # deletion knows cursors and ledgers only of a loaded topic
         await self._end(name, delete=True)

@@ -250,7 +250,7 @@ class ProducerSession(Session):
             self.link.send(outgoing.frame)
 
     def given_up(self, reason: str) -> None:
-        """The session stays, and says so to each message (the topic is terminated, a right was taken away)."""
+        """Keep the session and answer each message with the reason (a terminated topic, a revoked right)."""
         for part in self._parts:
             if not part.is_open:
                 part.refusal = reason

@@ -1,4 +1,4 @@
-"""Opens sessions: what the path names, who asks and whether they may, the parameters, and the session itself."""
+"""Opens sessions: parses the path, authenticates and authorizes the client, reads the parameters."""
 
 from __future__ import annotations
 
@@ -124,7 +124,9 @@ class WebSocketService:
     async def _identify(
         self, headers: Mapping[str, str], token: str | None, certificate: dict[str, Any] | None
     ) -> tuple[Identity, Authenticated | None]:
-        """Who asks; browsers, which cannot set headers, give a token in the query. Raises SessionRefusedError."""
+        """Authenticate the client; browsers, which cannot set headers, give a token in the query. Raises
+        SessionRefusedError.
+        """
         auth = self._services.auth
         if not auth.authenticator.enabled:
             return Identity(None), None
