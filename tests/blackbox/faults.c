@@ -70,7 +70,7 @@ GROWER(fallocate, (int fd, int mode, off_t offset, off_t size), (fd, mode, offse
 SYNCER(fdatasync)
 SYNCER(fsync)
 
-/* The journal's frames come by io_submit: what fails is told with their end, and a slow disk has the thread write them. */
+/* The journal's frames come by io_submit: their completion reports a failure, and with a slow disk the thread writes them. */
 #include <linux/aio_abi.h>
 #include <stdarg.h>
 long syscall(long number, ...) {
