@@ -30,6 +30,17 @@ class PendingAck(NamedTuple):
     key_hash: int
 
 
+class HeldOfLedger(NamedTuple):
+    """The held entries of one ledger."""
+
+    ledger_id: int
+    entry_ids: BitMap
+    key_hashes: dict[int, int]
+    """By entry, in order, of those that have one."""
+    messages: int
+    """Unacked messages of all of them."""
+
+
 class _Ledger:
     __slots__ = ("packed", "plain")
 
@@ -170,12 +181,26 @@ class PendingAcks:
             self.remove(held.ledger_id, held.entry_id)
         return dropped
 
-    def take_all(self) -> list[PendingAck]:
-        """Everything held, in order of position; nothing is held on return."""
-        held = list(self)
+    def take_all(self) -> list[HeldOfLedger]:
+        """Everything held, in order of ledgers; nothing is held on return.
+
+        A consumer may hold 50,000: no call for each.
+        """
+        held: list[HeldOfLedger] = []
+        for ledger_id in sorted(self._ledgers):
+            ledger = self._ledgers[ledger_id]
+            entry_ids, packed = ledger.plain, ledger.packed
+            messages = len(entry_ids) + sum([value >> _HASH_BITS for value in packed.values()])
+            hashes = {each: packed[each] & _HASH_MASK for each in sorted(packed) if packed[each] & _HASH_MASK}
+            entry_ids.update(packed)
+            held.append(HeldOfLedger(ledger_id, entry_ids, hashes, messages))
+        self.clear()
+        return held
+
+    def clear(self) -> None:
+        """Hold nothing any more."""
         self._ledgers.clear()
         self.entries = 0
-        return held
 
     def __iter__(self) -> Iterator[PendingAck]:
         """In order of position; must not change meanwhile."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
+from magnetar.broker.consumers.pending_acks import PendingAck
 from magnetar.broker.consumers.permits import UnackedLimit
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.deliver import Target, deliver
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.consumers.pending_acks import PendingAck
+    from magnetar.broker.consumers.pending_acks import HeldOfLedger
     from magnetar.broker.dispatchers.deliver import HashLookup
     from magnetar.broker.dispatchers.ports import DispatchContext
     from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
@@ -86,8 +87,8 @@ class HeldEntries:
             self._forget_due()
             self.loop.forget_read()
             return
-        for each in held:
-            self._put_to_replay(each)
+        for of_ledger in held:
+            self._put_all_to_replay(of_ledger)
         self.loop.wake()
 
     def _forget_due(self) -> None:
@@ -107,7 +108,7 @@ class HeldEntries:
         self._forget_due()
         for consumer in self.members.consumers:
             if consumer.pending_acks is not None:
-                consumer.pending_acks.take_all()
+                consumer.pending_acks.clear()
             consumer.permits.given_back(consumer.permits.unacked)
         self.loop.wake()
 
@@ -124,7 +125,22 @@ class HeldEntries:
     def redeliver_all(self, consumer: Consumer) -> None:
         """Everything that the consumer holds goes back."""
         assert consumer.pending_acks is not None
-        self._give_back(consumer, consumer.pending_acks.take_all())
+        held = consumer.pending_acks.take_all()
+        for of_ledger in held:
+            waiting = self._put_all_to_replay(of_ledger)
+            if waiting:
+                self.tracker.increment_all(of_ledger.ledger_id, waiting)
+        self._tell_released(consumer, held)
+        self._no_longer_unacked(consumer, sum(of_ledger.messages for of_ledger in held))
+
+    def _tell_released(self, consumer: Consumer, held: list[HeldOfLedger]) -> None:
+        if self._on_released is None:
+            return
+        for of_ledger in held:
+            for entry_id, key_hash in of_ledger.key_hashes.items():
+                if not self._listens():
+                    return
+                self._on_released(consumer, PendingAck(of_ledger.ledger_id, entry_id, 1, key_hash))
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
         """Those of the positions that the consumer holds go back."""
@@ -141,6 +157,9 @@ class HeldEntries:
                 self.tracker.increment(each.ledger_id, each.entry_id)
             if self._on_released is not None:
                 self._on_released(consumer, each)
+        self._no_longer_unacked(consumer, messages)
+
+    def _no_longer_unacked(self, consumer: Consumer, messages: int) -> None:
         consumer.redelivered.add(messages, 0)
         consumer.permits.given_back(messages)
         self.unacked.remove(messages)
@@ -155,6 +174,19 @@ class HeldEntries:
         if self._on_replay is not None:
             self._on_replay()
         return True
+
+    def _put_all_to_replay(self, held: HeldOfLedger) -> BitMap:
+        """The same for all held entries of a ledger; those that are not acknowledged."""
+        waiting, acknowledged = held.entry_ids, self.context.cursor.mark_delete
+        if held.ledger_id < acknowledged.ledger_id:
+            return BitMap()
+        if held.ledger_id == acknowledged.ledger_id and acknowledged.entry_id >= 0:
+            waiting.remove_range(0, acknowledged.entry_id + 1)
+        if waiting:
+            self.replay.add_held(held.ledger_id, waiting, held.key_hashes)
+            if self._on_replay is not None:
+                self._on_replay()
+        return waiting
 
     # --- acknowledgements ----------------------------------------------------------------------------------------
 

@@ -30,6 +30,14 @@ class RedeliveryTracker:
         counts[entry_id] = count = counts.get(entry_id, 0) + 1
         return count
 
+    def increment_all(self, ledger_id: int, entry_ids: BitMap) -> None:
+        """The same for many entries of a ledger, at least one."""
+        counts = self._ledgers.setdefault(ledger_id, {})
+        if counts:
+            counts.update([(entry_id, counts.get(entry_id, 0) + 1) for entry_id in entry_ids])
+        else:
+            counts.update(dict.fromkeys(entry_ids, 1))
+
     def get(self, ledger_id: int, entry_id: int) -> int:
         counts = self._ledgers.get(ledger_id)
         return 0 if counts is None else counts.get(entry_id, 0)

@@ -18,7 +18,7 @@ from pyroaring import BitMap
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 class ReplayQueue:
@@ -61,6 +61,22 @@ class ReplayQueue:
             before = len(ledger)
             ledger.update([entry_id for _, entry_id in of_ledger])
             self.entries += len(ledger) - before
+
+    def add_held(self, ledger_id: int, entry_ids: BitMap, key_hashes: Mapping[int, int]) -> None:
+        """Put many entries of a ledger into the queue; `key_hashes` has those that are known, also of other entries."""
+        if not entry_ids:
+            return
+        ledger = self._ledgers.setdefault(ledger_id, BitMap())
+        before = len(ledger)
+        ledger |= entry_ids
+        self.entries += len(ledger) - before
+        hashes, by_hash = self._hashes, self._by_hash
+        for entry_id, key_hash in key_hashes.items():
+            if entry_id in entry_ids:
+                position = (ledger_id, entry_id)
+                if hashes.get(position) != key_hash:
+                    hashes[position] = key_hash
+                    heapq.heappush(by_hash.setdefault(key_hash, []), position)
 
     def discard_run(self, ledger_id: int, first_entry_id: int, count: int) -> None:
         """Take consecutive entries out, those of them that are there."""

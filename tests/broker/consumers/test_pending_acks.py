@@ -58,12 +58,18 @@ def test_pending_acks_like_a_dict(steps):
         assert [(a[:2], a[2:]) for a in acks] == sorted(model.items())
         assert len(acks) == len(model)
         assert (place in acks) == (place in model) if what != "many" else True
-    assert [a[:2] for a in acks.take_all()] == sorted(model)
+    held = acks.take_all()
+    assert [(ledger.ledger_id, e) for ledger in held for e in ledger.entry_ids] == sorted(model)
+    for ledger in held:
+        mine = {place[1]: it for place, it in sorted(model.items()) if place[0] == ledger.ledger_id}
+        assert list(ledger.key_hashes.items()) == [(e, key_hash) for e, (_, key_hash) in mine.items() if key_hash]
+        assert ledger.messages == sum(messages for messages, _ in mine.values())
     assert not len(acks)
 
 
 REPLAY_STEPS = st.one_of(
     st.tuples(st.just("add"), PLACE, st.integers(0, 3)),
+    st.tuples(st.just("held"), PLACE, st.dictionaries(ENTRIES, st.integers(0, 3))),
     st.tuples(st.just("discard"), PLACE),
     st.tuples(st.just("drop"), PLACE),
 )
@@ -76,6 +82,10 @@ def test_replay_queue_like_a_sorted_dict(steps):
         if what == "add":
             assert queue.add(*place, *rest) == (place not in model)
             model[place] = rest[0] or model.get(place, 0)
+        elif what == "held":
+            known = {e: key_hash for e, key_hash in rest[0].items() if key_hash}
+            queue.add_held(place[0], BitMap(rest[0]), {**known, 99: 1})
+            model.update({(place[0], e): h or model.get((place[0], e), 0) for e, h in rest[0].items()})
         elif what == "discard":
             assert queue.discard(*place) == (model.pop(place, None) is not None)
         else:
@@ -91,13 +101,18 @@ def test_replay_queue_like_a_sorted_dict(steps):
         assert (len(queue), bool(queue)) == (len(model), bool(model))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "all", "drop"]), PLACE), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from(["add", "many", "remove", "all", "drop"]), PLACE), max_size=40))
 def test_redelivery_counts_like_a_dict(steps):
     tracker, model = RedeliveryTracker(), {}
     for what, place in steps:
         if what == "add":
             model[place] = model.get(place, 0) + 1
             assert tracker.increment(*place) == model[place]
+        elif what == "many" and place[1]:
+            tracker.increment_all(place[0], BitMap(range(place[1])))
+            model.update({(place[0], e): model.get((place[0], e), 0) + 1 for e in range(place[1])})
+        elif what == "many":
+            continue
         elif what == "remove":
             tracker.remove(*place)
             model.pop(place, None)
