@@ -207,7 +207,7 @@ async def _peeked(visit: Visit, topic: str, subscription: str, count: int) -> li
             break
         if not answer.ok:
             raise Refused(answer.status, answer.reason)
-        out += _messages(answer, schema)
+        out += await asyncio.to_thread(_messages, answer, schema)
     return out
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import struct
 from typing import Any, Final
+
+from magnetar.console.avro_bounds import empty_values
 
 __all__ = ["MOST_SHOWN", "payload_text"]
 
@@ -13,6 +16,10 @@ MOST_SHOWN: Final = 4096
 """Bytes or characters of a payload that a page shows."""
 MOST_DECODED: Final = 256 << 10
 """Bytes of a payload that is decoded by its schema; decoding runs on the event loop."""
+MOST_DEFINITION: Final = 64 << 10
+"""Bytes of a schema by which payloads are decoded."""
+MOST_VALUES: Final = 300_000
+"""Values that an Avro payload may decode to."""
 _NUMBERS: Final = {
     "BOOLEAN": ">?",
     "INT8": ">b",
@@ -48,9 +55,9 @@ def _by_schema(payload: bytes, schema_type: str, definition: str) -> str | None:
         if schema_type in _NUMBERS:
             return str(struct.unpack(_NUMBERS[schema_type], payload)[0])
         if schema_type == "JSON":
-            return json.dumps(json.loads(payload), indent=2, ensure_ascii=False)
+            return _indented(json.loads(payload))
         if schema_type == "AVRO":
-            return json.dumps(_avro(payload, definition), indent=2, ensure_ascii=False, default=str)
+            return _indented(_avro(payload, definition))
         if schema_type == "STRING":
             return payload.decode("utf-8")
     except Exception:  # noqa: BLE001 - a producer without schema may have sent anything
@@ -58,14 +65,39 @@ def _by_schema(payload: bytes, schema_type: str, definition: str) -> str | None:
     return None
 
 
-def _avro(payload: bytes, definition: str) -> Any:
-    from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415 - the extra [avro]; without it Avro is hex
+def _indented(value: Any) -> str:
+    """As far as it is shown: the indentation of deep values may be a thousand times their length."""
+    parts, length = [], 0
+    for part in json.JSONEncoder(indent=2, ensure_ascii=False, default=str).iterencode(value):
+        parts.append(part)
+        length += len(part)
+        if length > MOST_SHOWN:
+            break
+    return "".join(parts)
 
+
+def _avro(payload: bytes, definition: str) -> Any:
+    from fastavro import schemaless_reader  # noqa: PLC0415 - the extra [avro]; without it Avro is hex
+
+    schema, empty = _schema(definition)
+    if (len(payload) + 1) * (1 + empty) > MOST_VALUES:
+        raise ValueError("the payload may hold too many values")
     stream = io.BytesIO(payload)
-    value = schemaless_reader(stream, parse_schema(json.loads(definition)), None)
+    value = schemaless_reader(stream, schema, None)
     if stream.read(1):
         raise ValueError("the value ends before the payload")
     return value
+
+
+@functools.lru_cache(maxsize=4)
+def _schema(definition: str) -> tuple[Any, int]:
+    """The schema for fastavro, and values per byte that take none."""
+    from fastavro import parse_schema  # noqa: PLC0415 - as above
+
+    if len(definition) > MOST_DEFINITION:
+        raise ValueError("the schema is large")
+    found = json.loads(definition)
+    return parse_schema(found), empty_values(found)
 
 
 def _hex(payload: bytes) -> str:

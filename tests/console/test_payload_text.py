@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+import tracemalloc
 
 import fastavro
 import pytest
@@ -58,3 +59,51 @@ def test_a_large_payload_is_cut_and_not_decoded():
 def test_any_payload_gives_some_text(payload, schema):
     kind, text = payload_text(payload, schema, "{}")
     assert kind in (schema, "text", "hex") and isinstance(text, str)
+
+
+NULLS = {"type": "array", "items": "null"}
+EMPTY = {"type": "array", "items": {"type": "record", "name": "Nothing", "fields": []}}
+ENDLESS_COUNT = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\x00"
+
+
+def record_of(*types):
+    return {"type": "record", "name": "R", "fields": [{"name": f"f{i}", "type": t} for i, t in enumerate(types)]}
+
+
+def doubling(levels):
+    """Each record holds the next one twice: 2^levels values without a byte."""
+    inner = record_of("null")
+    for level in range(levels):
+        name = inner["name"]
+        inner = {"type": "record", "name": f"L{level}", "fields": [{"name": "a", "type": inner}]}
+        inner["fields"].append({"name": "b", "type": name})
+    return inner
+
+
+@pytest.mark.parametrize("schema", [record_of(NULLS), record_of(EMPTY)])
+def test_an_array_of_values_without_bytes_is_not_decoded(schema):
+    assert payload_text(ENDLESS_COUNT, "AVRO", json.dumps(schema))[0] == "hex"
+
+
+@pytest.mark.parametrize(("schema", "payload"), [(doubling(40), b""), (record_of(*["null"] * 2000), b"")])
+def test_schemas_that_unfold_are_not_decoded(schema, payload):
+    assert payload_text(payload, "AVRO", json.dumps(schema))[0] != "AVRO"
+
+
+def test_a_schema_that_refers_to_itself_is_decoded():
+    tree = record_of("long", ["null", "R"])
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(tree), {"f0": 1, "f1": {"f0": 2, "f1": None}})
+    assert payload_text(out.getvalue(), "AVRO", json.dumps(tree))[0] == "AVRO"
+
+
+def test_deep_json_costs_no_more_than_what_is_shown():
+    payload = b"[" * 900 + b"1," * 100_000 + b"1" + b"]" * 900
+    tracemalloc.start()
+    try:
+        _, text = payload_text(payload, "JSON")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(text) < MOST_SHOWN + 10
+    assert most < 20 << 20
