@@ -87,24 +87,28 @@ class Console:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, path: str) -> Response:
+        try:  # before the page has its turn: a form that comes slowly holds nobody up
+            form = await _form(request) if request.method == "POST" else {}
+        except _BadRequestError as e:
+            return self._refused(e.status, str(e))
         if self._waiting >= _MOST_WAITING:
             return self._refused(503, "Too many pages are asked for at once.")
         self._waiting += 1
         try:
             async with self._at_work:
-                return await self._made(request, path)
+                return await self._made(request, path, form)
         finally:
             self._waiting -= 1
 
-    async def _made(self, request: Request, path: str) -> Response:
+    async def _made(self, request: Request, path: str, form: dict[str, str]) -> Response:
         try:
             if request.method == "POST":
-                return await self._post(request, path)
+                return await self._post(request, path, form)
             if request.method not in ("GET", "HEAD"):
                 return self._refused(405, "This address takes GET and POST.")
             return await self._get(request, path)
-        except (BadFormError, _BadRequestError) as e:
-            return self._refused(getattr(e, "status", 400), str(e))
+        except BadFormError as e:
+            return self._refused(400, str(e))
         except Refused as e:
             return self._refused_call(request, e.status, e.reason)
 
@@ -147,8 +151,7 @@ class Console:
 
     # --- forms ------------------------------------------------------------------------------------------------------
 
-    async def _post(self, request: Request, path: str) -> Response:
-        form = await _form(request)
+    async def _post(self, request: Request, path: str, form: dict[str, str]) -> Response:
         if path == "login":
             return await self._sign_in(request, form)
         if path == "logout":
