@@ -36,6 +36,9 @@ OPEN_WITHIN_S: Final = 60.0
 CLOSE_WITHIN_S: Final = 10.0
 _GOING_AWAY: Final = 1001
 _MOST_REASON_BYTES: Final = 120
+_FRAMES_A_TURN: Final = 128
+_PIECE: Final = 4096
+"""Bytes that are cut into frames at a time: up to 700 frames."""
 _quiet = logging.getLogger("magnetar.websocket.frames")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
@@ -62,13 +65,14 @@ class WebSocket(asyncio.Protocol):
         self._when_gone = [on_gone]
         self._loop = asyncio.get_running_loop()
         self._session: Session | None = None
-        self._parts: list[bytes] = []  # of a text in several frames
+        self._begun = bytearray()  # of a text in several frames
         self._in_text = False
         self._holds: set[str] = set()
-        self._waiting: list[bytes] = []  # received while reading was held back
+        self._waiting: list[bytes] = []  # received while reading was held back, or for later turns
         self._timers: list[asyncio.TimerHandle] = []
         self._active = True
         self._gone = False
+        self._is_ending = False
         self.link: Link | None = None
         self.is_writable = True
 
@@ -122,7 +126,7 @@ class WebSocket(asyncio.Protocol):
         for timer in self._timers:
             timer.cancel()
         self._waiting.clear()
-        self._parts.clear()
+        self._begun.clear()
         if self._session is not None:
             self._session.close()
         if self.link is not None:
@@ -132,11 +136,25 @@ class WebSocket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._active = True
-        if self._holds:
+        if self._holds or self._waiting:
             self._waiting.append(data)
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Handle frames: some now, the rest in later turns of the event loop; nothing is read before that."""
+        at = frames = 0
+        while at < len(data) and frames < _FRAMES_A_TURN and not self._holds and not self._gone:
+            self._frames.receive_data(data[at : at + _PIECE])
+            frames += self._on_events()
+            at += _PIECE
+        if at >= len(data) or self._gone:
             return
-        self._frames.receive_data(data)
-        self._on_events()
+        self._waiting.insert(0, data[at:])
+        if not self._holds:
+            if not self._transport.is_closing():
+                self._transport.pause_reading()
+            self._loop.call_soon(self._on_waiting)
 
     def eof_received(self) -> bool:
         self._frames.receive_eof()
@@ -155,8 +173,10 @@ class WebSocket(asyncio.Protocol):
         if self._session is not None:
             self._session.on_writable()
 
-    def _on_events(self) -> None:
-        for event in self._frames.events_received():
+    def _on_events(self) -> int:
+        """How many frames there were."""
+        events = self._frames.events_received()
+        for event in events:
             if self._gone or self._frames.state is not OPEN:
                 break
             try:
@@ -169,6 +189,7 @@ class WebSocket(asyncio.Protocol):
         self._flush()
         if self._frames.close_expected():
             self._close_transport()
+        return len(events)
 
     def _on_frame(self, frame: Frame) -> None:
         if frame.opcode is Opcode.TEXT:
@@ -179,12 +200,12 @@ class WebSocket(asyncio.Protocol):
             return
         if not self._in_text or self._session is None:
             return
-        self._parts.append(bytes(frame.data))
+        self._begun += frame.data
         if not frame.fin:
             return
-        parts, self._parts = self._parts, []
+        whole, self._begun = self._begun, bytearray()
         try:
-            text = b"".join(parts).decode()
+            text = whole.decode()
         except UnicodeDecodeError as e:
             raise BadMessageError(1007, "a text that is not UTF-8") from e
         self._session.on_text(text)
@@ -221,16 +242,19 @@ class WebSocket(asyncio.Protocol):
         self._holds.discard(reason)
         if self._holds or self._gone:
             return
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
         if self._waiting:
             self._loop.call_soon(self._on_waiting)
+        elif not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _on_waiting(self) -> None:
-        if self._waiting and not self._holds and not self._gone:
-            data = b"".join(self._waiting)
-            self._waiting.clear()
-            self.data_received(data)
+        if not self._waiting or self._holds or self._gone:
+            return
+        data = b"".join(self._waiting)
+        self._waiting.clear()
+        self._take(data)
+        if not self._waiting and not self._holds and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _flush(self) -> None:
         data = b"".join(self._frames.data_to_send())
@@ -238,8 +262,13 @@ class WebSocket(asyncio.Protocol):
             self._transport.write(data)
 
     def _close_transport(self) -> None:
-        if not self._transport.is_closing():
-            self._later(CLOSE_WITHIN_S, self._transport.abort)
+        if self._transport.is_closing() or self._is_ending:
+            return
+        self._is_ending = True
+        self._later(CLOSE_WITHIN_S, self._transport.abort)
+        if self._session is not None and self._frames.close_rcvd is None and self._transport.can_write_eof():
+            self._transport.write_eof()  # a close with input unread is a reset, which may overtake the close frame
+        else:
             self._transport.close()
 
     # --- deadlines -----------------------------------------------------------------------------------------------
