@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 
 
 _WORD: Final = (1 << 64) - 1
+MOST_IN_BATCH: Final = 10_000
+"""Messages of a batch: it is taken apart in one turn of the event loop, 1 KiB of memory for each."""
+
+_LEAST_BYTES: Final = 6
+"""Of a message in a batch: the length of its metadata, and the size of its payload in them."""
+
+
+class LargeBatchError(Exception):
+    """A batch of more messages than MOST_IN_BATCH; it may be whole."""
+
+    def __init__(self, entry: tuple[int, int], size: int) -> None:
+        super().__init__(f"entry {entry[0]}:{entry[1]} is a batch of {size} messages, at most {MOST_IN_BATCH} fit here")
 
 
 class UnreadableEntryError(Exception):
@@ -116,7 +128,7 @@ def permits_of(answer: Answer) -> int:
 def take_apart(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]:
     """The messages of a MESSAGE, those acknowledged before left out; `most_bytes`: no payload decompresses to more.
 
-    Raises UnreadableEntryError with the first message.
+    Raises UnreadableEntryError or LargeBatchError with the first message.
     """
     command = answer.command.message
     entry = command.message_id.ledgerId, command.message_id.entryId
@@ -135,6 +147,11 @@ def take_apart(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]
         return
     open_indexes = _open_indexes(command.ack_set)
     size = metadata.num_messages_in_batch
+    if size > MOST_IN_BATCH:
+        plain_bytes = len(payload) if metadata.compression == pb.NONE else metadata.uncompressed_size
+        if size * _LEAST_BYTES > plain_bytes:
+            raise UnreadableEntryError(pb.CommandAck.BatchDeSerializeError)
+        raise LargeBatchError(entry, size)
     try:
         for message in walk_batch(metadata, payload):
             index = message.batch_index

@@ -145,6 +145,24 @@ def test_a_consumer_that_does_not_read_costs_a_bounded_memory(broker, opened):
     client.close()
 
 
+def test_a_batch_of_more_messages_than_a_session_takes_apart_stays_in_the_backlog(broker, opened):
+    client = quiet_client(broker.url)
+    topic = "persistent://public/default/batch"
+    consumer = client.subscribe(topic, "sub")
+    consumer.close()
+    how = {"batching_max_messages": 12_000, "batching_max_publish_delay_ms": 60_000}
+    producer = client.create_producer(topic, batching_enabled=True, max_pending_messages=20_000, **how)
+    for _ in range(12_000):
+        producer.send_async(b"", lambda *_: None)
+    producer.flush()
+    with pytest.raises(ConnectionClosed) as closed:
+        opened(broker, "consumer/persistent/public/default/batch/sub").recv(20)
+    assert closed.value.rcvd.code == 1011 and "batch of 12000 messages" in closed.value.rcvd.reason
+    again = client.subscribe(topic, "sub")
+    assert again.receive(20_000).data() == b""
+    client.close()
+
+
 def test_a_producer_may_send_faster_than_the_disk(broker, opened):
     producer = opened(broker, "producer/persistent/public/default/fast")
     for i in range(3000):

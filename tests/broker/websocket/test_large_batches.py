@@ -1,0 +1,40 @@
+"""Batches of more messages than a session takes apart in one turn of the event loop."""
+
+import pytest
+
+from magnetar.broker.websocket.incoming import MOST_IN_BATCH, LargeBatchError, UnreadableEntryError, take_apart
+from magnetar.broker.websocket.outstanding import Outstanding
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.answers import Answer
+from magnetar.protocol.batches import encode_batch, encode_entry
+
+
+def answer(count, claimed=None):
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
+    metadata.num_messages_in_batch = claimed or count
+    plain = encode_batch([(pb.SingleMessageMetadata(), b"")] * count)
+    metadata.uncompressed_size = len(plain)
+    command = pb.BaseCommand(type=pb.BaseCommand.MESSAGE)
+    command.message.consumer_id = 0
+    command.message.message_id.ledgerId, command.message.message_id.entryId = 1, 2
+    return Answer(command, encode_entry(metadata, plain))
+
+
+def test_a_batch_within_the_bound_is_taken_apart_and_counted():
+    found = list(take_apart(answer(MOST_IN_BATCH), 0, 5 << 20))
+    assert len(found) == MOST_IN_BATCH
+    kept = Outstanding()
+    kept.arrived(found)
+    done = [kept.acknowledge((0, 1, 2), index, is_batch=True) for index in range(MOST_IN_BATCH)]
+    assert done.index(True) == MOST_IN_BATCH - 1
+
+
+def test_a_batch_beyond_it_is_not():
+    with pytest.raises(LargeBatchError) as failed:
+        next(take_apart(answer(MOST_IN_BATCH + 1), 0, 5 << 20))
+    assert "1:2" in str(failed.value)
+
+
+def test_an_entry_that_only_claims_so_many_is_unreadable():
+    with pytest.raises(UnreadableEntryError):
+        next(take_apart(answer(10, claimed=MOST_IN_BATCH + 1), 0, 5 << 20))
