@@ -92,7 +92,7 @@ class BookieError(BookKeeperError):
 
 
 class BookieUnreachableError(BookieError):
-    """No answer: whether the bookie did what was asked is unknown."""
+    """No answer: whether the bookie executed the request is unknown."""
 
 
 class BookieRefusedError(BookieError):

@@ -27,7 +27,7 @@ def warnings_of_readable_files(settings: "Settings") -> list[str]:
 
 
 def is_readable_by_others(path: Path) -> bool:
-    """Whether the file is there and its mode lets everybody read it."""
+    """Whether the file exists and its mode lets other users read it."""
     try:
         return bool(path.stat().st_mode & stat.S_IROTH)
     except (OSError, ValueError):  # ValueError: a text that can be no path

@@ -1,4 +1,4 @@
-"""A broker as the business of a process: signals, the line that says it is ready, the exit code."""
+"""A broker as the business of a process: signals, the ready line, the exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def take_signals(broker: Broker) -> None:
-    """SIGTERM and SIGINT stop the broker in order; a second SIGINT, somebody's second Ctrl-C, ends it at once.
+    """SIGTERM and SIGINT stop the broker in order; a second SIGINT (Ctrl-C) ends it at once.
 
     Called when it has recovered: until then a signal ends the process itself, for no client has been promised anything
     and recovery may be repeated (docs/durability.md).

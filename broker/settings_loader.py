@@ -148,7 +148,7 @@ def _from_command_line(overrides: Iterable[str], problems: list[str]) -> list[Gi
 def parse_value(row: Setting, text: str) -> Value:
     """The value of a setting from its text.
 
-    Raises: ValueError that says what is allowed.
+    Raises: ValueError that names the allowed values.
     """
     value = _parse(row, text)
     if isinstance(value, (int, float)) and not isinstance(value, bool):

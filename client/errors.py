@@ -1,4 +1,4 @@
-"""Why work with a broker ends. Each class carries the exit code of a command (sysexits); its text says what to do.
+"""Errors of work with a broker. Each class carries the exit code of a command (sysexits); its text names the remedy.
 
 ClientError
 ├── InputError   66   an address, a token or a file cannot be used (EX_NOINPUT)

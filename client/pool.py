@@ -47,7 +47,7 @@ class ConnectionPool:
 
 
 class OneConnection:
-    """The connection to the broker that was asked for last; one to another broker is closed before it is opened."""
+    """Keeps the connection to the last requested broker; closes it before it connects to another broker."""
 
     def __init__(self, credentials: Credentials, *, entry_metadata: bool = False) -> None:
         self._credentials, self._entry_metadata = credentials, entry_metadata

@@ -1,4 +1,4 @@
-"""The producers of one connection: opens them, and hands each what the broker says to it."""
+"""The producers of one connection: opens them, and hands each the broker's commands to it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class EntryChecksumError(EntryError):
 
 
 class ConversionError(ConverterError):
-    """The payload is not what `entry.format` says, or has no meaning for a Pulsar client."""
+    """The payload contradicts `entry.format`, or has no meaning for a Pulsar client."""
 
 
 class ConversionTooLargeError(ConversionError):

@@ -113,7 +113,7 @@ class Catalogue:
         """Replace the record; durable on return.
 
         Raises StorageError when it is not known to be stored: the next call finds out what became of it.
-        Raises CatalogueConflictError when somebody else wrote.
+        Raises CatalogueConflictError when another owner wrote.
         """
         async with self._lock:
             if self._unsure is not None:

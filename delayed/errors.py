@@ -5,7 +5,7 @@
     DelayedError
     +-- SnapshotError            a bucket's snapshot cannot be used: missing, damaged, of another format version
     +-- CatalogueError           the record of the buckets does not decode
-    +-- CatalogueConflictError   somebody else has replaced that record: this index is no longer the owner
+    +-- CatalogueConflictError   another owner has replaced that record: this index is no longer the owner
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ _U32 = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """What the header says."""
+    """The fields of the header."""
 
     ledgers: array[int]
     """Ledger ids by ordinal."""

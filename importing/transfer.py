@@ -1,10 +1,10 @@
-"""Bringing one file into the topic: attempts until it is there, each going on where the topic says it is.
+"""Bringing one file into the topic: attempts until all entries are stored, each from the resume point of the topic.
 
     open the producer -> last sequence id L of its name
-        L >= 0   the broker deduplicates and knows us: confirm L, go on behind it
+        L >= 0   the broker deduplicates and knows us: confirm L, continue behind it
         L == -1  make sure that the topic deduplicates, read the topic for what a forgotten run has stored
     send everything behind the resume point, many entries ahead of their receipts
-    connection lost, broker restarted, topic moved -> from the top, with what the broker says then
+    connection lost, broker restarted, topic moved -> from the top, with the broker's current answers
 
 Nothing is remembered on this side, so `kill -9` of either side at any point neither loses nor repeats an entry.
 """

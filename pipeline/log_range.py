@@ -27,7 +27,7 @@ class LogRange:
 
     first_index, end_index: half-open range of the broker entry index; None when the entries have none.
     last: the last confirmed entry; its entry id is -1 before the first one.
-    ledgers: empty unless they were asked for.
+    ledgers: empty unless requested.
     """
 
     topic: str

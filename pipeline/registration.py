@@ -22,7 +22,7 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class MissingError(PipelineError):
-    """Something that has to be installed is not. The text says what and how."""
+    """A required package is not installed. The text names the package and the command."""
 
 
 def check_pyspark() -> None:

@@ -1,4 +1,4 @@
-"""Cutting what a broker says into commands: the client's side of the frames (`cut` in speed.py is the broker's).
+"""Cuts the bytes of a broker into commands: the client's side of the frames (`cut` in speed.py is the broker's).
 
 frame = u32 totalSize | u32 commandSize | BaseCommand | headers and payload (MESSAGE only)
 """

@@ -1,4 +1,4 @@
-r"""The PROXY protocol's header, versions 1 and 2: a proxy says in front of a connection which client it is for.
+r"""The PROXY protocol's header, versions 1 and 2: a proxy sends the client's address at the start of a connection.
 
     v1   "PROXY TCP4 203.0.113.7 198.51.100.2 4711 6650\r\n", at most 107 bytes; "PROXY UNKNOWN ...\r\n"
     v2   12 bytes of signature, version and command, family and protocol, length (2 bytes), addresses, TLVs

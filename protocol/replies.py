@@ -1,4 +1,4 @@
-"""Everything a broker says to a client: pure builders, values to the bytes of a frame.
+"""All commands of a broker to a client: pure builders, values to the bytes of a frame.
 
 A field is set exactly when Apache Pulsar 4.2 sets it (clients and transcripts see presence, not only values). Ids are
 signed numbers; -1 travels as 2^64 - 1.
@@ -104,7 +104,7 @@ def lookup_connect(
 
 
 def lookup_redirect(request_id: int, url: str | None, url_tls: str | None, *, authoritative: bool) -> bytes:
-    """The client asks that broker; ``authoritative`` is what it says there."""
+    """Redirect the client to that broker; the client repeats ``authoritative`` there."""
     base = _base(_TYPE.LOOKUP_RESPONSE)
     reply = base.lookupTopicResponse
     if url is not None:

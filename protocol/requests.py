@@ -1,4 +1,4 @@
-"""What a client says to a broker: pure builders, the counterpart of `replies`.
+"""All commands of a client to a broker: pure builders, the counterpart of `replies`.
 
 Only what the tools of this project need: finding a topic, one producer, one reader.
 """
@@ -132,7 +132,7 @@ def durable_subscription(request_id: int, consumer_id: int, topic: str, subscrip
 
 
 def subscribe(request_id: int, consumer_id: int, topic: str, wanted: pb.CommandSubscribe) -> bytes:
-    """SUBSCRIBE as `wanted` says, which leaves out the ids and the topic."""
+    """Build SUBSCRIBE from `wanted`, which lacks the ids and the topic."""
     command = pb.CommandSubscribe(topic=topic, consumer_id=consumer_id, request_id=request_id)
     command.MergeFrom(wanted)
     return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))

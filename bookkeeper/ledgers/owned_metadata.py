@@ -73,7 +73,7 @@ class OwnedMetadata:
                         raise
 
     async def _try_write(self, wanted: LedgerMetadata) -> bool:
-        """False when somebody changed what does not matter: decide again."""
+        """Write the metadata. False when another client changed an unrelated field: decide again."""
         try:
             self._version = await self._store.write(self._ledger_id, wanted, self._version)
         except NodeVersionError:

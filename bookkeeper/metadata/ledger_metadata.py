@@ -44,7 +44,7 @@ class LedgerMetadata:
     length: int = 0
     """Payload bytes."""
     digest_type: DigestType | None = None
-    """None in metadata of BookKeeper before 4.2: what the opener says holds."""
+    """None in metadata of BookKeeper before 4.2: the value of the opener holds."""
     password: bytes | None = None
     custom: Mapping[str, bytes] = field(default_factory=dict)
     created_ms: int | None = None

@@ -54,7 +54,7 @@ class BookieRegistry(Protocol):
     def read_only(self) -> Mapping[str, BookieAddress]: ...
 
     def address(self, bookie_id: str) -> BookieAddress | None:
-        """Of a bookie that is or was registered; else as its id says."""
+        """The address of a bookie that is or was registered; else the address in its id."""
         ...
 
     def rack(self, bookie_id: str) -> str:

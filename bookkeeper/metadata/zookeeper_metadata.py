@@ -105,7 +105,7 @@ class ZooKeeperLedgerMetadata:
         except NoSuchNodeError:
             raise NoSuchLedgerError(ledger_id) from None
         parent = path.rpartition("/")[0]
-        with contextlib.suppress(MetadataError):  # not empty, or gone: somebody else's business
+        with contextlib.suppress(MetadataError):  # not empty, or already deleted by another client
             while len(parent) > len(self._root):
                 await self._session.delete(parent)
                 parent = parent.rpartition("/")[0]

@@ -24,7 +24,7 @@ class Code(enum.IntEnum):
 
 
 ABSENT = frozenset({Code.NO_LEDGER, Code.NO_ENTRY})
-"""The bookie says that it does not hold the entry."""
+"""The bookie does not hold the entry."""
 
 
 def code_name(code: int) -> str:

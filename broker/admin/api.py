@@ -76,7 +76,7 @@ class TopicsApi(Protocol):
     """Which topics there are."""
 
     offloads_asked: "set[TopicName]"
-    """Topics that somebody asked to offload since the broker started; nothing is, there is no storage for it."""
+    """Topics with an offload request since the start of the broker, which has no storage to offload to."""
 
     def names(self, namespace: str, domain: Domain) -> list[str]:
         """Full names of the namespace's topics; non-persistent ones while they are loaded."""
@@ -235,7 +235,7 @@ class SubscriptionsApi(Protocol):
         ...
 
     async def skip(self, name: "TopicName", subscription: str, messages: int | None) -> None:
-        """Acknowledge the next entries for everybody; None: all of them."""
+        """Acknowledge the next entries for the subscription; None: all of them."""
         ...
 
     async def expire(self, name: "TopicName", subscription: str, older_than_s: int | MessagePosition) -> bool:

@@ -8,7 +8,7 @@ no credentials are needed:
     DNS rebinding                a name of the attacker's resolves to this broker: the page may read the answers too,
                                  but the browser names that name in `Host`
 
-Clients that are no browsers send neither `Origin` nor a foreign `Host`. A name can be rebound only if anybody can own
+Clients that are no browsers send neither `Origin` nor a foreign `Host`. A name can be rebound only if others can own
 it: addresses, names without a dot and names below reserved domains are fine, and so are the broker's own ones and
 those of httpAllowedHosts.
 """
@@ -66,7 +66,7 @@ class BrowserRules:
         origin = headers.get("origin")
         site = headers.get("sec-fetch-site")
         if method in _READING:
-            followed = headers.get("sec-fetch-mode") == "navigate"  # a link that somebody clicked
+            followed = headers.get("sec-fetch-mode") == "navigate"  # a link that the user clicked
             return f"a {site} page may not read this" if site == "cross-site" and not followed and not probe else None
         if origin is not None and not self._is_own_origin(origin, host):
             return f"Origin {origin[:_SHOWN]} is not this broker: {REMEDY}"

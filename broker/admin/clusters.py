@@ -124,7 +124,7 @@ def _check_urls(data: ClusterData) -> None:
 
 
 def _own_urls(call: Call) -> dict[str, object]:
-    """Where this broker is, and how it is reached: shown for its own cluster unless somebody has set something else."""
+    """Where this broker is, and how it is reached: shown for its own cluster unless an administrator set others."""
     urls = call.api.urls
     found: dict[str, object] = {
         "serviceUrl": urls.web_url,

@@ -182,7 +182,7 @@ def _declare(row: PolicyRow) -> None:
         return json_response(answer, row.unset_status if answer is None else 200)
 
     async def write(call: Call) -> Response:
-        if row.rule is no_filters:  # refused before anybody looks for the namespace
+        if row.rule is no_filters:  # refused before the namespace is looked up
             await row.value_of_body(call)
         policies = call.policies()
         value = await row.value_of_body(call)

@@ -45,7 +45,7 @@ class AdminServer:
         self._certificates: CertificateWatch | None = None
 
     async def listen(self, app: "ASGIApp", settings: "Settings", port: int, context: ssl.SSLContext | None) -> int:
-        """Bind and serve; the port it has. Raises OSError that says why it cannot be bound."""
+        """Bind and serve; return the bound port. Raises OSError with the reason in its text."""
         with told_by_setting("webServicePort" if context is None else "webServicePortTls", settings.bind_address, port):
             listening = await bind(asyncio.get_running_loop(), settings.bind_address, port)
         server = _Server(_config(app, settings, context), listening, self.seats, self._tasks, self._upgrades)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def topic_stats(topic: ServedTopic, earliest_publish_ms: dict[str, int]) -> TopicStats:
-    """Everything the stats page says of a topic; nothing is read from the log."""
+    """All figures of a topic for its stats page; reads no entry of the log."""
     rate = topic.publishing.rate_in.rates()
     stats = TopicStats(
         name=topic.name,

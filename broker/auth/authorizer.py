@@ -69,7 +69,7 @@ class Authorizer:
         return not self.enabled or role in self._settings.super_user_roles
 
     def administers_something(self, identity: Identity) -> bool:
-        """Whether some tenant is the identity's: asked before a body is read that says which."""
+        """Whether the identity administers any tenant: checked before the body, which names the tenant, is read."""
         if not self.enabled:
             return True
         roles = [identity.role] if identity.original is None else [identity.role, identity.original]

@@ -1,4 +1,4 @@
-"""What a JSON web token says, read as strictly and as loosely as the library of Apache Pulsar 4.2 reads it (jjwt 0.13).
+"""The claims of a JSON web token, read as strictly and as loosely as by Apache Pulsar 4.2's library (jjwt 0.13).
 
 Header and body are JSON objects in UTF-8 in which no name stands twice; what follows the object is not looked at.
 Registered claims must be what they are for: texts, and moments given as seconds, as digits in a text or as an ISO date.

@@ -119,9 +119,9 @@ class TokenProvider:
 
 
 def _claims(signed: jws.CompactSignature, token: bytes) -> dict[str, Any]:
-    """What a token whose signature holds says; raises ValueError.
+    """Read the claims of a token. Precondition: its signature is valid. Raises ValueError.
 
-    A header that names the type of its content says that this is no set of claims.
+    A header with a content type declares that the content is no set of claims.
     """
     header = json_object(urlsafe_b64decode(token.partition(b".")[0]))
     content_type = header.get("cty")

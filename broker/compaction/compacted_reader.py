@@ -73,7 +73,7 @@ class CompactedReader:
         upto: Position | None = None,
         skip: Callable[[int], BitMap | None] | None = None,
     ) -> list[Span] | Awaitable[list[Span]]:
-        """See `Reader.read`. Compacted entries are never held back, whatever `skip` says: order counts there."""
+        """See `Reader.read`. Compacted entries are never held back, regardless of `skip`: order counts there."""
         current = self._current()
         if current is not None and self._place() <= current.horizon:
             return self._read_compacted(max_entries, max_bytes, upto, skip)

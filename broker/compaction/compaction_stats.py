@@ -1,4 +1,4 @@
-"""What a topic's compaction says of itself: the status of its last run, the figures of the last that ended."""
+"""Figures of a topic's compaction: the status of its last run, the figures of the last that ended."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -55,7 +55,7 @@ class Outbox(Protocol):
 
     @property
     def knows_entry_metadata(self) -> bool:
-        """Whether the client understands broker entry metadata, shown to everybody or not."""
+        """Whether the client understands broker entry metadata, regardless of the broker's setting."""
         ...
 
     @property
@@ -139,7 +139,7 @@ class KeySharedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
-    """What CommandSubscribe says about the consumer, with plain values."""
+    """The fields of CommandSubscribe about the consumer, as plain values."""
 
     consumer_id: int
     topic_name: TopicName

@@ -221,7 +221,7 @@ class ReadLoop:
         return self._converted(result) if isinstance(result, list) else self._converted_later(result)
 
     def _converted(self, spans: list[Span]) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
-        """What the converters make of a read; as it is stored when everybody here asked for that."""
+        """Convert a read; return it as stored when every consumer requested stored entries."""
         transform, flags = self.context.transform, self.context.transform_flags
         if transform is None or not spans:
             return spans

@@ -1,4 +1,4 @@
-"""Message converters at work: chosen at start, run without hurting anybody else, with a policy for what fails.
+"""Message converters at work: chosen at start, isolated from other consumers, with a policy for failures.
 
 config           the settings, as plain values
 loading          from them to a chain; foreign classes are loaded in worker processes only

@@ -4,7 +4,7 @@ Three things, as none is enough by itself:
 
 - a niceness, so that it gets a small share of a busy processor, but never none (`SCHED_IDLE` may starve it until its
   conversions take longer than they may);
-- `SCHED_BATCH`: that there is something to convert is no reason to interrupt anybody;
+- `SCHED_BATCH`: a waiting conversion interrupts no other process;
 - a long time slice (Linux 6.12 and later). There a process keeps the processor until its slice is over, or until one
   with a shorter slice wakes up. With equal slices a broker woken up waits for the next tick, up to 4 ms, whatever the
   niceness is.

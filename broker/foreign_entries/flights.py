@@ -49,7 +49,7 @@ class Flights:
         return self._flights.get(key)
 
     def launch(self, key: Key, future: asyncio.Future[Answer], landed: Callable[[Answer, float], bool]) -> Flight:
-        """`landed(answer, seconds)` books the result and says whether it is kept elsewhere."""
+        """`landed(answer, seconds)` books the result and returns whether a cache keeps it."""
         flight = self._flights[key] = Flight(future, self._clock())
 
         def done(_: asyncio.Future[Answer]) -> None:

@@ -27,7 +27,7 @@ from magnetar.converters.outcome import ConversionFailure, Converted, FailureRea
 SIZE: Final = Struct(">I")
 ANSWER: Final = Struct(">BIII")
 MAX_TEXT: Final = 1000
-"""Of the message of a failure; foreign code may say more than anybody wants to read."""
+"""Limit of a failure's message; foreign code may produce texts of any length."""
 
 
 class Kind(enum.IntEnum):

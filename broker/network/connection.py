@@ -444,7 +444,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_super_user(self) -> bool:
-        """Whether this connection may do everything, as everybody may without authorization."""
+        """Whether this connection may do everything, as every client may without authorization."""
         return self.auth is None or self.auth.is_super_user
 
     @property

@@ -80,7 +80,7 @@ class Output:
         self.call_waiting()
 
     def is_stuck(self) -> bool:
-        """Whether the peer read nothing of what waits since this was asked last. Keeps the account true, too."""
+        """Whether the peer read no waiting byte since the last call. Updates the memory account, too."""
         waiting = self.waiting_bytes
         if waiting >= TIGHT_BYTES:
             self._weigh(waiting)

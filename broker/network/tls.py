@@ -54,7 +54,7 @@ def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
 
 
 def _read_files(context: ssl.SSLContext, settings: "Settings") -> None:
-    """The pair, and the trust store where one counts; what OpenSSL says alone does not tell which file it is about."""
+    """Read the pair, and the trust store where it counts; errors name the file, which OpenSSL's texts do not."""
     certificate, key = settings.tls_certificate_file_path, settings.tls_key_file_path
     trusted = "" if settings.tls_allow_insecure_connection else settings.tls_trust_certs_file_path
     for path in filter(None, (certificate, key, trusted)):

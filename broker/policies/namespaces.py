@@ -154,7 +154,7 @@ class NamespaceStore:
         self.quotas = Records(metadata, ResourceQuota, lambda name: f"{_QUOTAS}/{quote(name, safe='')}")
         self.topics = Records(metadata, TopicPolicies, _topic_path)
         self.in_use: set[str] = set()
-        """Namespaces whose bundles somebody asked for since the start, by a lookup or a call about a topic."""
+        """Namespaces whose bundles a lookup or a call about a topic requested since the start."""
         self._listeners: list[Callable[[PolicyChange], None]] = []
         # What was merged last per namespace or topic: right as long as both records are the very same objects.
         self._effective: dict[str, tuple[Policies, TopicPolicies, TopicConfig]] = {}

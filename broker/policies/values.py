@@ -46,7 +46,7 @@ OLDER_SCHEMA_STRATEGIES: Final[dict[str, str]] = {
 """What an AutoUpdateStrategy is as a SchemaStrategy."""
 AuthAction = Literal["produce", "consume", "functions", "sources", "sinks", "packages"]
 Granted = AuthAction | None
-"""An action, or None: one that was asked for and is none."""
+"""An action, or None for a requested action that does not exist."""
 
 
 class ClusterData(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):

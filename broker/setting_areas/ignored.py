@@ -228,7 +228,7 @@ NOTHING_TO_PROTECT: Final[dict[str, str]] = {
     "managedLedgerReadEntryTimeoutSeconds": "a read ends with the disk's answer",
     "managedLedgerMetadataOperationsTimeoutSeconds": "metadata are on the same disk",
     "metricsServletTimeoutMs": "/metrics is written at once",
-    # --- tuning of caches, ticks and queues, without a bound that anybody could rely on
+    # --- tuning of caches, ticks and queues, without a bound that operators could rely on
     "*TickTimeMillis": "rates are buckets, without a tick",
     "dispatchRateLimiterFactoryClassName": "rates are token buckets",
     "preciseTopicPublishRateLimiterEnable": "rates are always precise",

@@ -1,4 +1,4 @@
-"""The figures of a subscription and its consumers, gathered when somebody asks."""
+"""The figures of a subscription and its consumers, gathered on request."""
 
 from __future__ import annotations
 

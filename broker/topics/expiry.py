@@ -48,8 +48,8 @@ async def _expire_before(topic: Topic, subscription: Subscription, position: Pos
 async def delete_unused_subscriptions(topic: Topic) -> None:
     """Delete durable subscriptions without a consumer for longer than subscriptionExpirationTimeMinutes.
 
-    Time is counted from the check that first found it unused, and monotonically: a wall clock that is set must not
-    delete what somebody still wants.
+    Time is counted from the check that first found it unused, and monotonically: setting the wall clock must not
+    delete a subscription in use.
     """
     minutes = topic.config.subscription_expiration_minutes
     if minutes <= 0:

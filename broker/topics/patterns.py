@@ -3,7 +3,7 @@ r"""Patterns over topic names as clients send them: a regular expression over "t
 The scheme in a pattern is dropped and does not filter, what is before it stays (`^persistent://...`). The whole name
 must match, and names are compared without scheme and without partition suffix.
 
-RE2 evaluates them: the time of a match grows with the length of the name, whatever the pattern says, where a
+RE2 evaluates them: the time of a match grows with the length of the name, for every pattern, where a
 backtracking engine may need longer than the broker lives. Apache Pulsar uses RE2/J, whose syntax is the same, and falls
 back to the JDK's engine for what RE2 has no notion of (`(?!x)`, `a++`): for these the caller gets `JavaPatternError`
 and leaves the filtering to the client. Java's named classes of ASCII characters (`\p{Lower}`) are translated.

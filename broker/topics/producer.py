@@ -86,7 +86,7 @@ class Producer:
     def publish(self, run: EntryRun) -> None:
         """Take one run of SENDs; receipts follow when it is on the disk."""
         if self.closed:
-            return  # closed by the broker: the client was told and sends again elsewhere
+            return  # closed by the broker: the client got CLOSE_PRODUCER and sends again elsewhere
         if self.closing:
             for i in range(run.count):
                 text = "Producer is closed"

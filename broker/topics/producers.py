@@ -71,7 +71,7 @@ class TopicProducers:
             check()
             await self._claim_name(producer)
             if mode == pb.Shared:
-                # a claim for exclusive access may have come while the old holder of the name was asked
+                # a claim for exclusive access may have come while the old holder of the name was probed
                 self._check_shared()
         except TopicTerminatedError:
             raise  # Apache Pulsar 4.2.4 lets a claim stand that only the end of the topic refuses
@@ -120,7 +120,7 @@ class TopicProducers:
             raise ProducerFencedError("Fenced while exclusive access was granted")
 
     async def _fence_others(self, producer: Producer) -> None:
-        """Drive everybody off, before the epoch is looked at: a producer that is refused then has done it too."""
+        """Disconnect all producers, before the check of the epoch: also a producer that the check refuses does so."""
         self._displace_all()
         self.exclusive = producer
         try:

@@ -72,7 +72,7 @@ class TopicPublishing:
     def takes(self, producer: AnsweredProducer, run: EntryRun) -> bool:
         """Whether publishes are taken now; if not, the producer has been answered.
 
-        Of an end or a close it hears by CLOSE_PRODUCER, which may be still to come: the next PRODUCER says why. A
+        CLOSE_PRODUCER, maybe sent later, reports an end or a close; the answer to the next PRODUCER has the reason. A
         SEND_ERROR before it would make the Go client forget the producer and leave what is in flight to time out.
         """
         state = self._life.state

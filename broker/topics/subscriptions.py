@@ -383,7 +383,7 @@ class TopicSubscriptions:
         return min(self.durable(), key=lambda s: s.cursor.mark_delete, default=None)
 
     async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> None:
-        """Acknowledge everything before `position` for everybody, durable on return; a subscription never moves
+        """Acknowledge every entry before `position` for the subscription, durable on return; it never moves
         back.
         """
         subscription.check_movable()
@@ -446,8 +446,8 @@ class TopicSubscriptions:
         return [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]
 
     async def close(self, *, save: bool = True) -> None:
-        """Disconnect all consumers; their acks are durable on return, but for those the store could not take: these
-        come again. Every subscription is closed, whatever the store says.
+        """Disconnect all consumers; their acks are durable on return, except where the store failed: consumers get
+        these entries again. Every subscription is closed, also when the store fails.
         """
         for subscription in self._in_order():
             await subscription.close(disconnect=True)

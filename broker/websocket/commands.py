@@ -1,4 +1,4 @@
-"""What a consumer session says to the broker, beside `protocol.requests`: pure builders of frames."""
+"""Commands of a consumer session to the broker, beside `protocol.requests`: pure builders of frames."""
 
 from __future__ import annotations
 

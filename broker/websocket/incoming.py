@@ -35,7 +35,7 @@ class LargeBatchError(Exception):
 
 
 class UnreadableEntryError(Exception):
-    """An entry that cannot be taken apart: `validation` is what its acknowledgement says."""
+    """An entry that cannot be taken apart: `validation` is the error in its acknowledgement."""
 
     def __init__(self, validation: int) -> None:
         super().__init__(pb.CommandAck.ValidationError.Name(validation))

@@ -1,4 +1,4 @@
-"""A session's commands to the broker, and what the broker says: a `Connection` whose transport is the session's socket.
+"""A session's commands to the broker and the answers: a `Connection` whose transport is the session's socket.
 
 `Connection` keeps the rules: rights of each command, limits, the publish gate, the account of memory, what waits to be
 sent. When it holds back reading, the socket is not read; what waits in the socket counts as its output, so a peer that

@@ -1,4 +1,4 @@
-"""Messages of a producer session on their way: made into entries, batched where that was asked for. Pure."""
+"""Messages of a producer session on their way: made into entries, batched where the session requests batches. Pure."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class ProducerSession(Session):
             self._send_alone(part, message, now_ms)
 
     def _check(self, message: ProducerMessage) -> None:
-        """A client that encrypts by itself says how it compressed, wholly or not at all."""
+        """A client that encrypts by itself declares its compression, with all fields or none."""
         named = message.compression not in (None, pb.NONE)
         if self.parameters.encryption_keys and named != (message.uncompressed_bytes is not None):
             raise MessageTextError(

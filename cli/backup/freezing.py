@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LONGEST_STOP_S: Final = 10.0
 """The guard lets the broker go on after so long, whatever happens here."""
 _SETTLED_S: Final = 0.05
-"""What the disk was told to write before the stop ends within it."""
+"""Time within which writes that began before the stop end."""
 _STOPPED: Final = frozenset("Tt")
 
 

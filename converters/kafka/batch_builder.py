@@ -21,7 +21,7 @@ _INT64 = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """What a batch says beside its records.
+    """The fields of a batch beside its records.
 
     append_time: LogAppendTime in ms; None = CreateTime. The records' own timestamps stay in their deltas, readers
         ignore them.

@@ -72,7 +72,7 @@ class MixedMagicError(InvalidRecordError):
 
 
 class UnsupportedForMessageFormatError(KafkaFormatError):
-    """The target magic cannot carry what was asked (headers, producer ids, log append time)."""
+    """The target magic cannot carry the requested data (headers, producer ids, log append time)."""
 
     kafka_code: ClassVar[int] = 43
 

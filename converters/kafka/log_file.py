@@ -86,7 +86,7 @@ class LogFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the file, as they were told."""
+        """Bytes of the file, as given by the caller."""
         return self._size
 
     def batches(self, position: int = 0) -> Iterator[LogBatch]:

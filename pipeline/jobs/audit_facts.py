@@ -1,4 +1,4 @@
-"""What one stretch of a log says about its integrity: one numpy pass over the headers of its entries. Pure.
+"""Integrity figures of one stretch of a log: one numpy pass over the headers of its entries. Pure.
 
 Entries at the border of two stretches are seen by both; `join` compares what stands on either side of a border.
 """

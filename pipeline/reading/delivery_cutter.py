@@ -1,4 +1,4 @@
-"""Cutting what a broker says to a reader of many entries: pushed entries stay where they are, in columns.
+"""Cuts the frames of a broker for a reader of many entries: pushed entries stay where they are, in columns.
 
 Everything else that comes in between is cut as any client does.
 """

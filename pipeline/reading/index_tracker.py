@@ -48,7 +48,7 @@ class IndexTracker:
         self._before: Position | None = None
         self._index: int | None = None
         self.asked = 0
-        """How often the broker was asked."""
+        """Number of index requests to the broker."""
 
     def restart(self) -> None:
         """What comes next need not follow what came before."""
