@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SLICE_ITEMS = 256
+_SORTED_AT_A_TIME = 4096
 
 
 async def give_way() -> None:
@@ -26,3 +27,12 @@ async def sliced(items: Sequence[T], size: int = SLICE_ITEMS) -> AsyncIterator[S
         if start:
             await give_way()
         yield items[start : start + size]
+
+
+async def sorted_in_slices(texts: Sequence[str]) -> list[str]:
+    """The texts in order: slices are sorted one by one, so that the last turn only merges runs."""
+    runs: list[str] = []
+    async for part in sliced(texts, _SORTED_AT_A_TIME):
+        runs += sorted(part)
+    runs.sort()
+    return runs

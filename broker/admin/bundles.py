@@ -7,13 +7,20 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.elsewhere import redirect_to
-from magnetar.broker.admin.namespaces import BOUNDARY, clear_subscriptions, unload_topics, unsubscribe_everywhere
+from magnetar.broker.admin.namespaces import (
+    BOUNDARY,
+    clear_subscriptions,
+    in_bundle,
+    unload_topics,
+    unsubscribe_everywhere,
+)
 from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.ownership.ownership import ServedAt
-from magnetar.broker.policies.records import Policies, bundle_of, bundle_ranges, hash_of
+from magnetar.broker.policies.records import Policies, bundle_finder, bundle_ranges, hash_of
+from magnetar.broker.slices import sliced
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -56,7 +63,7 @@ async def split_bundle(call: Call) -> Response:
         given = await call.body(list[int]) or []
         if not given:
             raise precondition(f"With {algorithm} split algorithm, splitBoundaries must not be empty")
-    cuts = _cuts(algorithm, int(low, 16), int(high, 16), _hashes_in(call, f"{low}_{high}"), given)
+    cuts = _cuts(algorithm, int(low, 16), int(high, 16), await _hashes_in(call, f"{low}_{high}"), given)
     if not cuts:
         return done()
 
@@ -83,14 +90,12 @@ def _cuts(algorithm: str, low: int, high: int, hashes: list[int], given: list[in
     return []
 
 
-def _topics_in(call: Call, bundle: str) -> list[str]:
-    names = [*call.topics.names(call.namespace, "persistent"), *call.topics.names(call.namespace, "non-persistent")]
-    bundles = call.policies().bundles
-    return [name for name in names if bundle_of(name, bundles) == bundle]
+def _names(call: Call) -> list[str]:
+    return [*call.topics.names(call.namespace, "persistent"), *call.topics.names(call.namespace, "non-persistent")]
 
 
-def _hashes_in(call: Call, bundle: str) -> list[int]:
-    return sorted(hash_of(name) for name in _topics_in(call, bundle))
+async def _hashes_in(call: Call, bundle: str) -> list[int]:
+    return sorted(hash_of(name) for name in await in_bundle(call, _names(call), bundle))
 
 
 async def _chosen_bundle(call: Call) -> tuple[str, str]:
@@ -98,9 +103,14 @@ async def _chosen_bundle(call: Call) -> tuple[str, str]:
     asked = call.param("bundle")
     if asked not in (_LARGEST, _HOT):
         return _check_bundle(call)
+    bundles = call.policies().bundles
+    topics: dict[str, list[str]] = {bundle: [] for bundle in bundle_ranges(bundles)}
+    bundle_of = bundle_finder(bundles)
+    async for part in sliced(_names(call)):
+        for name in part:
+            topics.setdefault(bundle_of(name), []).append(name)
     weights: dict[str, float] = {}
-    for bundle in bundle_ranges(call.policies().bundles):
-        names = _topics_in(call, bundle)
+    for bundle, names in topics.items():
         weights[bundle] = len(names) if asked == _LARGEST else await _traffic(call, names)
     chosen = max(weights, key=weights.__getitem__, default="")
     if not weights.get(chosen):
@@ -123,7 +133,7 @@ async def delete_bundle(call: Call) -> Response:
     """An empty bundle goes on being there. Whatever a path names that is no bundle is refused as one."""
     _check_bundle(call)
     bundle = call.param("bundle")
-    if _topics_in(call, bundle):
+    if await in_bundle(call, _names(call), bundle):
         raise conflict("Cannot delete non empty bundle")
     return done()
 
@@ -150,7 +160,7 @@ async def topics_of_bundle(call: Call) -> Response:
     """The non-persistent topics of the bundle that are loaded."""
     low, high = _check_bundle(call)
     names = call.topics.names(call.namespace, "non-persistent")
-    return json_response([name for name in names if bundle_of(name, call.policies().bundles) == f"{low}_{high}"])
+    return json_response(await in_bundle(call, names, f"{low}_{high}"))
 
 
 @routes.get(NAMESPACE + "/{bundle}/topicHashPositions", NAMESPACE_ADMIN)
@@ -161,13 +171,15 @@ async def hash_positions(call: Call) -> Response:
     if not call.namespaces.exists(call.namespace):
         raise precondition(f"Invalid bundle range: {call.param('bundle')}")
     low, high = _check_bundle(call)
-    names = [*call.topics.names(call.namespace, "persistent"), *call.topics.names(call.namespace, "non-persistent")]
+    names = await in_bundle(call, _names(call), f"{low}_{high}")
     wanted = [text for each in call.request.query_params.getlist("topics") for text in each.split(",") if text]
     if wanted:
         asked = {str(TopicName.parse(text)) for text in wanted}
-        names = [name for name in names if name in asked or str(TopicName.parse(name).base) in asked]
-    bundles = call.policies().bundles
-    found = {name: hash_of(name) for name in names if bundle_of(name, bundles) == f"{low}_{high}"}
+        chosen: list[str] = []
+        async for part in sliced(names):
+            chosen += [name for name in part if name in asked or str(TopicName.parse(name).base) in asked]
+        names = chosen
+    found = {name: hash_of(name) for name in names}
     return json_response({"namespace": call.namespace, "bundle": f"{low}_{high}", "topicHashPositions": found})
 
 

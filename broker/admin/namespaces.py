@@ -17,12 +17,12 @@ from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMES
 from magnetar.broker.compat.jackson_body import fitted
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import SubscriptionNotFoundError
-from magnetar.broker.policies.records import KEPT_APART, Policies, bundle_of, even_bundles, shown
-from magnetar.broker.slices import give_way, sliced
+from magnetar.broker.policies.records import KEPT_APART, Policies, bundle_finder, even_bundles, shown
+from magnetar.broker.slices import give_way, sliced, sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from magnetar.broker.admin.api import Domain
 
@@ -133,7 +133,7 @@ async def delete_namespace(call: Call) -> Response:
     if force:
         await delete_namespace_by_force(call, name)
         return done()
-    if _topics(call, name, "ALL", system=False) or _partitioned(call, name):
+    if _has_topics(call, name) or _partitioned(call, name):
         raise conflict("Cannot delete non empty namespace")
     await delete_namespace_by_force(call, name)  # what is left are topics of the broker itself
     return done()
@@ -144,24 +144,42 @@ async def delete_namespace_by_force(call: Call, namespace: str) -> None:
     for text in _partitioned(call, namespace):
         await call.lifecycle.delete_partitioned(TopicName.parse(text))
         await give_way()
-    for text in _topics(call, namespace, "ALL", system=True):
+    for text in await _topics(call, namespace, "ALL", system=True):
         await call.lifecycle.delete(TopicName.parse(text))
         await give_way()
     await call.namespaces.delete_namespace(namespace)
 
 
-def _topics(call: Call, namespace: str, mode: str, *, system: bool) -> list[str]:
+def _has_topics(call: Call, namespace: str) -> bool:
+    """Whether users have topics there; without a wait, so that none is created between this and the deletion."""
+    found = (name for domain in _DOMAINS["ALL"] for name in call.topics.names(namespace, domain))
+    return any(not TopicName.parse(name).is_system for name in found)
+
+
+async def _topics(call: Call, namespace: str, mode: str, *, system: bool) -> list[str]:
     found = [name for domain in _DOMAINS[mode] for name in call.topics.names(namespace, domain)]
-    return found if system else without_system_topics(found)
+    return found if system else await without_system_topics(found)
 
 
 def _partitioned(call: Call, namespace: str) -> list[str]:
     return [name for domain in _DOMAINS["ALL"] for name in call.topics.partitioned_names(namespace, domain)]
 
 
-def without_system_topics(names: "Iterable[str]") -> list[str]:
+async def without_system_topics(names: "Sequence[str]") -> list[str]:
     """Names that users know of."""
-    return [name for name in names if not TopicName.parse(name).is_system]
+    found: list[str] = []
+    async for part in sliced(names):
+        found += [name for name in part if not TopicName.parse(name).is_system]
+    return found
+
+
+async def in_bundle(call: Call, names: "Sequence[str]", bundle: str) -> list[str]:
+    """Those of the namespace's topics that are in its bundle."""
+    bundle_of = bundle_finder(call.policies().bundles)
+    found: list[str] = []
+    async for part in sliced(names):
+        found += [name for name in part if bundle_of(name) == bundle]
+    return found
 
 
 @routes.get(NAMESPACE + "/topics", NAMESPACE_USE)
@@ -171,7 +189,8 @@ async def list_topics(call: Call) -> Response:
     mode = call.query("mode") or "PERSISTENT"
     if mode not in _DOMAINS:
         raise not_found(f"there is no mode {mode}")
-    return json_response(sorted(_topics(call, call.namespace, mode, system=call.flag("includeSystemTopic"))))
+    names = await _topics(call, call.namespace, mode, system=call.flag("includeSystemTopic"))
+    return json_response(await sorted_in_slices(names))
 
 
 @routes.post(NAMESPACE + "/migration", SUPER)
@@ -193,9 +212,9 @@ async def unload_namespace(call: Call) -> Response:
 
 
 async def unload_topics(call: Call, namespace: str, bundle: str = "") -> None:
-    bundles = call.policies().bundles
+    bundle_of = bundle_finder(call.policies().bundles)
     async for names in sliced(call.topics.loaded_names(namespace), _AT_A_TIME):
-        chosen = [name for name in names if bundle in ("", bundle_of(str(name), bundles))]
+        chosen = [name for name in names if bundle in ("", bundle_of(str(name)))]
         await asyncio.gather(*(call.lifecycle.unload(name) for name in chosen))
 
 
@@ -224,10 +243,10 @@ async def clear_backlog_of_subscription(call: Call) -> Response:
 
 async def _persistent(call: Call, bundle: str) -> list[TopicName]:
     """Persistent topics of the namespace or, when one is named, of its bundle."""
-    bundles = call.policies().bundles
+    bundle_of = bundle_finder(call.policies().bundles)
     found: list[TopicName] = []
     async for names in sliced(call.topics.names(call.namespace, "persistent")):
-        found += [TopicName.parse(name) for name in names if bundle in ("", bundle_of(name, bundles))]
+        found += [TopicName.parse(name) for name in names if bundle in ("", bundle_of(name))]
     return found
 
 

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.namespaces import without_system_topics
+from magnetar.broker.admin.namespaces import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
@@ -17,7 +17,7 @@ from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POL
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.limits import most_partitions
-from magnetar.broker.policies.records import bundle_of
+from magnetar.broker.slices import sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -38,15 +38,20 @@ async def list_topics(call: Call) -> Response:
     names = call.topics.names(call.namespace, call.request.path_params["domain"])
     bundle = call.query("bundle")
     if bundle:
-        names = [name for name in names if bundle_of(name, call.policies().bundles) == bundle]
-    return json_response(sorted(names if call.flag("includeSystemTopic") else without_system_topics(names)))
+        names = await in_bundle(call, names, bundle)
+    return await _listed(call, names)
 
 
 @routes.get(LIST + "/partitioned", NAMESPACE_USE)
 async def list_partitioned(call: Call) -> Response:
     call.policies()
     names = call.topics.partitioned_names(call.namespace, call.request.path_params["domain"])
-    return json_response(sorted(names if call.flag("includeSystemTopic") else without_system_topics(names)))
+    return await _listed(call, names)
+
+
+async def _listed(call: Call, names: list[str]) -> Response:
+    shown = names if call.flag("includeSystemTopic") else await without_system_topics(names)
+    return json_response(await sorted_in_slices(shown))
 
 
 @routes.get(TOPIC + "/partitions", TOPIC_USE)

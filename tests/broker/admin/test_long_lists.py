@@ -1,0 +1,87 @@
+"""Lists of the topics of a namespace, however many: what one turn of the loop does for them, and the answers."""
+
+import asyncio
+
+import pytest
+
+from magnetar.broker.policies import records
+from magnetar.broker.policies.records import BundlesData, bundle_finder, bundle_of, even_bundles, hash_of
+from magnetar.protocol.topic_name import TopicName
+from tests.broker.admin_fakes import open_client
+
+PREFIX = "persistent://public/default/"
+TOPICS = [f"{PREFIX}topic-{i * 7919 % 3000}" for i in range(3000)]
+BUNDLE = bundle_of(TOPICS[0], even_bundles(4))
+
+
+class Turns:
+    """Counts notes between two turns of the event loop."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.total = 0
+
+    def note(self) -> None:
+        self.now += 1
+        self.total += 1
+        self.most = max(self.most, self.now)
+
+    async def run(self) -> None:
+        while True:
+            self.now = 0
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def listed(monkeypatch):
+    """(a client of a broker with 3,000 topics and one of the broker's own, the count of names looked at)"""
+    call, turns = await open_client(), Turns()
+    topics = call.broker.admin_topics
+    topics.plain.update(dict.fromkeys([*TOPICS, PREFIX + "__change_events"]))
+    topics.partitioned.update(dict.fromkeys([*TOPICS, PREFIX + "__change_events"], 1))
+    parse = TopicName.parse
+
+    def counted_parse(text):
+        turns.note()
+        return parse(text)
+
+    def counted_hash(topic):
+        turns.note()
+        return hash_of(topic)
+
+    monkeypatch.setattr(TopicName, "parse", counted_parse)
+    monkeypatch.setattr(records, "hash_of", counted_hash)
+    ticks = asyncio.create_task(turns.run())
+    yield call, turns
+    ticks.cancel()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "namespaces/public/default/topics",
+        "persistent/public/default",
+        "persistent/public/default/partitioned",
+        f"persistent/public/default?bundle={BUNDLE}",
+        f"namespaces/public/default/{BUNDLE}/topicHashPositions",
+    ],
+)
+async def test_a_list_of_many_topics_is_made_in_slices(listed, path):
+    call, turns = listed
+    answer = (await call("GET", path)).json
+    assert turns.total >= len(TOPICS)
+    assert turns.most < 600, "names looked at in one turn"
+    if "Positions" in path:
+        assert answer["topicHashPositions"] == {
+            n: hash_of(n) for n in [*TOPICS, PREFIX + "__change_events"] if bundle_of(n, even_bundles(4)) == BUNDLE
+        }
+    else:
+        assert answer == sorted(n for n in TOPICS if "?" not in path or bundle_of(n, even_bundles(4)) == BUNDLE)
+
+
+@pytest.mark.parametrize("boundaries", [["0x0", "0x40000000", "0x9", "0xffffffff"], ["0x80000000", "0xffffffff"], []])
+def test_the_bundle_of_a_topic_is_the_last_that_begins_before_it(boundaries):
+    bundles = BundlesData(boundaries=boundaries)
+    find = bundle_finder(bundles)
+    for name in TOPICS[:200]:
+        begun = [r for r in records.bundle_ranges(bundles) if int(r.partition("_")[0], 16) <= hash_of(name)]
+        assert find(name) == (begun[-1] if begun else "0x00000000_0xffffffff")
