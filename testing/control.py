@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from magnetar.testing.snapshots import Snapshots
 
 _MOST_BYTES: Final = 64 * 1024
+_MOST_DIGITS: Final = 20
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost"})
 
 
@@ -64,8 +65,7 @@ def build_control(running: Running) -> Starlette:
 
 def _endpoint(handler: Callable[..., Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        host = urlsplit("//" + request.headers.get("host", "")).hostname
-        if host not in _LOOPBACK or "origin" in request.headers or "sec-fetch-site" in request.headers:
+        if _host_of(request) not in _LOOPBACK or "origin" in request.headers or "sec-fetch-site" in request.headers:
             return _failed(403, "the fault kit serves programs on this machine alone")
         try:
             found = await handler(request)
@@ -76,6 +76,13 @@ def _endpoint(handler: Callable[..., Awaitable[Any]]) -> Callable[[Request], Awa
         return JSONResponse({} if found is None else found)
 
     return endpoint
+
+
+def _host_of(request: Request) -> str | None:
+    try:
+        return urlsplit("//" + request.headers.get("host", "")).hostname
+    except ValueError:  # half an IPv6 address
+        return None
 
 
 def _failed(status: int, reason: str) -> Response:
@@ -149,7 +156,7 @@ class _Control:
             if name not in ("id", "topic"):
                 raise RuleError(f"there is no {name!r}; connections are chosen by id or topic")
         number = query.get("id")
-        if number is not None and not number.isascii() | number.isdigit():
+        if number is not None and not (number.isascii() and number.isdigit() and len(number) < _MOST_DIGITS):
             raise RuleError("id is a number")
         return {"cut": self._kit.cut(None if number is None else int(number), query.get("topic"))}
 

@@ -62,6 +62,9 @@ class Rule:
         return rule
 
     def _check(self) -> None:
+        for name, value in (("message", self.message), ("topic", self.topic or "")):
+            if not isinstance(value, str):
+                raise RuleError(f"{name} is a text")
         _one_of("action", self.action, ACTIONS)
         _one_of("command", self.command, COMMANDS)
         _one_of("error", self.error, ERRORS)
