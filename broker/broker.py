@@ -394,7 +394,7 @@ class Broker:
 
     @property
     def urls(self) -> BrokerUrls:
-        """What the admin API tells of this broker."""
+        """The addresses of this broker for the admin API."""
         return self._as_broker_urls(self.addresses.own)
 
     def listener_urls(self, listener: str) -> BrokerUrls | None:

@@ -35,7 +35,7 @@ _KEY: Final = "brokerEntryMetadataInterceptors"
 FIRST_FIELD: Final = 1000
 """Smaller field numbers belong to Apache Pulsar's protocol."""
 MAX_EXTRA_BYTES: Final = 4096
-"""What all interceptors together may add to one entry, encoded."""
+"""The limit of the encoded metadata that all interceptors together add to one entry."""
 _LAST_FIELD: Final = (1 << 29) - 1
 _RESERVED: Final = range(19_000, 20_000)  # by protobuf itself
 _MAX_VARINT: Final = (1 << 64) - 1
@@ -83,7 +83,7 @@ class EntryStamp:
         self._fields += encoded
 
     def state(self) -> tuple[int | None, bytes]:
-        """What an interceptor may change."""
+        """The fields that an interceptor may change."""
         return self.broker_timestamp, self._fields
 
     def restore(self, state: tuple[int | None, bytes]) -> None:
@@ -102,7 +102,7 @@ class EntryStamp:
 
 @runtime_checkable
 class EntryMetadataInterceptor(Protocol):
-    """What a user writes. One object serves all topics; it is called on the broker's event loop and must not wait."""
+    """The interface of an interceptor. One object serves all topics; it runs on the event loop and must not wait."""
 
     def intercept(self, topic: str, entries: Sequence[EntryStamp]) -> None:
         """Called for each burst of consecutive entries of one producer, in the order in which they are stored.
@@ -177,7 +177,7 @@ class EntryMetadataInterceptors:
 
 @dataclass(frozen=True, slots=True)
 class LoadedInterceptors:
-    """What the setting asks for."""
+    """The interceptors of the setting."""
 
     timestamp: bool
     index: bool

@@ -31,7 +31,7 @@ ORPHANS_AFTER_S = 10.0
 
 
 class Job(NamedTuple):
-    """What is done how often."""
+    """A periodic job and its interval."""
 
     name: str
     interval_s: float

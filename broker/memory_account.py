@@ -52,7 +52,7 @@ class _Address:
 
 
 class MemoryAccount:
-    """What all peers together make the broker hold."""
+    """Accounts the memory that the broker holds for all peers together."""
 
     def __init__(self, limits: MemoryLimits) -> None:
         self.limits = limits
@@ -108,7 +108,7 @@ class MemoryAccount:
 
 
 class MemoryShare:
-    """What one connection makes the broker hold."""
+    """Accounts the memory that the broker holds for one connection."""
 
     __slots__ = ("_account", "_address", "_address_name", "_closed", "_on_room", "_parts", "is_waiting", "used")
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def warnings_of_open_doors(settings: "Settings") -> list[str]:
-    """What an operator should be told at every start."""
+    """The warnings for the operator at every start."""
     warnings = []
     if not settings.authentication_enabled:
         set_in_vain = [key for key, value in _of_authentication(settings).items() if value]

@@ -35,7 +35,7 @@ def take_signals(broker: Broker) -> None:
 
 
 def ready_line(broker: Broker) -> str:
-    """What is printed when the broker takes clients."""
+    """The line printed when the broker takes clients."""
     urls = broker.advertised()
     assert urls is not None, "the listener without a name is always there"
     return f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"

@@ -1,4 +1,4 @@
-"""What a misspelt key may have meant, and which keys hold secrets."""
+"""Suggests settings for misspelt keys, and knows the keys that hold secrets."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""What makes a start short: modules imported beside the loop, and the collector kept from what they bring."""
+"""Shortens the start: imports modules beside the loop, and keeps their objects from the garbage collector."""
 
 from __future__ import annotations
 

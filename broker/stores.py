@@ -1,4 +1,4 @@
-"""What a broker needs of its stores, wherever they are: the embedded engine, or the services of a cluster."""
+"""The stores that a broker needs, independent of the engine: embedded, or the services of a cluster."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class Stores(Protocol):
         ...
 
     async def close(self) -> None:
-        """What is pending is finished. Idempotent."""
+        """Finish pending operations. Idempotent."""
         ...

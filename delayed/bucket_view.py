@@ -38,7 +38,7 @@ class _Ready:
 
 
 class PendingIndex(Protocol):
-    """What a view reads of the index behind it (`firing.Firing`)."""
+    """The part of the index (`firing.Firing`) that a view reads."""
 
     pending: PendingEntries
     cancelled: PendingEntries

@@ -1,4 +1,4 @@
-"""What the index needs of the world: a log, cursors, stores, time. All is called on one event loop."""
+"""The ports of the index: a log, cursors, stores, time. All calls are on one event loop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Log(Protocol):
 
 
 class Timer(Protocol):
-    """What `call_later` gives back."""
+    """The handle that `call_later` returns."""
 
     def cancel(self) -> None: ...
 

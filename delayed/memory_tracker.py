@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from magnetar.storage.position import Position
 
 _ENTRY_BYTES = 24
-"""What Pulsar counts for an index entry: time, ledger, entry."""
+"""The bytes that Pulsar counts for an index entry: time, ledger, entry."""
 
 
 class Timer(Protocol):
-    """What a scheduler gives back (asyncio.TimerHandle)."""
+    """The handle that a scheduler returns (asyncio.TimerHandle)."""
 
     def cancel(self) -> None: ...
 

@@ -75,7 +75,7 @@ class Chunk:
         return self._columns.size_bytes
 
     def copy(self) -> Chunk:
-        """What is left, for another thread."""
+        """The rest, for another thread."""
         if self._run is None:
             return Chunk(self._columns, self._min_time)
         return Chunk.of_sorted(self._run.rest())

@@ -278,7 +278,7 @@ def _clear_few(held: BitMap, ids: list[int]) -> BitMap | None:
 
 
 def bitmap_bytes(bitmap: BitMap) -> int:
-    """What a bitmap takes in memory, by its containers."""
+    """The memory of a bitmap, by its containers."""
     statistics = bitmap.get_statistics()
     return _BITMAP_OBJECT_BYTES + int(
         statistics["n_bytes_array_containers"]

@@ -67,7 +67,7 @@ class PositionRanges:
         return PositionRanges((max(first, start), last) for first, last in self.ranges)
 
     def within(self, other: PositionRanges) -> PositionRanges:
-        """What is in both."""
+        """The intersection of both."""
         return PositionRanges(
             (max(a, c), min(b, d)) for a, b in self.ranges for c, d in other.ranges if max(a, c) <= min(b, d)
         )

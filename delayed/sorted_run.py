@@ -99,5 +99,5 @@ class SortedRun:
         return taken
 
     def rest(self) -> Columns:
-        """What has not been taken, copied."""
+        """A copy of the entries not yet taken."""
         return self.columns.part(self.head, len(self.times))

@@ -74,7 +74,7 @@ _NAMES_FORMAT = int(EntryFlag.NAMES_FORMAT)
 
 
 class Facts(NamedTuple):
-    """What `entry_facts` returns."""
+    """The result of `entry_facts`."""
 
     batch_sizes: bytes
     deliver_at: bytes | None

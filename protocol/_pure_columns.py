@@ -90,7 +90,7 @@ class EntryStatus(IntEnum):
 
 
 class ColumnFlag(IntFlag):
-    """What is present or true in an entry or a message."""
+    """The properties that an entry or a message has."""
 
     HAS_INDEX = 1
     HAS_BROKER_TIMESTAMP = 2

@@ -31,7 +31,7 @@ class AnswerCutter:
         self.max_frame_bytes = max_frame_bytes
 
     def rest(self) -> bytes:
-        """What has come of a frame that is not whole yet."""
+        """The received part of an incomplete frame."""
         return bytes(self._buffer)
 
     def feed(self, data: bytes) -> list[Answer]:

@@ -1,4 +1,4 @@
-"""What brokers need of a metadata store they share beyond ``MetadataStore``: nodes that live as long as a session."""
+"""Coordination of brokers over a shared metadata store: nodes that live as long as a session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Coordination", "Session"]
 
 
 class Session(enum.Enum):
-    """What this process can know of its session."""
+    """The state of the session as this process knows it."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"

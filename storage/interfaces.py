@@ -144,7 +144,7 @@ class LedgerStore(Protocol):
         ...
 
     async def properties(self, ledger_id: int) -> Mapping[str, str]:
-        """What the ledger was created with; nothing is fenced. Raises NoSuchLedgerError."""
+        """The properties of the ledger from its creation; fences nothing. Raises NoSuchLedgerError."""
         ...
 
     async def close(self) -> None:
@@ -201,7 +201,7 @@ class MetadataStore(Protocol):
 
 
 class Timer(Protocol):
-    """What ``Scheduler.call_later`` returns (asyncio.TimerHandle is one)."""
+    """The handle that ``Scheduler.call_later`` returns (for example asyncio.TimerHandle)."""
 
     def cancel(self) -> None: ...
 

@@ -77,7 +77,7 @@ class Slab:
         return Slab(self.ledger_id, self.first_entry_id + start, self.data, self.offsets[start * 8 : (end + 1) * 8])
 
     def facts(self, want_hash: bool = False) -> speed.Facts:
-        """What MessageMetadata says about each entry (see ``speed.entry_facts``); computed once and kept."""
+        """Facts of each entry from MessageMetadata (see ``speed.entry_facts``); computed once and kept."""
         known: speed.Facts | None = self.__dict__.get("_hashed") or (None if want_hash else self.__dict__.get("_facts"))
         if known is None:
             known = speed.entry_facts(self.data, self.offsets, 0, self.count, want_hash)

@@ -288,7 +288,7 @@ class BrokerApi(Protocol):
     def schemas(self) -> "SchemaRegistry": ...
     @property
     def memory(self) -> "MemoryAccount":
-        """What peers make the broker hold; requests count."""
+        """The memory account of data held for peers, requests included."""
         ...
 
     @property

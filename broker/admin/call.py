@@ -204,7 +204,7 @@ def topic_of(params: dict[str, Any]) -> TopicName | None:
 
 
 def target_of(params: dict[str, Any]) -> Target:
-    """What a request is about, from its path, for the decision whether it is allowed."""
+    """The target of a request, from its path, for its authorization."""
     tenant = decoded(params.get("tenant", ""))
     namespace = f"{tenant}/{decoded(params['namespace'])}" if "namespace" in params else ""
     name = topic_of(params) if "topic" in params else None

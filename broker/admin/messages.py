@@ -150,7 +150,7 @@ def _message_response(message: "StoredMessage", metadata: pb.MessageMetadata | N
 
 
 def _metadata_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
-    """What Pulsar's REST tells of a message; absent fields have no header."""
+    """The headers by which Pulsar's REST describes a message; absent fields have no header."""
     headers = {"X-Pulsar-publish-time": _iso(metadata.publish_time)}
     if metadata.event_time:
         headers["X-Pulsar-event-time"] = _iso(metadata.event_time)

@@ -100,7 +100,7 @@ class PolicyRow:
         return value
 
     def show(self, value: Any) -> Any:
-        """What GET answers."""
+        """The answer of GET."""
         return shown(self.when_unset if value is None else value)
 
 

@@ -1,4 +1,4 @@
-"""What calls about topics share: whether the topic exists, and going over its partitions."""
+"""Shared parts of calls about topics: the check of existence and the iteration over partitions."""
 
 from collections.abc import Iterable
 

@@ -117,7 +117,7 @@ class Authorizer:
         )
 
     def _actions(self, role: str, grants: Mapping[str, Sequence[str | None]]) -> set[str | None]:
-        """What the grants give the role; with wildcards also grants to `prefix*` and `*suffix`."""
+        """The actions granted to the role; with wildcards also grants to `prefix*` and `*suffix`."""
         actions = set(grants.get(role, ()))
         if self._wildcards:
             for pattern, more in grants.items():

@@ -1,4 +1,4 @@
-"""What a provider of authentication gets and gives."""
+"""The input and the result of an authentication provider."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

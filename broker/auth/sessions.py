@@ -40,7 +40,7 @@ _DENIED: dict[int, str] = {
 
 
 class ProvingPeer(Protocol):
-    """What a session needs of its connection."""
+    """The part of a connection that a session needs."""
 
     connection_id: int
     address: str
@@ -60,7 +60,7 @@ class ProvingPeer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AuthServices:
-    """What all sessions share."""
+    """The state that all sessions share."""
 
     authenticator: Authenticator
     authorizer: Authorizer

@@ -22,7 +22,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 
 
 class Resource(enum.Enum):
-    """What a right is about."""
+    """The resource of a right."""
 
     NOTHING = "nothing"
     CLUSTER = "cluster"
@@ -37,7 +37,7 @@ class Resource(enum.Enum):
 
 
 class Action(enum.Enum):
-    """What a role wants to do."""
+    """The action of a role."""
 
     PROBE = "open to all, without credentials too"
     ANYTHING = "open to all who have proven a role"

@@ -1,4 +1,4 @@
-"""What a member of a cluster needs of the broker it is."""
+"""The part of its broker that a cluster member needs."""
 
 from __future__ import annotations
 

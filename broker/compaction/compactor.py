@@ -50,7 +50,7 @@ class CompactionError(StorageError):
 
 @dataclass(slots=True)
 class CompactorStats:
-    """What one compaction moved."""
+    """The figures of one compaction."""
 
     read_bytes: int = 0
     entries_read: int = 0

@@ -33,7 +33,7 @@ DIGEST_BYTES = 16
 
 
 class Kind(enum.Enum):
-    """What is to be done with an entry."""
+    """The decision about an entry."""
 
     DROP = "drop"
     KEEP = "keep"

@@ -34,7 +34,7 @@ class SourceFindings:
 
 
 class Findings:
-    """What phase one has found so far."""
+    """The findings of phase one so far."""
 
     def __init__(self, table: KeyTable) -> None:
         self.table = table

@@ -116,7 +116,7 @@ class TopicCompaction:
         return self._current
 
     def new_reader(self, cursor: ManagedCursor) -> CompactedReader:
-        """What a read_compacted subscription with this cursor reads."""
+        """The reader of a read_compacted subscription with this cursor."""
         return CompactedReader(cursor, self._log, self.current)
 
     async def last_entry(self) -> Span | None:

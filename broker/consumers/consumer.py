@@ -44,7 +44,7 @@ _STRIP_PREFIX, _KEEP_PREFIX, _STRIP_CHECKSUM = 0, 1, 2
 
 
 class Outbox(Protocol):
-    """What a consumer needs of its connection."""
+    """The part of a connection that a consumer needs."""
 
     @property
     def peer_version(self) -> int: ...
@@ -93,7 +93,7 @@ class Outbox(Protocol):
 
 
 class ServingSubscription(Protocol):
-    """What a consumer, and the commands of its client, need of the subscription that serves it."""
+    """The part of its subscription that a consumer, and the commands of its client, need."""
 
     name: str
 
@@ -388,7 +388,7 @@ class Consumer:
             meter.roll(seconds)
 
     def stats(self) -> ConsumerStats:
-        """What the stats JSON and CONSUMER_STATS say of this consumer."""
+        """The figures of this consumer for the stats JSON and CONSUMER_STATS."""
         from magnetar.broker.consumers.consumer_stats import ConsumerStats  # noqa: PLC0415 - not at the start
 
         out = self.out.rates()

@@ -72,7 +72,7 @@ class Dispatcher(Protocol):
         ...
 
     def forget_read(self) -> None:
-        """What is being read now is dropped: the cursor is being moved elsewhere."""
+        """Drop the result of the current read: the cursor is being moved elsewhere."""
         ...
 
     def reset(self) -> None:

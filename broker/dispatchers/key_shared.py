@@ -369,7 +369,7 @@ class KeySharedDispatcher:
 
 
 class _Hand:
-    """What is handed out of one read."""
+    """The entries that one read hands out."""
 
     __slots__ = ("earlier", "left", "picked", "refused")
 

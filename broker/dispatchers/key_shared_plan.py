@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Blocks(Protocol):
-    """What the plan asks about the order of keys."""
+    """The queries of the plan about the order of keys."""
 
     def drains(self, key_hash: int, consumer: object) -> bool:
         """Whether the hash must wait for its former owner."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class UnstoredContext:
-    """What the dispatcher of such a subscription works with; settings may be replaced at any time."""
+    """The context of a non-persistent dispatcher; settings may be replaced at any time."""
 
     topic_name: str
     partition: int

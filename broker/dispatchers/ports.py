@@ -1,4 +1,4 @@
-"""What dispatchers need of the world around them: the cursor they read, the view of delayed entries, converters."""
+"""The ports of dispatchers: the cursor they read, the view of delayed entries, converters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Reader(Protocol):
 
 
 class AckCursor(Protocol):
-    """What dispatch asks of a cursor's books."""
+    """The part of a cursor's books that dispatch needs."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -68,7 +68,7 @@ class DelayView(Protocol):
         ...
 
     def take_due(self, max_entries: int) -> list[Position]:
-        """What became due; each position is given once."""
+        """The positions that became due; each is returned once."""
         ...
 
     def has_due(self) -> bool: ...
@@ -85,7 +85,7 @@ class DelayView(Protocol):
 
 
 class Order(enum.Enum):
-    """What order a subscription's type promises."""
+    """The order that a subscription type guarantees."""
 
     NONE = "none"  # Shared
     BY_KEY = "by key"  # Key_Shared
@@ -160,7 +160,7 @@ class DispatchThrottle(Protocol):
 
 @dataclass(slots=True)
 class DispatchContext:
-    """What all dispatchers of one subscription share; settings may be replaced at any time."""
+    """The state that all dispatchers of one subscription share; settings may be replaced at any time."""
 
     topic_name: str
     subscription_name: str

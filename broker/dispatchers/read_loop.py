@@ -50,7 +50,7 @@ class Read(NamedTuple):
 
 
 class Serving(Protocol):
-    """What a subscription type decides for the loop that reads for it."""
+    """The decisions of a subscription type for its read loop."""
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -58,7 +58,7 @@ class Serving(Protocol):
         ...
 
     def next_read(self) -> Read | None:
-        """What to read now; None to stop until the next `wake`."""
+        """Choose the next read; None stops the loop until the next `wake`."""
         ...
 
     def dispatch(self, spans: list[Span], read: Read) -> int:
@@ -334,7 +334,7 @@ class ReadLoop:
         self._rewind_after_read = self._cold is not None
 
     def forget_read(self) -> None:
-        """What is being read now is dropped (the cursor is being moved elsewhere)."""
+        """Drop the result of the current read (the cursor is being moved elsewhere)."""
         self.generation += 1
         self._rewind_after_read = False
 

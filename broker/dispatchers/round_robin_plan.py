@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Seat(Protocol):
-    """What the plan asks of a consumer."""
+    """The part of a consumer that the plan needs."""
 
     @property
     def priority_level(self) -> int: ...

@@ -28,7 +28,7 @@ class Candidates:
     def __init__(self, chain: ConverterChain) -> None:
         self._chain = chain
         self._nothing: tuple[Candidates, dict[int, LoadedConverter | None]] = (self, {})
-        """What is kept with a slab that holds nothing for us."""
+        """The mark kept with a slab without an entry for the chain."""
         self.flags = _NAMES_FORMAT if chain.by_format_only else 0
         """Entries without any of these flags are for no converter of the chain; 0: the chain examines every entry."""
 

@@ -1,4 +1,4 @@
-"""What the settings say about converting, as plain values."""
+"""The settings of conversion, as plain values."""
 
 from __future__ import annotations
 

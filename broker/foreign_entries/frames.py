@@ -40,7 +40,7 @@ class Kind(enum.IntEnum):
 
 
 class Hello(msgspec.Struct):
-    """What a worker needs to build the same chain as every other."""
+    """The data from which every worker builds the same chain."""
 
     specs: list[str]
     values: dict[str, str]

@@ -1,4 +1,4 @@
-"""What an attempt to convert an entry comes to."""
+"""The outcomes of an attempt to convert an entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What converting works with, shared by all topics: the chain, the worker processes, the cache."""
+"""The tools of conversion, shared by all topics: the chain, the worker processes, the cache."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class TopicBooks:
         self._reported_ms = 0
 
     def policy(self) -> ConversionPolicy:
-        """What to do with an entry that cannot be converted."""
+        """Decide about an entry that cannot be converted."""
         return effective_policy(self.tools.config, *self._properties())
 
     def note_bypass(self, entries: int) -> None:

@@ -33,7 +33,7 @@ class TopicConverting(TopicBooks):
         self._on_close = on_close
 
     def transformer(self, subscription: str) -> SubscriptionTransformer:
-        """What the dispatcher of a new subscription calls."""
+        """Make the transformer for the dispatcher of a new subscription."""
         transformer = self.transformers[subscription] = SubscriptionTransformer(self, subscription)
         return transformer
 

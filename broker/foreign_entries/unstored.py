@@ -82,6 +82,6 @@ class UnstoredConverting:
             self._publish(slab.part(start, slab.count))
 
     async def close(self) -> None:
-        """What waits is dropped."""
+        """Drop the waiting entries."""
         self._waiting.clear()
         await self._tasks.close()

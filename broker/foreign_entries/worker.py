@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def answer(chain: ConverterChain, entry: bytes) -> frames.Answer:
-    """What becomes of one entry."""
+    """Convert one entry."""
     chosen = chain.select(entry)
     return frames.DECLINED if chosen is None else chain.convert(entry, chosen)
 

@@ -48,7 +48,7 @@ class LookupCounters:
 
 @dataclass(frozen=True, slots=True)
 class ClientServices:
-    """What the commands of clients are served with."""
+    """The services behind the commands of clients."""
 
     settings: Settings
     auth: AuthServices

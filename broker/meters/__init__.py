@@ -1,1 +1,1 @@
-"""What is counted and measured, once per burst."""
+"""Counters and measurements, taken once per burst."""

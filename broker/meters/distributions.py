@@ -86,7 +86,7 @@ class LatencyMeter:
 
 
 class TopicMeters:
-    """What one persistent topic writes and reads."""
+    """The distributions of writes and reads of one persistent topic."""
 
     def __init__(self, broker: LatencyMeter) -> None:
         self.write_latency_ms = BucketMeter(WRITE_LATENCY_MS)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Rate(NamedTuple):
-    """What happened in a period, per second."""
+    """The rates of a period, per second."""
 
     messages_per_second: float
     bytes_per_second: float

@@ -59,7 +59,7 @@ CLOSE_WITHIN_S = 10
 """How long a connection that is being closed may take to read what was written."""
 CONNECTION_BYTES = 8 * 1024
 CLIENT_BYTES = 4 * 1024
-"""What a connection, and each producer, consumer or watcher, is taken to hold of itself."""
+"""The assumed memory of a connection, and of each producer, consumer or watcher."""
 _LARGE_COMMAND_BYTES = 1024
 _PARSED_FACTOR = 4  # bytes of memory for a byte of a command that is being handled
 _FRAME_UNIT = 12  # parts of frames are counted in pages, so that a stream of small rests costs no call

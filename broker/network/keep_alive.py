@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from magnetar.broker.network.read_buffer import ReadBuffer
 
 PROGRESS_BYTES = 64 * 1024
-"""What must arrive of a large frame within an interval: 2 KiB a second by default."""
+"""The bytes of a large frame that must arrive within an interval: 2 KiB a second by default."""
 
 
 class Watched(Protocol):
-    """What is watched of a connection."""
+    """The part of a connection that the keep-alive watches."""
 
     connected: bool
     closed: bool

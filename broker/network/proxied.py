@@ -66,7 +66,7 @@ class ProxiedConnection(asyncio.Protocol):
 
 
 def _feed(connection: Connection, rest: memoryview) -> None:
-    """What came behind the header, as if it had just been read."""
+    """Pass on the bytes behind the header, as if just read."""
     while rest and not connection.closed:
         room = connection.get_buffer(len(rest))
         size = min(len(room), len(rest))

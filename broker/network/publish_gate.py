@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Pausable(Protocol):
-    """What the gate asks of a connection."""
+    """The part of a connection that the gate needs."""
 
     def hold_reading(self, reason: str) -> None: ...
 

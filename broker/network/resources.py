@@ -1,4 +1,4 @@
-"""What all connections share: limits, memory, buffers."""
+"""The resources that all connections share: limits, memory, buffers."""
 
 from __future__ import annotations
 

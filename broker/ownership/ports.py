@@ -1,4 +1,4 @@
-"""What ownership knows of the broker around it."""
+"""The part of the broker that ownership needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What applies to a topic: its own policy, else the namespace's, else the broker's setting."""
+"""The effective policies of a topic: its own policy, else the namespace's, else the broker's setting."""
 
 from dataclasses import dataclass
 from typing import Final, TypedDict, TypeVar

@@ -43,11 +43,11 @@ FIRST_NAMESPACES: Final = ("public/default", f"{_SYSTEM_TENANT}/system")
 
 
 class ExistsError(Exception):
-    """What was to be created is there already."""
+    """The object to create exists already."""
 
 
 class MissingError(Exception):
-    """What was to be changed or deleted is not there."""
+    """The object to change or delete does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class NamespaceStore:
         await self.clusters.create(cluster, ClusterData())
 
     def new_policies(self) -> Policies:
-        """What a namespace starts with."""
+        """The policies of a new namespace."""
         count = self._settings.default_number_of_namespace_bundles
         return Policies(replication_clusters=[self._settings.cluster_name], bundles=even_bundles(count))
 
@@ -227,7 +227,7 @@ class NamespaceStore:
         return self.topics.get(str(topic.base)) or NO_TOPIC_POLICIES
 
     def effective(self, topic: "TopicName") -> TopicConfig:
-        """What applies to the topic: its policy, else the namespace's, else the broker's setting."""
+        """The effective policies of the topic: its policy, else the namespace's, else the broker's setting."""
         namespace = self.namespaces.get(topic.namespace) or NO_POLICIES
         own = self.topic_policies(topic) if self._settings.topic_level_policies_enabled else NO_TOPIC_POLICIES
         key = topic.namespace if own is NO_TOPIC_POLICIES else str(topic.base)
@@ -238,11 +238,11 @@ class NamespaceStore:
         return made[2]
 
     def effective_with(self, topic: "TopicName", own: TopicPolicies) -> TopicConfig:
-        """What would apply to the topic with these policies of its own."""
+        """The effective policies that the topic would have with these policies of its own."""
         return effective_config(self._settings, self.namespaces.get(topic.namespace) or NO_POLICIES, own)
 
     def settings_changed(self) -> None:
-        """What applies is worked out anew."""
+        """Compute the effective policies again."""
         self._effective.clear()
 
     # --- changes -------------------------------------------------------------------------------------------------

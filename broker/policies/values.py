@@ -43,7 +43,7 @@ OLDER_SCHEMA_STRATEGIES: Final[dict[str, str]] = {
     "ForwardTransitive": "FORWARD_TRANSITIVE",
     "FullTransitive": "FULL_TRANSITIVE",
 }
-"""What an AutoUpdateStrategy is as a SchemaStrategy."""
+"""Maps an AutoUpdateStrategy to a SchemaStrategy."""
 AuthAction = Literal["produce", "consume", "functions", "sources", "sinks", "packages"]
 Granted = AuthAction | None
 """An action, or None for a requested action that does not exist."""
@@ -183,7 +183,7 @@ class ResourceGroup(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ResourceQuota(msgspec.Struct, rename="camel", kw_only=True):
-    """What a bundle is expected to need at most. Kept for tools: one broker balances nothing."""
+    """The expected maximal load of a bundle. Kept for tools: a single broker balances no load."""
 
     msg_rate_in: float = 0.0
     msg_rate_out: float = 0.0

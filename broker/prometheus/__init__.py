@@ -1,1 +1,1 @@
-"""What /metrics shows, and how."""
+"""The metrics of /metrics and their exposition."""

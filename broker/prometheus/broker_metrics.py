@@ -41,7 +41,7 @@ class Measured:
 
 
 def broker_metrics(broker: Measured) -> BrokerMetrics:
-    """What no topic has: connections, caches, the store."""
+    """Metrics without a topic: connections, caches, the store."""
     counters = broker.connections.counters
     cache = broker.storage.cache.stats()
     return BrokerMetrics(
@@ -75,7 +75,7 @@ def broker_metrics(broker: Measured) -> BrokerMetrics:
 
 
 def resources(broker: Measured) -> ResourceFigures:
-    """What the broker has and what is left of it: memory for clients, connections, the disk, the processor."""
+    """Resources of the broker and their free part: memory for clients, connections, the disk, the processor."""
     memory = broker.memory
     engine = broker.storage.stats()
     return ResourceFigures(

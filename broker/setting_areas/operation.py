@@ -5,7 +5,7 @@ from magnetar.broker.setting_areas.setting import Table, setting, table
 
 @table
 class OperationSettings(Table):
-    """What operators see."""
+    """Settings of operation."""
 
     unknown_settings: str = setting(
         "unknownSettings",

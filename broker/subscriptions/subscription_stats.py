@@ -38,7 +38,7 @@ def consumer_stats(subscription: ServingSubscription, consumer: Consumer) -> Con
 
 
 def subscription_stats(subscription: AnySubscription) -> SubscriptionStats:
-    """What the stats JSON and the metrics say of the subscription and of all its consumers."""
+    """The figures of the subscription and all its consumers for the stats JSON and the metrics."""
     return _stored(subscription) if isinstance(subscription, Subscription) else _unstored(subscription)
 
 

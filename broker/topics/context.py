@@ -1,4 +1,4 @@
-"""What a topic needs of the broker around it: plain values and a few functions, no way back to the broker itself."""
+"""The context of a topic: plain values and a few functions of the broker, without a reference to the broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnstoredConverter(Protocol):
         ...
 
     async def close(self) -> None:
-        """What waits is dropped."""
+        """Drop the waiting entries."""
         ...
 
 

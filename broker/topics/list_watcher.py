@@ -25,7 +25,7 @@ MAX_UPDATE_NAMES: Final = 1000
 
 
 class WatchingClient(Protocol):
-    """What a watcher needs of its connection."""
+    """The part of a connection that a watcher needs."""
 
     def write(self, data: bytes) -> None: ...
     def is_writable(self) -> bool: ...

@@ -27,7 +27,7 @@ MAX_WATCHED_NAMES: Final = 4_000_000
 
 
 class _Namespace:
-    """What is watched in one namespace, and the changes that no watcher has heard of."""
+    """The watched patterns of one namespace, and the changes that no watcher has received."""
 
     def __init__(self) -> None:
         self.watched: dict[str, WatchedNames] = {}

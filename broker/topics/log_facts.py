@@ -1,4 +1,4 @@
-"""What the entries of a log tell of it: times, the last message, the properties that users keep with a topic."""
+"""Facts that the entries of a log give: times, the last message, the properties that users keep with a topic."""
 
 from __future__ import annotations
 

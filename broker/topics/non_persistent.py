@@ -213,7 +213,7 @@ class UnstoredPublishing:
         raise AssertionError("nothing is appended, so nothing fails") from error
 
     async def close(self) -> None:
-        """What waits to be converted is dropped."""
+        """Drop the entries that wait for a conversion."""
         if self._converter is not None:
             await self._converter.close()
 

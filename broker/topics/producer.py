@@ -29,7 +29,7 @@ _NO_ID = -1
 
 @dataclass(slots=True)
 class ProducerRequest:
-    """What CommandProducer asks for, checked and with plain values."""
+    """The request of CommandProducer, checked, with plain values."""
 
     producer_id: int
     name: str
@@ -43,7 +43,7 @@ class ProducerRequest:
 
 
 class ProducedTopic(Protocol):
-    """What a producer needs of its topic."""
+    """The part of a topic that a producer needs."""
 
     @property
     def name(self) -> TopicName: ...

@@ -1,4 +1,4 @@
-"""What producers need of the world around them: their connection, the topic, and the way into it."""
+"""The ports of producers: their connection, the topic, and the way into it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Gate(Protocol):
 
 
 class ProducerConnection(Protocol):
-    """What a producer needs of its connection."""
+    """The part of a connection that a producer needs."""
 
     loop: asyncio.AbstractEventLoop
     address: str

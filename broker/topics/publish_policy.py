@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
 
 FRAME_PADDING_BYTES = 10 * 1024
-"""What a frame may hold beyond maxMessageSize for commands and headers."""
+"""The bytes of a frame beyond maxMessageSize, for commands and headers."""
 _NEEDS_A_LOOK = int(EntryFlag.BAD_CHECKSUM | EntryFlag.NO_ENTRY | EntryFlag.TXN | EntryFlag.SHADOW)
 _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 
@@ -63,7 +63,7 @@ class PublishPolicy:
         self.looked_at = _NEEDS_A_LOOK | _DELAYED if self.max_delay_ms else _NEEDS_A_LOOK
 
     def oversize(self, size: int) -> str | None:
-        """What is wrong with an entry of so many bytes; None when it is small enough."""
+        """The refusal of an entry of this size; None when it is small enough."""
         if size <= self.max_message_bytes:
             return None
         return f"Exceed maximum message size: {size} > {self.max_message_bytes} bytes"

@@ -66,7 +66,7 @@ def kept_dispatch(before: Throttle | None, limits: Limits, monotonic: Callable[[
 
 
 class TopicPublishRate:
-    """What the producers of one topic have to keep."""
+    """The publish rates of the producers of one topic."""
 
     def __init__(self, rates: BrokerRates) -> None:
         self._rates = rates

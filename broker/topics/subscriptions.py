@@ -53,7 +53,7 @@ RESERVED_PREFIX = "pulsar.repl"
 
 @dataclass(slots=True)
 class SubscribeRequest:
-    """What CommandSubscribe asks of the topic, with plain values."""
+    """The request of CommandSubscribe to the topic, with plain values."""
 
     subscription: str
     durable: bool = True

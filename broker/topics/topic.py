@@ -239,7 +239,7 @@ class Topic:
             self.publishing.last_publish_ms = await last_publish_ms(self.ledger)
 
     async def position_before_first(self) -> Position:
-        """What an empty topic answers for its last message: the current ledger, entry -1."""
+        """The last message id of an empty topic: the current ledger, entry -1."""
         return await self.ledger.ensure_ledger()
 
     def roll_rates(self, seconds: float) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProducerStats:
-    """What the stats page and the metrics say of a producer; rates per second over the last period."""
+    """The figures of a producer for the stats page and the metrics; rates per second over the last period."""
 
     producer_id: int
     producer_name: str

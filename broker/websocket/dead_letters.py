@@ -41,7 +41,7 @@ class Part(Protocol):
 
 
 class Owner(Protocol):
-    """What dead letters need of their consumer session."""
+    """The part of a consumer session that dead letters need."""
 
     link: Link
     tasks: TaskSet

@@ -94,7 +94,7 @@ class Incoming(NamedTuple):
 
 
 def _encryption(metadata: pb.MessageMetadata) -> dict[str, Any] | None:
-    """What a client needs to decrypt by itself; None for a plain message."""
+    """The data with which a client decrypts by itself; None for a plain message."""
     if not metadata.encryption_keys:
         return None
     keys = {

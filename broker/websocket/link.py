@@ -38,7 +38,7 @@ _ANSWERS = {
 
 
 class Socket(Protocol):
-    """What the link needs of the WebSocket below it."""
+    """The part of the WebSocket that the link needs."""
 
     @property
     def transport(self) -> asyncio.Transport: ...

@@ -1,4 +1,4 @@
-"""What producer, consumer and reader sessions have in common."""
+"""The common part of producer, consumer and reader sessions."""
 
 from __future__ import annotations
 

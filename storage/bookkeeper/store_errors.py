@@ -38,7 +38,7 @@ _UNAVAILABLE = (
 
 
 def as_storage_error(error: client.BookKeeperError) -> StorageError:
-    """What a caller of the engine gets for it."""
+    """Map an error of the client to the engine's error."""
     if isinstance(error, client.LedgerError):
         known = _OF_LEDGERS.get(type(error))
         if known is not None:

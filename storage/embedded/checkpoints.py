@@ -52,7 +52,7 @@ class Touched(NamedTuple):
 
 
 class CheckpointPlan(NamedTuple):
-    """What the checkpoint thread does."""
+    """The work of the checkpoint thread."""
 
     sequence: int
     touched: list[Touched]

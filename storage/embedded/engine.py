@@ -58,7 +58,7 @@ class EmbeddedStorage:
         self.health: Health = parts.health
         """``health.failed``, ``health.full``, ``on_failure``, ``on_change``."""
         self.recovery = recovery
-        """What the start found."""
+        """The findings of the start."""
         self._parts, self._own_metadata, self._release_lock = parts, own_metadata, release_lock
         self._closed = False
 

@@ -1,4 +1,4 @@
-"""What the engine tells about itself."""
+"""The figures of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine touches of the world."""
+"""The outside world as the engine needs it."""
 
 from __future__ import annotations
 

@@ -144,5 +144,5 @@ def encode_open_node(properties: Mapping[str, str]) -> bytes:
 
 
 def properties_of(node: tuple[bytes, int] | None) -> dict[str, str]:
-    """What the ledger of this node was created with."""
+    """The properties with which the ledger of this node was created."""
     return LedgerNode(*node).properties if node is not None else {}

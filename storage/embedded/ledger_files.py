@@ -42,7 +42,7 @@ class _Handle:
     def __init__(self, file: File, shift: int | None) -> None:
         self.file, self.users, self.doomed = file, 0, False
         self.shift = shift
-        """What its head takes beyond 64 bytes; None: it has no head yet."""
+        """The size of its head beyond 64 bytes; None: it has no head yet."""
 
     def at(self, offset: int) -> int:
         """The file's own offset."""
@@ -78,7 +78,7 @@ class LedgerFiles:
         """Of ledgers whose file has no head yet."""
 
     def identify(self, ledger_id: int, properties: Mapping[str, str]) -> None:
-        """What the head of the ledger's file will say."""
+        """Note the properties for the head of the ledger's file."""
         self._properties[ledger_id] = properties
 
     @property

@@ -28,7 +28,7 @@ class LedgerBytes(Protocol):
 
 
 class Piece(NamedTuple):
-    """What one read of a ledger file gave."""
+    """The result of one read of a ledger file."""
 
     slab: Slab | None
     """Intact entries around the one asked for; None: that one is damaged or not there."""

@@ -32,7 +32,7 @@ __all__ = ["EngineParts", "Foundation", "build_parts"]
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """What is known once recovery is complete."""
+    """The facts known once recovery is complete."""
 
     layout: Layout
     settings: EngineSettings

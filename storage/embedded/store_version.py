@@ -64,7 +64,7 @@ def read_version(files: FileSystem, layout: Layout) -> tuple[tuple[int, bytes] |
 
 
 def stored_format(files: FileSystem, layout: Layout) -> int | None:
-    """What an intact VERSION says. Raises UnsupportedFormatError."""
+    """The format in an intact VERSION. Raises UnsupportedFormatError."""
     found, _ = read_version(files, layout)
     return found[0] if found is not None else None
 

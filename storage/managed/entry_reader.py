@@ -37,7 +37,7 @@ class ReadLimits(NamedTuple):
 
 @dataclass(slots=True)
 class _Room:
-    """What of the limits is left."""
+    """The rest of the limits."""
 
     entries: int
     size_bytes: int

@@ -1,4 +1,4 @@
-"""What every managed ledger of a factory shares."""
+"""The environment that all managed ledgers of a factory share."""
 
 from __future__ import annotations
 

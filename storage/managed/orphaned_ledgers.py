@@ -36,7 +36,7 @@ _DELETED = "/deleted-managed-ledgers"
 
 
 class Verdict(Enum):
-    """What an owner's record says of a ledger."""
+    """The statement of an owner's record about a ledger."""
 
     NAMED = auto()
     FREE = auto()

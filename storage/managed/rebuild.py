@@ -32,7 +32,7 @@ _BEFORE_FIRST = -1
 
 
 class LedgerOrigin(Protocol):
-    """What a ledger says of itself."""
+    """The properties and entries of a ledger, for a rebuild."""
 
     @property
     def ledger_id(self) -> int: ...

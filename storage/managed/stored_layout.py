@@ -36,7 +36,7 @@ NO_LEDGER = -1
 
 @dataclass(slots=True)
 class ListRecord:
-    """What is stored of a managed ledger."""
+    """The stored record of a managed ledger."""
 
     ledgers: Sequence[LedgerSlot] = ()
     """Ascending; one that is open has ``closed_at_ms`` 0 and no figures that count."""
@@ -47,7 +47,7 @@ class ListRecord:
 
 @dataclass(slots=True)
 class CursorRecord:
-    """What is stored of a cursor beside its cursor ledger."""
+    """The stored record of a cursor, beside its cursor ledger."""
 
     ledger_id: int = NO_LEDGER
     """The cursor ledger, whose newest state counts; NO_LEDGER: ``state`` counts."""

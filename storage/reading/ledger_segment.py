@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["PIECE_BYTES", "LedgerSegment", "Walked"]
 
 PIECE_BYTES = 2 << 20
-"""What one read of a sequential pass takes."""
+"""The size of one read of a sequential pass."""
 _MAX_RECORD_BYTES = 1 << 31
 _PROBE_BYTES = 16 << 10
 _MOST_PROBES = 64
@@ -34,7 +34,7 @@ _MOST_PROBES = 64
 
 
 class RecordFile(Protocol):
-    """What is read of a file."""
+    """The part of a file that is read."""
 
     def read(self, size: int, offset: int) -> bytes: ...
 

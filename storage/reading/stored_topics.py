@@ -1,4 +1,4 @@
-"""What the metadata of a data directory say about topics: for reading without a broker."""
+"""The topics in the metadata of a data directory: for reading without a broker."""
 
 from __future__ import annotations
 

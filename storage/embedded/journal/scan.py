@@ -48,7 +48,7 @@ class SegmentScan(NamedTuple):
     """0: free, nothing in it is needed."""
     frames: list[FrameRef]
     tail: FrameRef | None
-    """What is behind the last frame: never written, torn, or a damaged last frame."""
+    """The bytes behind the last frame: never written, torn, or a damaged last frame."""
     damage: DamagedFileError | None
     """Of the segment's own header (also when it was never written)."""
 

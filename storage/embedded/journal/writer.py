@@ -67,7 +67,7 @@ class SpareOrder(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """What became of a batch."""
+    """The result of a batch."""
 
     errors: dict[int, StorageError] | None
     """By index in the batch; None when everything is on disk."""

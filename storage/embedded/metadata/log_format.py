@@ -62,7 +62,7 @@ _CRC_AT = PAGE_BYTES - 4
 
 
 class LogHeader(NamedTuple):
-    """What a header page says."""
+    """The fields of a header page."""
 
     store_id: bytes
     number: int

@@ -20,7 +20,7 @@ __all__ = ["LogEnd", "LogScan", "ScannedFrame", "scan_log"]
 
 
 class LogEnd(Enum):
-    """What is behind the last frame."""
+    """The bytes behind the last frame."""
 
     CLEAN = auto()
     """Zeros, or the end of a full file."""

@@ -42,7 +42,7 @@ _SPARE_SHARE = 16
 
 
 class LogEnvironment(NamedTuple):
-    """What writing needs of the world."""
+    """The environment of the writer."""
 
     files: FileSystem
     layout: Layout

@@ -60,7 +60,7 @@ class _Confirm(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """What the thread did."""
+    """The result of the thread."""
 
     results: list[object]
     snapshot: SnapshotJob | None
@@ -83,7 +83,7 @@ class LoggedMetadataStore:
         # A damaged snapshot or a log that ended early is better replaced soon.
         self._snapshot_wanted = bool(loaded.damage)
         self.found_damage = list(loaded.damage)
-        """What the start found and put right."""
+        """The findings and repairs of the start."""
         self._failure: StorageFailedError | None = None
         self._watches = Watches()
         self._unfinished = 0

@@ -1,4 +1,4 @@
-"""What is left of damaged metadata: every intact block of snapshots and frame of logs, for ``verify`` and repair."""
+"""Salvages damaged metadata: every intact block of snapshots and frame of logs, for ``verify`` and repair."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _BLOCK = struct.Struct("<II")
 _FOOTER = struct.Struct("<8sIIQQQ24x")
 _FOOTER_MAGIC = b"MGNTRMSF"
 _CHANGE_BYTES = 16
-"""What a change takes beside path and value, about."""
+"""The approximate bytes of a change beside path and value."""
 
 
 class Snapshot(NamedTuple):

@@ -48,7 +48,7 @@ __all__ = ["KnownLedgers", "Recovered", "Recovery", "RecoveryReport", "journal_w
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What recovery found and did."""
+    """The findings and actions of recovery."""
 
     frames: int = 0
     entries: int = 0
@@ -71,7 +71,7 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class Recovered:
-    """What the engine starts from."""
+    """The state from which the engine starts."""
 
     checkpoint: Checkpoint
     checkpoint_intact: bool
@@ -141,7 +141,7 @@ def damaged_headers(scans: list[SegmentScan], last_whole: int) -> list[DamagedFi
 
 @dataclass(frozen=True, slots=True)
 class KnownLedgers:
-    """What the metadata say."""
+    """The state in the metadata."""
 
     ids: set[int]
     half_deleted: Collection[int]

@@ -32,7 +32,7 @@ _NAMED = 5
 
 
 def metadata_lag(checkpoint: Checkpoint, scans: Iterable[SegmentScan], last_sequence: int) -> list[str]:
-    """What to say when the metadata end before a change that the journal has seen."""
+    """The error text when the metadata end before a change that the journal has seen."""
     seen = [frame.metadata_sequence for scan in scans for frame in scan.frames]
     newest = max([checkpoint.metadata_sequence, *seen])
     if newest <= last_sequence:

@@ -22,7 +22,7 @@ __all__ = ["StoredNodes", "read_stored_nodes"]
 
 @dataclass(slots=True)
 class StoredNodes:
-    """What the metadata say about the engine's files."""
+    """The statements of the metadata about the engine's files."""
 
     tree: NodeTree = field(default_factory=NodeTree)
     complete: bool = True

@@ -1,4 +1,4 @@
-"""What ``verify`` found, ready for JSON."""
+"""The findings of ``verify``, ready for JSON."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ class ManagedCursor:
     ) -> None:
         self.name = name
         self.cursor_properties: dict[str, str] = {}
-        """What the owner of the subscription keeps with it; change it with ``set_cursor_properties``."""
+        """The properties that the subscription's owner keeps with it; change them with ``set_cursor_properties``."""
         self.position_properties: dict[str, int] = {}
-        """What belongs to the mark-delete position; changed by ``mark_delete_with`` and ``note_properties`` only."""
+        """The properties of the mark-delete position; only ``mark_delete_with`` and ``note_properties`` change them."""
         self.earlier: EarlierEntries | None = None
         """Asked first about acknowledgements, told of ``reset``."""
         self.entries_read = 0

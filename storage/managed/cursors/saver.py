@@ -61,7 +61,7 @@ class CursorSaver:
             self._arm()
 
     async def flush(self) -> None:
-        """What changed so far is durable on return; raises the StorageError of the save."""
+        """Make all changes so far durable before return. Raises the StorageError of the save."""
         if not self._unsaved and not self._running:
             return
         if self._closed:
