@@ -87,7 +87,7 @@ class Console:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, path: str) -> Response:
-        try:  # before the page has its turn: a form that comes slowly holds nobody up
+        try:  # before the page has its turn: a form that arrives slowly blocks no other page
             form = await _form(request) if request.method == "POST" else {}
         except _BadRequestError as e:
             return self._refused(e.status, str(e))
