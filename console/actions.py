@@ -12,6 +12,7 @@ __all__ = ["ACTIONS", "Action", "BadFormError", "RestCall", "page_of", "topic_pa
 Form = Mapping[str, str]
 _EARLIEST: Final = {"ledgerId": -1, "entryId": -1}
 _MOST_SKIPPED: Final = 1 << 31
+_MOST_DIGITS: Final = 20
 
 
 class BadFormError(ValueError):
@@ -43,7 +44,7 @@ def _text(form: Form, name: str) -> str:
 
 def _number(form: Form, name: str, most: int = _MOST_SKIPPED) -> int:
     text = _text(form, name)
-    if not (text.isascii() and text.isdigit() and int(text) <= most):
+    if not (text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS and int(text) <= most):
         raise BadFormError(f"the field {name} must be a number from 0 to {most}")
     return int(text)
 

@@ -7,7 +7,6 @@ The cookie holds the value of the `Authorization` header, base64url. Scripts can
 from __future__ import annotations
 
 import base64
-import binascii
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
@@ -46,7 +45,7 @@ def header_of(cookies: str) -> str | None:
         return None
     try:
         text = base64.urlsafe_b64decode(found.value + "=" * (-len(found.value) % 4)).decode("utf-8")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, no ASCII, no UTF-8
         return None
     return text if text.isprintable() else None
 

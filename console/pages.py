@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PAGES", "Page", "Refused", "Visit"]
 
 _MOST_PEEKED: Final = 20
+_MOST_DIGITS: Final = 20
 _LARGE_BYTES: Final = 128 << 10
 
 
@@ -173,7 +174,7 @@ async def _subscription(visit: Visit) -> dict[str, Any]:
         raise Refused(404, f"The topic has no subscription {name!r}.")
     internal = await visit.may(f"{path}/internalStats", {})
     peek = visit.query.get("peek", "")
-    count = min(int(peek), _MOST_PEEKED) if peek.isascii() and peek.isdigit() else 0
+    count = min(int(peek), _MOST_PEEKED) if peek.isascii() and peek.isdigit() and len(peek) < _MOST_DIGITS else 0
     return {
         "topic": topic,
         "name": name,

@@ -71,3 +71,8 @@ def test_a_form_that_cannot_be_meant_is_refused(name, form):
 def test_names_cannot_leave_their_place_in_an_address():
     assert topic_path("persistent://t/n/../../../tenants") == "/admin/v2/persistent/t/n/..%2F..%2F..%2Ftenants"
     assert page_of("topic", name="a&b=c") == "/ui/topic?name=a%26b%3Dc"
+
+
+def test_a_number_of_thousands_of_digits_is_refused():
+    with pytest.raises(BadFormError):
+        ACTIONS["skip"].call({"topic": "persistent://a/b/c", "subscription": "s", "number": "9" * 5000})

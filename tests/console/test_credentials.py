@@ -24,3 +24,8 @@ def test_credentials_that_are_too_long_are_refused():
 def test_a_foreign_cookie_is_no_credentials(text):
     found = header_of(f"{NAME}={text}")
     assert found is None or found.isprintable()
+
+
+@pytest.mark.parametrize("value", ['"\\377"', "A", "_-_-", '"\\000"'])
+def test_a_cookie_of_another_program_is_no_credentials(value):
+    assert header_of(f"{NAME}={value}") is None
