@@ -47,7 +47,7 @@ def header_of(cookies: str) -> str | None:
         text = base64.urlsafe_b64decode(found.value + "=" * (-len(found.value) % 4)).decode("utf-8")
     except ValueError:  # no base64, no ASCII, no UTF-8
         return None
-    return text if text.isprintable() else None
+    return text if text and text.isprintable() else None
 
 
 def _attributes(*, secure: bool) -> str:
