@@ -78,8 +78,9 @@ class _Walk:
         if full not in self._sizes:
             full = name
         found = self._sizes[full]
-        # Inside its own definition a record stands behind a choice or a count, which takes a byte; else no value ends.
-        return (False, 0) if found is None else found
+        if found is None:  # as deep as the payload is long: fastavro's compiled reader ends the process
+            raise SchemaTooWideError("a record that holds itself")
+        return found
 
 
 def _full_name(name: str, namespace: str) -> str:
