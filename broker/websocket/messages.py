@@ -122,7 +122,7 @@ def decode_command(text: str) -> ConsumerCommand | None:
 
 
 def decode_message_id(text: object) -> pb.MessageIdData:
-    """The id of base64 text. Raises ValueError for what is none."""
+    """Decode the base64 text of a message id. Raises ValueError when the text holds no complete message id."""
     if not isinstance(text, str):
         raise ValueError("messageId is no text")  # noqa: TRY004 - one error for all that a peer may send
     data = base64.b64decode(text, validate=True)

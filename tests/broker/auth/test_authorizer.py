@@ -176,7 +176,7 @@ def test_every_route_has_a_row_and_is_declared_once():
         "/admin/v2/brokers/ready",
         "/admin/v2/brokers/version",
         "/metrics",
-        "/ws/v2/{kind}/{rest:path}",  # tells that a session is asked for otherwise
+        "/ws/v2/{kind}/{rest:path}",  # answers a plain HTTP request with the way to open a session
         "/metrics/",
         "/status",
         "/status.html",
