@@ -14,6 +14,8 @@ from tests.simulation.play import play, play_many
 from tests.simulation.world import World
 
 HASH_SEED = "0"
+SEEDS_A_TASK = 50
+REPORT_EVERY_S = 30.0
 
 
 def main() -> int:
@@ -33,15 +35,22 @@ def main() -> int:
     sys.unraisablehook = lambda _: None  # coroutines of processes that crashed
     if a.seed:
         return replay(a.seed, verbose=a.verbose)
-    started_s = time.monotonic()
-    chunks = [list(range(a.first + k, a.first + a.seeds, a.jobs * 8)) for k in range(a.jobs * 8)]
-    failures = 0
+    seeds = range(a.first, a.first + a.seeds)
+    chunks = [list(seeds[at : at + SEEDS_A_TASK]) for at in range(0, len(seeds), SEEDS_A_TASK)]
+    started_s = reported_s = time.monotonic()
+    played = failures = 0
     with ProcessPoolExecutor(a.jobs) as pool:
-        for failed in pool.map(play_many, chunks):
+        for chunk, failed in zip(chunks, pool.map(play_many, chunks), strict=True):
+            played += len(chunk)
             for seed, failure in failed:
                 failures += 1
                 print(f"seed {seed} FAILED; replay: python -m tests.simulation {seed}\n{failure}", flush=True)
-    print(f"{a.seeds} seeds from {a.first} on, {failures} failed, {time.monotonic() - started_s:.0f} s")
+            if time.monotonic() - reported_s >= REPORT_EVERY_S or played == a.seeds:
+                reported_s = time.monotonic()
+                print(
+                    f"{played} of {a.seeds} seeds from {a.first} on, {failures} failed, {reported_s - started_s:.0f} s",
+                    flush=True,
+                )
     return 1 if failures else 0
 
 
