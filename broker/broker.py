@@ -20,6 +20,7 @@ from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.sessions import AuthServices
 from magnetar.broker.auth.table import check_complete
+from magnetar.broker.consumers.consumer import Consumer
 from magnetar.broker.consumers.unacked_total import UnackedTotal
 from magnetar.broker.descriptors import DescriptorShares, process_limit
 from magnetar.broker.dynamic_settings import DynamicSettings
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from magnetar.broker.prometheus.exposition import BrokerMetrics
     from magnetar.broker.settings import Settings
     from magnetar.broker.stores import Stores
+    from magnetar.broker.traces.exporting import Traces
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.embedded.engine import EmbeddedStorage
     from magnetar.storage.embedded.engine_settings import EngineSettings
@@ -137,6 +139,7 @@ class Broker:
         self.web_sockets: Any = None
         """The service of WebSocket sessions (`websocket.service`), None without."""
         self.converting: Converting | None = None
+        self.traces: Traces | None = None
         self.loop_watch = LoopWatch()
         self.http_port: int | None = None
         self.exit_code = EXIT_OK
@@ -164,6 +167,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings
         interceptors = entry_interceptors.load(settings.broker_entry_metadata_interceptors)
+        if settings.traces_enabled:
+            self.traces = (await import_later("magnetar.broker.traces.exporting")).Traces(settings)
         await self._open_metadata()
         member = self.member
         if settings.message_converters:
@@ -184,6 +189,8 @@ class Broker:
             serves=self.ownership.serves,
             taken_over=self._on_taken_over,
         )
+        if self.traces is not None:
+            context.make_producer = self.traces.producer
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
         self.lifecycle = TopicLifecycle(self.topics, self.schemas, self.namespaces)
         self.append_door = AppendDoor(self.topics, self.now_ms)
@@ -259,6 +266,7 @@ class Broker:
             lookups=self.lookups,
             ownership=self.ownership,
             new_producer_name=self.generate_producer_name,
+            make_consumer=Consumer.from_command if self.traces is None else self.traces.consumer,
         )
 
     async def _start_admin(self) -> None:
@@ -318,6 +326,8 @@ class Broker:
         steps += [Step("topics", self.topics.close), Step("connections", self._close_connections)]
         if self.converting is not None:
             steps.append(Step("converting", self.converting.close))
+        if self.traces is not None:
+            steps.append(Step("traces", self.traces.close))
         return [
             *steps,
             Step("tasks", self.tasks.close),
@@ -449,6 +459,7 @@ class Broker:
             converting=self.converting,
             loop_watch=self.loop_watch,
             process_load=self.process_load,
+            sampling=None if self.traces is None else self.traces.sampling,
         )
         return broker_metrics(measured)
 

@@ -75,7 +75,7 @@ BROKER_FLOORS = (
         "stores",
     ),
     *("compat", "policies", "schemas", "meters", "compaction", "ownership"),
-    *("consumers", "dispatchers", "subscriptions", "topics", "foreign_entries"),
+    *("consumers", "dispatchers", "subscriptions", "topics", "traces", "foreign_entries"),
     *("auth", "handlers", "network", "websocket", "prometheus", "admin", "admin_backend"),
     *("rebuilding", "clustering", "maintenance", "broker", "running", "cli"),
 )
@@ -347,6 +347,7 @@ DOORS = {
     "broker/tasks.py": "tasks of the broker",
     "bookkeeper/background.py": "tasks of the BookKeeper client",
     "bookkeeper/zookeeper/session.py": "the threads that start and stop kazoo",
+    "broker/traces/exporting.py": "the thread that ends the exporter of spans",
     "storage/managed/background.py": "tasks of managed ledgers",
     "storage/embedded/lanes.py": "threads of the store",
     "broker/loop_watch.py": "the thread that watches the loop",

@@ -13,16 +13,18 @@ from magnetar.broker.errors import TooManyRequestsError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from magnetar.broker.advertised import AdvertisedAddresses
     from magnetar.broker.auth.sessions import AuthServices
+    from magnetar.broker.consumers.consumer import Consumer, Outbox
     from magnetar.broker.ownership.ownership import Ownership
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.list_watchers import TopicListWatchers
     from magnetar.broker.topics.topic_registry import Topics
+    from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
 
 
@@ -61,6 +63,8 @@ class ClientServices:
     ownership: Ownership
     new_producer_name: Callable[[], str]
     """A name that no other producer has, over all restarts."""
+    make_consumer: Callable[[pb.CommandSubscribe, Outbox, TopicName, Mapping[str, str]], Consumer]
+    """The consumer that a SUBSCRIBE asks for; not yet admitted."""
 
 
 class Client(Protocol):

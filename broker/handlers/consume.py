@@ -120,7 +120,7 @@ async def _create(
     topic.subscriptions.require_creatable(request.subscription, durable=request.durable)
     if command.HasField("schema"):
         await services.schemas.for_consumer(topic, command.schema)
-    consumer = Consumer.from_command(command, conn, name, metadata)
+    consumer = services.make_consumer(command, conn, name, metadata)
     await topic.subscriptions.subscribe(consumer, request)
     return consumer
 

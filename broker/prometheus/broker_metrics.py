@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from magnetar.broker.process_load import ProcessLoad
     from magnetar.broker.stores import Stores
     from magnetar.broker.topics.topic_registry import Topics
+    from magnetar.broker.traces.sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Measured:
     converting: Converting | None
     loop_watch: LoopWatch
     process_load: ProcessLoad
+    sampling: Sampling | None
+    """Of traces; None without them."""
 
 
 def broker_metrics(broker: Measured) -> BrokerMetrics:
@@ -61,6 +64,8 @@ def broker_metrics(broker: Measured) -> BrokerMetrics:
         slow_callback_ms=broker.loop_watch.figures.slow_callback_ms,
         longest_callback_ms=broker.loop_watch.figures.longest_callback_ms,
         long_turns=broker.loop_watch.figures.long_turns,
+        trace_spans=0 if broker.sampling is None else broker.sampling.recorded,
+        trace_spans_left_out=0 if broker.sampling is None else broker.sampling.left_out,
         lookup_answers=broker.lookups.answers,
         lookup_failures=broker.lookups.failures,
         topic_loads_pending=broker.topics.busy_count,

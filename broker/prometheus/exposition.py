@@ -67,6 +67,8 @@ class BrokerMetrics:
     slow_callback_ms: float = 0.0
     longest_callback_ms: float = 0.0
     long_turns: int = 0
+    trace_spans: int = 0
+    trace_spans_left_out: int = 0
     publish_latency_quantiles_ms: dict[float, float] = field(default_factory=dict)
     publish_latency_count: int = 0
     publish_latency_sum_ms: float = 0.0
@@ -103,6 +105,8 @@ _BROKER_FIGURES: Final = {
     "magnetar_loop_slow_callback_ms_total": "slow_callback_ms",
     "magnetar_loop_longest_callback_ms": "longest_callback_ms",
     "magnetar_loop_long_turns_total": "long_turns",
+    "magnetar_trace_spans_total": "trace_spans",
+    "magnetar_trace_spans_left_out_total": "trace_spans_left_out",
 }
 
 

@@ -41,6 +41,8 @@ _TEXTS: Final = {
     "magnetar_loop_slow_callback_ms_total": "Time in callbacks of more than 50 ms, since the start, in ms",
     "magnetar_loop_longest_callback_ms": "The longest callback since the start, in ms",
     "magnetar_loop_long_turns_total": "Turns of the event loop of more than 50 ms that many callbacks made up",
+    "magnetar_trace_spans_total": "Spans of publishes and deliveries recorded, since the start",
+    "magnetar_trace_spans_left_out_total": "Spans that tracesPerSecond did not allow, since the start",
     "magnetar_storage_writable": "1 while the ledger store accepts appends, 0 while it is full or has failed",
     "magnetar_storage_full": "1 while appends are refused for want of disk space, by the part that ran out",
     "magnetar_storage_failed": "1 after a write or sync failed: the broker ends with code 74",

@@ -38,3 +38,35 @@ class OperationSettings(Table):
         False,
         "Partitions share the topic label and differ in a label of their own.",
     )
+    traces_enabled: bool = setting(
+        "tracesEnabled",
+        False,
+        "Record spans of publishes and deliveries with OpenTelemetry and export them over OTLP/HTTP; needs the extra "
+        "`otel`. A burst whose messages bring a sampled `traceparent` gets a span in each of their traces.",
+        source="Magnetar",
+    )
+    traces_endpoint: str = setting(
+        "tracesEndpoint",
+        "",
+        "Where spans are sent, for example http://collector:4318/v1/traces; empty leaves it to the variables of "
+        "OpenTelemetry (OTEL_EXPORTER_OTLP_ENDPOINT), and without them to http://localhost:4318/v1/traces.",
+        source="Magnetar",
+    )
+    traces_sample_ratio: float = setting(
+        "tracesSampleRatio",
+        0.0,
+        "The share of bursts that begin a trace of their own where their messages bring no context.",
+        unit="share",
+        minimum=0,
+        maximum=1,
+        source="Magnetar",
+    )
+    traces_per_second: int = setting(
+        "tracesPerSecond",
+        100,
+        "The most spans recorded in a second, of all topics together; further bursts of that second get none.",
+        unit="spans/s",
+        minimum=1,
+        maximum=100_000,
+        source="Magnetar",
+    )

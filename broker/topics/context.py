@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.meters.distributions import LatencyMeter
+from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.rates_in_force import BrokerRates
 from magnetar.delayed.index_thread import IndexThread
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from magnetar.broker.dispatchers.ports import EntryTransformer
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
+    from magnetar.broker.topics.producer import ProducedTopic, ProducerRequest
+    from magnetar.broker.topics.producer_ports import ProducerConnection
     from magnetar.delayed.bitmap_shelf import BitmapShelf
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.managed_ledger import ManagedLedgerConfig
@@ -81,6 +84,8 @@ class TopicContext:
     """Whether this broker may load the topic: another one of the cluster may have it."""
     taken_over: Callable[[TopicName], None] = lambda _: None
     """Told once another broker was found to write to the topic."""
+    make_producer: Callable[[ProducerConnection, ProducedTopic, ProducerRequest, int], Producer] = Producer
+    """A producer of a topic, not yet attached; the last argument is the time, ms since 1970."""
     delay_thread: IndexThread = field(default_factory=IndexThread)
     delay_shelf: BitmapShelf | None = None
     publish_latency: LatencyMeter = field(default_factory=LatencyMeter)

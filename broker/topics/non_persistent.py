@@ -24,7 +24,6 @@ from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription, as_slab
 from magnetar.broker.topics.deduplication import SequenceTable, Verdict
 from magnetar.broker.topics.life import TopicLife, TopicState
-from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.publish_policy import PublishPolicy
 from magnetar.broker.topics.subscriptions import RESERVED_PREFIX, check_name, close_without_right
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.topics.context import TopicContext, TopicConverter, UnstoredConverter
-    from magnetar.broker.topics.producer import ProducerRequest
+    from magnetar.broker.topics.producer import Producer, ProducerRequest
     from magnetar.broker.topics.producer_ports import AnsweredProducer, ProducerConnection
     from magnetar.broker.topics.subscriptions import SubscribeRequest
     from magnetar.protocol.runs import EntryRun
@@ -241,7 +240,7 @@ class NonPersistentTopic:
     # --- producers -----------------------------------------------------------------------------------------------
 
     def new_producer(self, connection: ProducerConnection, request: ProducerRequest) -> Producer:
-        return Producer(connection, self, request, self.context.now_ms())
+        return self.context.make_producer(connection, self, request, self.context.now_ms())
 
     def check_new_producer(self, request: ProducerRequest) -> None:
         self.life.check_usable()

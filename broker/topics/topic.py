@@ -18,7 +18,6 @@ from magnetar.broker.topics.deduplication_cursor import DeduplicationSettings, T
 from magnetar.broker.topics.delay_indexes import open_delay_index
 from magnetar.broker.topics.life import TopicLife, TopicState
 from magnetar.broker.topics.log_facts import TopicProperties, last_message_id, last_publish_ms
-from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.publish_policy import PublishPolicy
 from magnetar.broker.topics.publishing import TopicPublishing
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.context import TopicContext
     from magnetar.broker.topics.delay_indexes import DelayIndex
-    from magnetar.broker.topics.producer import ProducerRequest
+    from magnetar.broker.topics.producer import Producer, ProducerRequest
     from magnetar.broker.topics.producer_ports import ProducerConnection
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -95,7 +94,7 @@ class Topic:
 
     def new_producer(self, connection: ProducerConnection, request: ProducerRequest) -> Producer:
         """A producer of this topic, not yet attached."""
-        return Producer(connection, self, request, self.context.now_ms())
+        return self.context.make_producer(connection, self, request, self.context.now_ms())
 
     def check_new_producer(self, request: ProducerRequest) -> None:
         """What can be refused before schema and subscription of the request are looked at."""

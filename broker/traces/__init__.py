@@ -1,0 +1,1 @@
+"""Traces of publishes and deliveries (OpenTelemetry): loaded only where `tracesEnabled` is set."""

@@ -1,0 +1,59 @@
+"""Trace contexts in the bytes of a burst, found without parsing its messages.
+
+A client with OpenTelemetry's instrumentation writes W3C's `traceparent` into the properties of each message. Protobuf
+encodes such a property the same way in MessageMetadata and in the SingleMessageMetadata of a batch, so one search over
+a burst finds those of all its messages. A batch that the client compressed or encrypted hides its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SEARCHED_BYTES: Final = 256 * 1024
+"""Of one burst: contexts behind them are not seen."""
+MOST_LOOKED_AT: Final = 64
+"""Contexts of one burst that are looked at, sampled or not."""
+MOST_TRACES: Final = 8
+"""Of one burst: further traces get no span from it."""
+_KEY_VALUE: Final = re.compile(rb"\n\x0btraceparent\x12700-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_SAMPLED: Final = 1
+
+
+class TraceContext(NamedTuple):
+    """The span of a client within which a message was sent."""
+
+    trace_id: int
+    span_id: int
+
+
+class Found(NamedTuple):
+    """The contexts of a burst. sampled: of distinct traces, in the order of their messages."""
+
+    sampled: tuple[TraceContext, ...]
+    has_any: bool
+    """Whether there is a context at all: a client that does not sample decides for its messages, too."""
+
+
+def contexts_in(data: bytes, start: int, end: int) -> Found:
+    """The contexts of the messages in `data[start:end]`, entries one behind the other."""
+    sampled: dict[int, TraceContext] = {}
+    has_any = False
+    for trace_id, span_id, flags in _looked_at(data, start, min(end, start + SEARCHED_BYTES)):
+        if not trace_id or not span_id:
+            continue  # W3C: all zero is no context
+        has_any = True
+        if flags & _SAMPLED:
+            sampled.setdefault(trace_id, TraceContext(trace_id, span_id))
+            if len(sampled) == MOST_TRACES:
+                break
+    return Found(tuple(sampled.values()), has_any)
+
+
+def _looked_at(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    for match in itertools.islice(_KEY_VALUE.finditer(data, start, end), MOST_LOOKED_AT):
+        yield int(match[1], 16), int(match[2], 16), int(match[3], 16)

@@ -1,0 +1,53 @@
+"""Which bursts are traced: those of a client that samples, a share of those without a context, never above a rate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.traces.contexts import TraceContext, contexts_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Parents = tuple[TraceContext | None, ...]
+"""The parents of the spans of a burst, one span each; None begins a trace. Empty: the burst is not traced."""
+_ROOT: Parents = (None,)
+_NOTHING: Parents = ()
+
+
+class Sampling:
+    """Decides once for each burst; its work is bounded by the burst's size, not by the number of messages.
+
+    ratio: the share of bursts traced that bring no context. per_second: spans, of all topics together; a second's worth
+    may come at once.
+    """
+
+    def __init__(
+        self, ratio: float, per_second: int, monotonic: Callable[[], float], random: Callable[[], float]
+    ) -> None:
+        self.recorded = 0
+        """Spans, since the start."""
+        self.left_out = 0
+        """Spans that the rate did not allow, since the start."""
+        self._ratio, self._per_second = ratio, per_second
+        self._monotonic, self._random = monotonic, random
+        self._tokens, self._filled_s = float(per_second), monotonic()
+
+    def parents(self, data: bytes, start: int, end: int) -> Parents:
+        """For the burst of entries in `data[start:end]`."""
+        sampled, has_any = contexts_in(data, start, end)
+        if sampled:
+            return sampled[: self._allowed(len(sampled))]
+        if has_any or not self._ratio or self._random() >= self._ratio:
+            return _NOTHING
+        return _ROOT[: self._allowed(1)]
+
+    def _allowed(self, wanted: int) -> int:
+        now_s = self._monotonic()
+        self._tokens = min(self._per_second, self._tokens + (now_s - self._filled_s) * self._per_second)
+        self._filled_s = now_s
+        allowed = min(wanted, int(self._tokens))
+        self._tokens -= allowed
+        self.recorded += allowed
+        self.left_out += wanted - allowed
+        return allowed

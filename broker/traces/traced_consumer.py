@@ -1,0 +1,59 @@
+"""A consumer whose turns become spans: from the first entry that is queued for it to the write to its connection."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from magnetar.broker.consumers.consumer import Consumer
+from magnetar.broker.traces.burst import Burst
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.consumers.consumer import ConsumerSpec, Outbox
+    from magnetar.broker.traces.sampling import Parents
+    from magnetar.broker.traces.spans import Spans
+    from magnetar.storage.slab import Slab, Span
+
+
+class TracedConsumer(Consumer):
+    """As `Consumer`; made in its place where traces are on.
+
+    The first entries of a turn decide whether it is traced: a turn has one burst, however many reads fed it.
+    """
+
+    def __init__(self, spans: Spans, outbox: Outbox, spec: ConsumerSpec) -> None:
+        super().__init__(outbox, spec)
+        self._spans = spans
+        self._burst: Burst | None = None
+        self._parents: Parents = ()
+
+    def push(self, span: Span, messages: int, counts: Sequence[int] | None = None) -> int:
+        self._noted(span.slab, span.start, span.end, messages)
+        return super().push(span, messages, counts)
+
+    def push_picked(self, slab: Slab, picks: Sequence[int]) -> int:
+        self._noted(slab, picks[0], picks[-1] + 1, len(picks))
+        return super().push_picked(slab, picks)
+
+    def push_partial(self, slab: Slab, i: int, messages: int, ack_set: Sequence[int], count: int) -> int:
+        self._noted(slab, i, i + 1, messages)
+        return super().push_partial(slab, i, messages, ack_set, count)
+
+    def _noted(self, slab: Slab, i: int, j: int, messages: int) -> None:
+        burst = self._burst
+        if burst is None:
+            begun_ns, offsets = time.time_ns(), slab.offset_view
+            self._parents = self._spans.sampling.parents(slab.data, offsets[i], offsets[j])
+            burst = self._burst = Burst(str(self.topic_name) if self._parents else "", self.name, begun_ns, 0, 0)
+            burst.first = (slab.ledger_id, slab.first_entry_id + i)
+        burst.messages += messages
+
+    def flush(self, now_ms: int) -> None:
+        burst, self._burst = self._burst, None
+        if burst is not None:
+            burst.size_bytes = self.queued_bytes
+        super().flush(now_ms)
+        if burst is not None and self._parents:
+            self._spans.delivered(self._parents, burst, self.spec.subscription_name)
