@@ -108,6 +108,6 @@ class ManagedLedgerFactory:
         index = await recover_ledgers(self._env, ledger_list)
         managed = ManagedLedger(self._env, ledger_list, config, index)
         if existed:
-            for child in await self._env.metadata.children(ledger_list.path):
-                await managed.load_cursor(self._env.layout.cursor_name(child))
+            children = await self._env.metadata.children(ledger_list.path)
+            await managed.load_cursors([self._env.layout.cursor_name(child) for child in children])
         return managed

@@ -41,7 +41,7 @@ from magnetar.storage.managed.trimmer import Trimmer
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
     from magnetar.storage.managed.environment import StorageEnv
@@ -312,9 +312,9 @@ class ManagedLedger:
         start = {"earliest": EARLIEST, "latest": LATEST}[initial] if isinstance(initial, str) else initial
         return await self._cursors.open(name, start, cursor_properties or {})
 
-    async def load_cursor(self, name: str) -> None:
-        """Bring up a stored cursor; the factory does so for each."""
-        await self._cursors.load(name)
+    async def load_cursors(self, names: Sequence[str]) -> None:
+        """Bring up the stored cursors; the factory does so."""
+        await self._cursors.load(names)
 
     def new_read_cursor(self, start: Position) -> ManagedCursor:
         """An anonymous cursor in memory whose first entry to read is ``start`` (EARLIEST, LATEST or a position).

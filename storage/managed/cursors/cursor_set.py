@@ -21,10 +21,11 @@ from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.config import ManagedLedgerConfig
+    from magnetar.storage.managed.cursors.state import CursorState
     from magnetar.storage.managed.entry_reader import EntryReader
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["CursorSet"]
 
 log = structlog.get_logger(__name__)
+_LOAD_TOGETHER = 16
 
 
 class CursorSet:
@@ -72,10 +74,18 @@ class CursorSet:
             self._attach(cursor, acks, store, {})
             return cursor
 
-    async def load(self, name: str) -> None:
-        """Bring up a stored cursor."""
-        store = CursorStore(self._env, self._name, name, self._config)
-        state = await store.load()
+    async def load(self, names: Sequence[str]) -> None:
+        """Bring up stored cursors, some at the same time: each may have to recover a ledger of its own."""
+        for start in range(0, len(names), _LOAD_TOGETHER):
+            part = names[start : start + _LOAD_TOGETHER]
+            stores = [CursorStore(self._env, self._name, name, self._config) for name in part]
+            states = await asyncio.gather(*(store.load() for store in stores), return_exceptions=True)
+            for name, store, state in zip(part, stores, states, strict=True):
+                if isinstance(state, BaseException):
+                    raise state
+                self._loaded(name, store, state)
+
+    def _loaded(self, name: str, store: CursorStore, state: CursorState) -> None:
         acks = AckState(self._ledgers, EARLIEST)
         if acks.load(state):
             log.warning(

@@ -246,3 +246,38 @@ async def test_a_closed_factory_opens_nothing():
     await ground.factory.close()
     with pytest.raises(StorageClosedError):
         await ground.open()
+
+
+async def test_cursors_are_brought_up_side_by_side_and_keep_their_order():
+    ground = Ground()
+    managed = await ground.open()
+    await append(managed, [b"1", b"2"])
+    names = [f"c{number}" for number in range(20)]
+    for name in names:
+        await managed.open_cursor(name, EARLIEST)
+    await managed.close()
+    reads, most, get = 0, 0, ground.metadata.get
+
+    async def slow(path):
+        nonlocal reads, most
+        reads += 1
+        most = max(most, reads)
+        await asyncio.sleep(0)
+        reads -= 1
+        return await get(path)
+
+    ground.metadata.get = slow
+    again = await ground.open()
+    assert list(again.cursors) == sorted(names)
+    assert most == 16
+
+
+async def test_a_cursor_that_cannot_be_read_fails_the_opening():
+    ground = Ground()
+    managed = await ground.open()
+    for name in ("a", "b"):
+        await managed.open_cursor(name, EARLIEST)
+    await managed.close()
+    await ground.metadata.put(f"{PATH}/b", b"\xff")
+    with pytest.raises(LedgerListError):
+        await ground.open()
