@@ -13,11 +13,13 @@ from magnetar import __version__
 from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
 from magnetar.broker.clustering.following import Following
+from magnetar.broker.clustering.guard import Guard
 from magnetar.broker.clustering.pulsar_schemas import PulsarSchemas
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.ownership.bundle_ownership import BundleOwnership
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
 from magnetar.broker.ownership.ownership import BrokerAddresses
+from magnetar.broker.ownership.peers import Peers
 from magnetar.broker.ownership.register import BrokerRegister
 from magnetar.broker.policies.records import bundle_of, hash_of
 from magnetar.storage.errors import StorageError
@@ -75,6 +77,7 @@ class ClusterMember:
         self._following: Following
         self._ownership: BundleOwnership | None = None
         self._started_ms = broker.now_ms()
+        self._guard = Guard(broker.settings.metadata_store_session_timeout_millis / 1000)
 
     async def open(self, cache_bytes: int, max_record_bytes: int) -> ClusterStores:
         """Raises ValueError, StorageError."""
@@ -105,8 +108,11 @@ class ClusterMember:
             self,
             broker.tasks,
             Random(),  # noqa: S311 - spreads load, keeps no secret
+            Peers(self.stores.metadata, broker.tasks),
         )
         await ownership.start()
+        if broker.settings.standstill_guard_enabled:
+            self._guard.start()
         log.info("cluster.joined", broker=broker.urls.broker_id, leader=register.is_leader)
         return ownership
 
@@ -118,6 +124,7 @@ class ClusterMember:
                 await self._ownership.close()
             except StorageError as error:
                 log.warning("cluster.not_left", reason=str(error))
+        self._guard.stop()
 
     # --- what ownership asks for -----------------------------------------------------------------------------------
 

@@ -8,7 +8,10 @@ A lookup of a bundle without an owner (5.2 of Pulsar's behaviour):
 
     authoritative                this broker takes the bundle
     to the leader                the leader chooses: takes the bundle, or redirects to another broker, authoritative
-    to another broker            this broker redirects to the leader; when the leader is not registered it decides alone
+    to another broker            this broker redirects to the leader; when the leader is not registered, or does not
+                                 answer, it decides alone
+
+A lookup whose answer would be a broker that does not answer waits for the end of that broker's session (``peers``).
 
 The session. While it is suspended topics are served on; when it ended, or was suspended for as long as the service
 keeps it, every bundle is given up and its clients are disconnected. A node that vanished is made again at once, one
@@ -39,8 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import BrokerAddresses, LookupAnswer
-    from magnetar.broker.ownership.ports import BundleTopics
+    from magnetar.broker.ownership.ports import BundleTopics, OtherBrokers
     from magnetar.broker.ownership.register import BrokerRegister
     from magnetar.broker.tasks import TaskSet
     from magnetar.protocol.topic_name import TopicName
@@ -81,6 +85,7 @@ class BundleOwnership:
         topics: BundleTopics,
         tasks: TaskSet,
         random: Random,
+        others: OtherBrokers,
     ) -> None:
         self.register = register
         self._metadata = metadata
@@ -88,6 +93,7 @@ class BundleOwnership:
         self._topics = topics
         self._tasks = tasks
         self._random = random
+        self._others = others
         self._bundles = BundleMap(metadata, topics.default_bundles, self._namespace_cut_anew)
         self._owned: dict[str, _Bundle] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -174,7 +180,11 @@ class BundleOwnership:
             raise ServiceNotReadyError(f"Namespace bundle {path} is being unloaded. {_AGAIN}")
         found = await self._metadata.get(path)
         if found is not None and found[0] != self._node:
-            return ServedAt(_owner(path, found[0]))
+            owner = _owner(path, found[0])
+            if await self._others.answers(owner):
+                return ServedAt(owner)
+            await self._others.until_gone(owner, path, found[0])
+            return await self._lookup(path, authoritative=authoritative, persistent=persistent)
         if authoritative or found is not None:  # a node of ours from before a restart is taken over
             return await self._take(path)
         return await self._decide(path, persistent=persistent)
@@ -184,18 +194,28 @@ class BundleOwnership:
         own = self.register.broker_id
         leader = await self.register.leader()
         if leader is not None and leader != own and leader in candidates:
-            return AskBroker(candidates[leader].addresses, authoritative=False)
+            if await self._others.answers(candidates[leader].addresses):
+                return AskBroker(candidates[leader].addresses, authoritative=False)
+            del candidates[leader]
+        while True:
+            chosen = self._chosen(path, candidates)
+            if chosen is None or chosen == own:
+                self._given[path] = own
+                return await self._take(path)
+            self._given[path] = chosen
+            if await self._others.answers(candidates[chosen].addresses):
+                return AskBroker(candidates[chosen].addresses, authoritative=True)
+            del candidates[chosen]
+
+    def _chosen(self, path: str, candidates: dict[str, LoadReport]) -> str | None:
+        """The broker that got the bundle before while it is there, else the one with the least load."""
         chosen = self._given.get(path)
-        if chosen not in candidates:
-            counts: dict[str, int] = {}
-            for broker in self._given.values():
-                counts[broker] = counts.get(broker, 0) + 1
-            chosen = choose_broker(candidates, counts, self._random)
-        if chosen is None or chosen == own:
-            self._given[path] = own
-            return await self._take(path)
-        self._given[path] = chosen
-        return AskBroker(candidates[chosen].addresses, authoritative=True)
+        if chosen in candidates:
+            return chosen
+        counts: dict[str, int] = {}
+        for broker in self._given.values():
+            counts[broker] = counts.get(broker, 0) + 1
+        return choose_broker(candidates, counts, self._random)
 
     async def _take(self, path: str) -> LookupAnswer:
         """Become the owner, or name the owner."""

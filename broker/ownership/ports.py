@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from magnetar.broker.ownership.ownership import BrokerAddresses
     from magnetar.broker.policies.values import BundlesData
 
-__all__ = ["BundleTopics"]
+__all__ = ["BundleTopics", "OtherBrokers"]
 
 
 class BundleTopics(Protocol):
@@ -21,5 +22,20 @@ class BundleTopics(Protocol):
         """Close the loaded topics whose hash lies in ``low..high``; their clients look them up again.
 
         Never raises: what cannot be stored any more is another owner's business.
+        """
+        ...
+
+
+class OtherBrokers(Protocol):
+    """Whether other brokers can be reached."""
+
+    async def answers(self, broker: BrokerAddresses) -> bool:
+        """False while the broker is silent and its session may be about to end."""
+        ...
+
+    async def until_gone(self, broker: BrokerAddresses, path: str, value: bytes) -> None:
+        """Return when the broker answers again, or its node at the path has not this value any more.
+
+        Raises ServiceNotReadyError: neither for long.
         """
         ...

@@ -42,3 +42,10 @@ class ClusterSettings(Table):
         "How brokers of the cluster share its topics: the modular load manager, Apache Pulsar's default. All brokers "
         "must have the same.",
     )
+    standstill_guard_enabled: bool = setting(
+        "standstillGuardEnabled",
+        True,
+        "A second, small process ends this broker when it has stood still (suspended, or in a call that never returns) "
+        "for metadataStoreSessionTimeoutMillis: others serve its topics by then, but its clients would wait for it.",
+        source="Magnetar",
+    )

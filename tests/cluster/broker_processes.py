@@ -20,6 +20,8 @@ SESSION_MS = 4000
 class Member:
     """One broker of the cluster ``c1``, on free ports that it keeps when it is started again."""
 
+    program = "magnetar"
+
     def __init__(self, directory, name, zookeeper, **settings):
         self.name, self.directory = name, directory
         self.settings = {
@@ -45,7 +47,7 @@ class Member:
         path = self.directory / f"{self.name}.conf"
         path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         with (self.directory / f"{self.name}.log").open("ab") as log:
-            arguments = [sys.executable, "-m", "magnetar", "broker", "--config", str(path)]
+            arguments = [sys.executable, "-m", self.program, "broker", "--config", str(path)]
             self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True)
         with self.process.stdout as output:
             found = READY.search(output.readline())
@@ -77,6 +79,17 @@ class Member:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGCONT)
             self.kill()
+
+
+def initialize(cluster):
+    """What the first broker finds; what the command printed, of two calls: a repetition changes nothing."""
+    arguments = [
+        *(sys.executable, "-m", "magnetar", "initialize-cluster-metadata", "--cluster", "c1"),
+        *("--metadata-store", f"zk:{cluster.zookeeper}", "--configuration-metadata-store", f"zk:{cluster.zookeeper}"),
+        *("--web-service-url", "http://127.0.0.1:8080", "--broker-service-url", "pulsar://127.0.0.1:6650"),
+        *("--existing-bk-metadata-service-uri", f"zk+null://{cluster.zookeeper}/ledgers"),
+    ]
+    return [subprocess.run(arguments, check=True, capture_output=True, text=True).stdout for _ in range(2)]
 
 
 def connect(*members):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 import uuid
 
@@ -11,7 +9,15 @@ import pulsar
 import pytest
 import requests
 
-from tests.cluster.broker_processes import SESSION_MS, Member, Publisher, check_complete, connect, read_numbers
+from tests.cluster.broker_processes import (
+    SESSION_MS,
+    Member,
+    Publisher,
+    check_complete,
+    connect,
+    initialize,
+    read_numbers,
+)
 from tests.cluster.conftest import LONG
 
 pytestmark = pytest.mark.timeout(300)
@@ -19,13 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def initialized(cluster):
-    arguments = [
-        *(sys.executable, "-m", "magnetar", "initialize-cluster-metadata", "--cluster", "c1"),
-        *("--metadata-store", f"zk:{cluster.zookeeper}", "--configuration-metadata-store", f"zk:{cluster.zookeeper}"),
-        *("--web-service-url", "http://127.0.0.1:8080", "--broker-service-url", "pulsar://127.0.0.1:6650"),
-        *("--existing-bk-metadata-service-uri", f"zk+null://{cluster.zookeeper}/ledgers"),
-    ]
-    said = [subprocess.run(arguments, check=True, capture_output=True, text=True).stdout for _ in range(2)]
+    said = initialize(cluster)
     assert "0 nodes made" in said[1]  # a repetition changes nothing
     return cluster
 

@@ -12,6 +12,7 @@ from magnetar.broker.errors import MetadataError, ServiceNotReadyError
 from magnetar.broker.ownership.bundle_ownership import BundleOwnership
 from magnetar.broker.ownership.cluster_nodes import LoadReport
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, EverythingHere, Here, ServedAt
+from magnetar.broker.ownership.peers import Peers
 from magnetar.broker.ownership.register import BrokerRegister
 from magnetar.broker.policies.records import even_bundles, hash_of
 from magnetar.broker.tasks import TaskSet
@@ -35,13 +36,18 @@ class World:
         self.unloaded = []
         self.unload_waits = asyncio.Event()
         self.unload_waits.set()
+        self.silent = set()
         register = BrokerRegister(self.session, self.name, self.report, self.tasks)
-        self.ownership = BundleOwnership(self.session, self.own, register, self, self.tasks, random.Random(1))
+        others = Peers(self.session, self.tasks, self.connects)
+        self.ownership = BundleOwnership(self.session, self.own, register, self, self.tasks, random.Random(1), others)
 
     def report(self):
         return LoadReport(
             web_service_url=self.own.web_url, pulsar_service_url=self.own.service_url, msg_rate_in=self.rate
         )
+
+    async def connects(self, url):
+        return url not in self.silent
 
     def default_bundles(self, namespace):
         return even_bundles(4) if namespace == NAMESPACE else None
@@ -270,6 +276,32 @@ async def test_a_broken_report_harms_no_lookup(brokers, cluster):
     await cluster.store.put("/loadbalance/brokers/h:1", b'{"cpu":null}')
     await cluster.store.put("/loadbalance/brokers/nowhere", b"{}")
     assert await brokers[0].lookup() is not None
+
+
+async def test_a_lookup_waits_for_the_end_of_a_dead_owners_session(brokers, cluster):
+    first, second, _ = brokers
+    second.session.session_timeout_s = 3600.0
+    assert await first.lookup(authoritative=True) == Here()
+    second.silent.add(first.own.service_url)
+    waiting = asyncio.create_task(second.lookup())
+    for _turn in range(20):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    first.session.suspend()  # dead: it makes its nodes no more
+    await first.session.expire()
+    assert await waiting != ServedAt(first.own)
+
+
+async def test_a_leader_that_does_not_answer_is_passed_over(brokers):
+    leader, second, third = brokers
+    leader.rate, third.rate = 0.0, 9.0
+    for each in brokers:
+        await each.ownership.register._write()
+    for each in (second, third):
+        each.session.session_timeout_s = 3600.0
+        each.silent.add(leader.own.service_url)
+    assert await third.lookup() == AskBroker(second.own, authoritative=True)
+    assert await second.lookup() == Here()
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -1,0 +1,157 @@
+"""Whether the broker that a node names still answers.
+
+Between the end of a broker and the end of its session its nodes stand. A client that is sent there finds a closed port
+and waits twice as long before each further attempt: a lookup that comes a moment before the session ends costs the
+client as much time again as it has lost. So a broker looks itself before it sends a client to another one, and keeps
+the lookup until the silent broker's node is gone.
+
+A broker that is silent for longer than its session could last, and whose node stands, is reached by others over a way
+that is cut for this one: clients are sent there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import structlog
+
+from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.frames import encode_command
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from magnetar.broker.ownership.ownership import BrokerAddresses
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.storage.coordination import Coordination
+
+__all__ = ["Peers", "probe"]
+
+log = structlog.get_logger(__name__)
+
+FRESH_S: Final = 1.0
+"""For so long the outcome of a probe holds."""
+PROBE_S: Final = 1.0
+LONGEST_WAIT_S: Final = 10.0
+"""Of a lookup for a broker that does not answer; clients give a lookup up after 30 s."""
+_LOOK_S: Final = 0.05
+_MOST_PEERS: Final = 1000
+_PLAIN: Final = "pulsar"
+
+
+async def probe(url: str) -> bool:
+    """Whether a broker answers a CONNECT at ``pulsar://host:port``, be it by an error. At ``pulsar+ssl://``: whether
+    the port takes a connection.
+    """
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(PROBE_S):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            try:
+                if parts.scheme != _PLAIN:
+                    return True
+                connect = pb.CommandConnect(client_version="Magnetar", protocol_version=0)
+                writer.write(encode_command(pb.BaseCommand(type=pb.BaseCommand.CONNECT, connect=connect)))
+                return bool(await reader.read(4))
+            finally:
+                writer.transport.abort()
+    except (OSError, TimeoutError, ValueError):
+        return False
+
+
+class _Peer:
+    """What is known of one broker."""
+
+    def __init__(self) -> None:
+        self.checked_s = float("-inf")
+        self.silent_since_s: float | None = None
+        self.probing: asyncio.Task[None] | None = None
+        self.waiting: asyncio.Task[bool] | None = None
+
+
+class Peers:
+    """The other brokers of a cluster, by address. To each there is one probe at a time, and one a second at most."""
+
+    def __init__(
+        self, metadata: Coordination, tasks: TaskSet, connects: Callable[[str], Awaitable[bool]] = probe
+    ) -> None:
+        self._metadata = metadata
+        self._tasks = tasks
+        self._connects = connects
+        self._peers: dict[BrokerAddresses, _Peer] = {}
+
+    async def answers(self, broker: BrokerAddresses) -> bool:
+        """False while the broker is silent and its session may be about to end."""
+        peer = self._peer(broker)
+        self._look(broker, peer)
+        if peer.probing is not None:
+            await asyncio.wait([peer.probing])
+        return self._is_alive(peer)
+
+    async def until_gone(self, broker: BrokerAddresses, path: str, value: bytes) -> None:
+        """Return when the broker answers again, or its node has not this value any more. However many wait for the
+        broker, one of its nodes is looked at: its session takes all of them.
+
+        Raises ServiceNotReadyError: neither within ``LONGEST_WAIT_S``.
+        """
+        peer = self._peer(broker)
+        waiting = peer.waiting
+        if waiting is None:
+            log.info("lookup.waits", broker=broker.service_url or broker.service_url_tls)
+            waiting = peer.waiting = self._tasks.spawn(self._wait(broker, peer, path, value), "ownership.wait")
+        await asyncio.wait([waiting])
+        if waiting.cancelled() or not waiting.result():
+            raise ServiceNotReadyError("The owner of the topic does not answer. Please redo the lookup")
+
+    async def _wait(self, broker: BrokerAddresses, peer: _Peer, path: str, value: bytes) -> bool:
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + LONGEST_WAIT_S
+        try:
+            while loop.time() < end_s:
+                try:
+                    found = await self._metadata.get(path)
+                except StorageError:
+                    return False
+                if found is None or found[0] != value:
+                    return True
+                self._look(broker, peer)
+                if self._is_alive(peer):
+                    return True
+                await asyncio.sleep(_LOOK_S)
+            return False
+        finally:
+            peer.waiting = None
+
+    def _peer(self, broker: BrokerAddresses) -> _Peer:
+        peer = self._peers.get(broker)
+        if peer is None:
+            if len(self._peers) >= _MOST_PEERS:
+                self._peers.clear()
+            peer = self._peers[broker] = _Peer()
+        return peer
+
+    def _is_alive(self, peer: _Peer) -> bool:
+        since_s = peer.silent_since_s
+        patience_s = self._metadata.session_timeout_s + FRESH_S
+        return since_s is None or asyncio.get_running_loop().time() - since_s > patience_s
+
+    def _look(self, broker: BrokerAddresses, peer: _Peer) -> None:
+        """Begin a probe when the last one is not fresh any more."""
+        if peer.probing is None and asyncio.get_running_loop().time() - peer.checked_s >= FRESH_S:
+            peer.probing = self._tasks.spawn(self._check(broker, peer), "ownership.probe")
+
+    async def _check(self, broker: BrokerAddresses, peer: _Peer) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            alive = await self._connects(broker.service_url or broker.service_url_tls or "")
+        finally:
+            peer.probing = None
+        peer.checked_s = loop.time()
+        if alive:
+            peer.silent_since_s = None
+        elif peer.silent_since_s is None:
+            peer.silent_since_s = peer.checked_s

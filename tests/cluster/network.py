@@ -1,0 +1,149 @@
+"""A network between processes of one machine whose links can be cut: a small TCP proxy.
+
+Each service is reached at 127.0.0.2 on its own port; a connection belongs to the process whose socket it is. A link
+between a client process and a service can be cut (connections are reset, new ones refused), or made silent (they stay
+open, nothing passes: a lost cable).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import threading
+
+__all__ = ["FRONT", "Network"]
+
+FRONT = "127.0.0.2"
+BACK = "127.0.0.1"
+OPEN, CUT, SILENT = "open", "cut", "silent"
+PIECE = 256 << 10
+
+
+def process_of(port):
+    """Id of the process that has the client's end of a connection of this machine; None when it is gone."""
+    wanted = f":{port:04X}"
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(wanted) and fields[9] != "0":
+            return _process_with(f"socket:[{fields[9]}]")
+    for line in pathlib.Path("/proc/net/tcp6").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(wanted) and fields[9] != "0":
+            return _process_with(f"socket:[{fields[9]}]")
+    return None
+
+
+def _process_with(link):
+    for process in os.listdir("/proc"):
+        if process.isdigit():
+            with contextlib.suppress(OSError):
+                for name in os.listdir(f"/proc/{process}/fd"):
+                    with contextlib.suppress(OSError):
+                        if os.readlink(f"/proc/{process}/fd/{name}") == link:
+                            return int(process)
+    return None
+
+
+class _Link:
+    """One connection through the proxy."""
+
+    def __init__(self, process, port, ends):
+        self.process, self.port, self.ends = process, port, ends
+        self.passing = asyncio.Event()
+        self.passing.set()
+
+
+class Network:
+    """Runs in a thread of its own; ``close`` ends it."""
+
+    def __init__(self):
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._servers = []
+        self._links: set[_Link] = set()
+        self._states: dict[tuple[int, int], str] = {}
+
+    def serve(self, port):
+        """Be the way to the service at this port."""
+        self._call(self._serve(port))
+
+    def cut(self, process, port):
+        """Between the process with this id and the service at the port."""
+        self._call(self._change(process, port, CUT))
+
+    def silence(self, process, port):
+        self._call(self._change(process, port, SILENT))
+
+    def heal(self):
+        for process, port in list(self._states):
+            self._call(self._change(process, port, OPEN))
+
+    def close(self):
+        self._call(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def _call(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+
+    async def _serve(self, port):
+        async def accept(reader, writer):
+            await self._accept(port, reader, writer)
+
+        self._servers.append(await asyncio.start_server(accept, FRONT, port))
+
+    async def _accept(self, port, reader, writer):
+        process = process_of(writer.get_extra_info("peername")[1])
+        state = self._states.get((process, port), OPEN)
+        if state is CUT:
+            writer.transport.abort()
+            return
+        link = _Link(process, port, [writer])
+        self._links.add(link)
+        try:
+            if state is SILENT:
+                link.passing.clear()
+                await link.passing.wait()
+            there_reader, there_writer = await asyncio.open_connection(BACK, port)
+            link.ends.append(there_writer)
+            await asyncio.gather(
+                self._pass(link, reader, there_writer), self._pass(link, there_reader, writer), return_exceptions=True
+            )
+        except OSError:
+            pass
+        finally:
+            self._links.discard(link)
+            for end in link.ends:
+                end.transport.abort()
+
+    async def _pass(self, link, reader, writer):
+        try:
+            while piece := await reader.read(PIECE):
+                await link.passing.wait()
+                writer.write(piece)
+                await writer.drain()
+        finally:
+            for end in link.ends:
+                end.transport.abort()
+
+    async def _change(self, process, port, state):
+        self._states[process, port] = state
+        for link in list(self._links):
+            if link.process == process and link.port == port:
+                if state is CUT:
+                    for end in link.ends:
+                        end.transport.abort()
+                elif state is SILENT:
+                    link.passing.clear()
+                link.passing.set() if state is OPEN else None
+
+    async def _close(self):
+        for server in self._servers:
+            server.close()
+        for link in list(self._links):
+            for end in link.ends:
+                end.transport.abort()

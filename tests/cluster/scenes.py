@@ -1,0 +1,72 @@
+"""What the tests of faults have in common: two brokers, the load on them, and the account at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+
+import requests
+
+from tests.cluster.broker_processes import Member, connect
+from tests.cluster.figures import figure
+from tests.cluster.load import Load
+from tests.waiting import wait_for
+
+__all__ = ["PRODUCERS", "SESSION_S", "busiest", "end", "loaded", "owners", "two_members"]
+
+SESSION_S = 6
+PRODUCERS = 8
+SETTINGS = {
+    "metadataStoreSessionTimeoutMillis": SESSION_S * 1000,
+    "managedLedgerMaxEntriesPerLedger": 3000,
+    "managedLedgerMinLedgerRolloverTimeMinutes": 0,
+}
+
+
+def two_members(directory, zookeeper, **settings):
+    return [Member(directory, name, zookeeper, **SETTINGS, **settings) for name in ("f1", "f2")]
+
+
+@contextlib.contextmanager
+def loaded(members, pause_s=0.003):
+    """Eight producers on topics of a namespace of their own, half of one subscription acknowledged."""
+    client = connect(*members)
+    namespace = f"public/{uuid.uuid4().hex}"
+    bundles = {"bundles": {"numBundles": 16}}
+    answer = requests.put(f"{members[0].http}/admin/v2/namespaces/{namespace}", json=bundles, timeout=30)
+    assert answer.status_code == 204, answer.text
+    for each in members:  # the other broker follows within a moment
+        url = f"{each.http}/admin/v2/namespaces/{namespace}"
+        wait_for(lambda url=url: requests.get(url, timeout=30).status_code == 200, 30, "the namespace")
+    made = Load(client, [f"persistent://{namespace}/t{number}" for number in range(PRODUCERS)], pause_s)
+    made.start()
+    try:
+        yield made
+    finally:
+        client.close()
+
+
+def owners(members, load):
+    """Broker: how many of the load's topics it has."""
+    found = dict.fromkeys(members, 0)
+    for lane in load.lanes:
+        path = lane.topic.replace("://", "/")
+        url = requests.get(f"{members[0].http}/lookup/v2/topic/{path}", timeout=30).json()["brokerUrl"]
+        for each in members:
+            found[each] += each.url == url
+    return found
+
+
+def busiest(members, load):
+    found = owners(members, load)
+    owner = max(found, key=found.get)
+    assert found[owner] > 0
+    return owner
+
+
+def end(event, load, limit_s):
+    """The load goes on, then everything is compared; the silence is printed."""
+    load.more()
+    silence_s = load.longest_silence()
+    figure(event, silence_s=silence_s, messages=load.check())
+    assert silence_s < limit_s

@@ -1,0 +1,109 @@
+"""Faults under eight producers and their consumers: two brokers, a real ZooKeeper and three real bookies.
+
+After each fault nothing is lost, moved or reordered, and a half-acknowledged subscription is exact (``load``). How long
+the producers were silent is printed; the limits here are wider than the targets, since other work shares the machine.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.cluster.broker_processes import initialize
+from tests.cluster.conftest import LONG
+from tests.cluster.scenes import SESSION_S, busiest, end, loaded, two_members
+
+pytestmark = pytest.mark.timeout(400)
+long_only = pytest.mark.skipif(not LONG, reason="part of `make cluster`")
+
+
+@pytest.fixture(scope="module")
+def members(cluster, tmp_path_factory):
+    initialize(cluster)
+    made = two_members(tmp_path_factory.mktemp("members"), cluster.zookeeper)
+    try:
+        yield [each.start() for each in made]
+    finally:
+        for each in made:
+            each.end()
+
+
+@pytest.fixture
+def load(members):
+    with loaded(members) as made:
+        yield made
+
+
+def test_a_bookie_is_killed(cluster, members, load):
+    cluster.kill("b2")
+    try:
+        load.more(300)
+    finally:
+        cluster.start("b2")
+    end("bookie killed", load, 3)
+
+
+@long_only
+def test_an_owner_is_killed(members, load):
+    owner = busiest(members, load)
+    owner.kill()
+    try:
+        end("owner killed", load, SESSION_S + 10)
+    finally:
+        owner.start()
+
+
+@long_only
+def test_an_owner_is_suspended(members, load):
+    owner = busiest(members, load)
+    owner.suspend()
+    try:
+        time.sleep(20)
+        end("owner suspended, ended by its guard", load, SESSION_S + 10)
+        assert owner.process.wait(5) == -signal.SIGKILL
+    finally:
+        owner.end()
+        owner.start()
+
+
+@long_only
+def test_a_bookie_is_suspended(cluster, members, load):
+    cluster.stop("b1")
+    try:
+        load.more(500)
+        time.sleep(8)
+    finally:
+        cluster.go_on("b1")
+    end("bookie suspended", load, 5)
+
+
+@long_only
+def test_zookeeper_is_restarted(cluster, members, load):
+    cluster.kill("zk")
+    cluster.start("zk")
+    time.sleep(3)
+    end("ZooKeeper restarted", load, 3)
+
+
+@long_only
+def test_zookeeper_is_away_longer_than_the_session(cluster, members, load):
+    cluster.kill("zk")
+    time.sleep(SESSION_S + 4)
+    cluster.start("zk")
+    end("ZooKeeper away for 10 s", load, SESSION_S + 20)
+
+
+@long_only
+def test_too_few_bookies(cluster, members, load):
+    cluster.kill("b1")
+    cluster.kill("b2")
+    time.sleep(8)
+    before = load.receipts()
+    time.sleep(2)
+    assert load.receipts() == before
+    cluster.start("b1")
+    load.more()
+    cluster.start("b2")
+    end("one bookie of three for 10 s", load, 40)

@@ -1,0 +1,165 @@
+"""Cuts of the network between any two processes of a cluster, under eight producers and their consumers."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import shutil
+import socket
+import tempfile
+import time
+
+import pytest
+
+from tests.cluster.broker_processes import initialize
+from tests.cluster.conftest import LONG
+from tests.cluster.network import BACK, FRONT, Network
+from tests.cluster.real_cluster import RealCluster
+from tests.cluster.scenes import SESSION_S, busiest, end, loaded, two_members
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
+
+
+class Field:
+    """Every process is reached through the network."""
+
+    def __init__(self, directory):
+        self.network = Network()
+        self.cluster = RealCluster(directory)
+        self.members = []
+
+    def up(self, directory):
+        self.cluster.up(0)
+        self.zookeeper_port = int(self.cluster.zookeeper.rpartition(":")[2])
+        self.network.serve(self.zookeeper_port)
+        self.cluster.zookeeper = f"{FRONT}:{self.zookeeper_port}"
+        uri = f"metadataServiceUri=zk+hierarchical://{self.cluster.zookeeper}/ledgers"
+        self.cluster.up(3, BK_CONF=uri)
+        self.cluster.zookeeper = f"{FRONT}:{self.zookeeper_port}"
+        self.bookie_ports = [int(bookie.rpartition(":")[2]) for bookie in self.cluster.bookies]
+        for port in self.bookie_ports:
+            self.network.serve(port)
+        initialize(self.cluster)
+        self.members = two_members(directory, self.cluster.zookeeper, advertisedAddress=FRONT)
+        for each in self.members:
+            each.program = "tests.cluster.redirected_broker"
+            each.settings |= {"brokerServicePort": free_port(), "webServicePort": free_port()}
+            each.start()
+            self.network.serve(each.settings["brokerServicePort"])
+            self.network.serve(each.settings["webServicePort"])
+        return self
+
+    def bookie_process(self, number):
+        return int((self.cluster.directory / f"b{number + 1}.pid").read_text())
+
+    def down(self):
+        for each in self.members:
+            each.end()
+        self.network.close()
+        self.cluster.down()
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind((BACK, 0))
+        return taken.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def field(_services, tmp_path_factory):
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="magnetar-cuts-"))
+    made = Field(directory)
+    try:
+        yield made.up(tmp_path_factory.mktemp("members"))
+    finally:
+        made.down()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def load(field):
+    with loaded(field.members) as made:
+        try:
+            yield made
+        finally:
+            field.network.heal()
+
+
+@pytest.mark.parametrize("how", ["cut", "silence"])
+def test_between_an_owner_and_a_bookie(field, load, how):
+    owner = busiest(field.members, load)
+    getattr(field.network, how)(owner.process.pid, field.bookie_ports[0])
+    load.more(300)
+    time.sleep(7)
+    field.network.heal()
+    end(f"owner and one bookie, {how}", load, 5)
+
+
+@pytest.mark.parametrize("how", ["cut", "silence"])
+def test_between_an_owner_and_two_bookies(field, load, how):
+    owner = busiest(field.members, load)
+    for port in field.bookie_ports[:2]:
+        getattr(field.network, how)(owner.process.pid, port)
+    time.sleep(8)
+    field.network.heal()
+    end(f"owner and two bookies for 8 s, {how}", load, 20)
+
+
+@pytest.mark.parametrize("how", ["cut", "silence"])
+def test_between_an_owner_and_zookeeper_for_a_moment(field, load, how):
+    owner = busiest(field.members, load)
+    getattr(field.network, how)(owner.process.pid, field.zookeeper_port)
+    time.sleep(SESSION_S / 4)
+    field.network.heal()
+    end(f"owner and ZooKeeper for {SESSION_S / 4} s, {how}", load, 5)
+
+
+@pytest.mark.parametrize("how", ["cut", "silence"])
+def test_between_an_owner_and_zookeeper_for_longer_than_the_session(field, load, how):
+    owner = busiest(field.members, load)
+    getattr(field.network, how)(owner.process.pid, field.zookeeper_port)
+    time.sleep(2 * SESSION_S)
+    field.network.heal()
+    end(f"owner and ZooKeeper for {2 * SESSION_S} s, {how}", load, SESSION_S + 10)
+
+
+def test_between_the_clients_and_an_owner(field, load):
+    owner = busiest(field.members, load)
+    field.network.cut(os.getpid(), owner.settings["brokerServicePort"])
+    time.sleep(3)
+    field.network.heal()
+    end("clients and owner for 3 s", load, 15)
+
+
+def test_between_the_brokers(field, load):
+    first, second = field.members
+    for here, there in ((first, second), (second, first)):
+        field.network.cut(here.process.pid, there.settings["brokerServicePort"])
+        field.network.cut(here.process.pid, there.settings["webServicePort"])
+    with loaded(field.members) as more:  # its lookups are answered all the same
+        end("broker and broker, new topics", more, 5)
+    field.network.heal()
+    end("broker and broker", load, 5)
+
+
+def test_between_a_bookie_and_zookeeper(field, load):
+    for number in range(2):
+        field.network.silence(field.bookie_process(number), field.zookeeper_port)
+    time.sleep(8)
+    field.network.heal()
+    end("two bookies and ZooKeeper for 8 s", load, 5)
+
+
+def test_cuts_at_random(field, load):
+    chance = random.Random(7)
+    services = [*field.bookie_ports, field.zookeeper_port]
+    for _ in range(12):
+        owner = chance.choice(field.members)
+        how = chance.choice(["cut", "silence"])
+        for port in chance.sample(services, chance.choice([1, 1, 2])):
+            getattr(field.network, how)(owner.process.pid, port)
+        time.sleep(chance.choice([0.2, 1.0, 3.0]))
+        field.network.heal()
+        load.more(20)
+    end("twelve cuts at random", load, 30)
