@@ -14,10 +14,10 @@ PROGRAM = """
     from magnetar.broker.clustering.guard import Guard
 
     async def main():
-        guard = Guard(0.6)
+        guard = Guard({limit_s})
         guard.start()
         print(guard._process.pid, flush=True)
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(0.2)
         {then}
         guard.stop()
         print("ended", guard._process is None, flush=True)
@@ -26,8 +26,8 @@ PROGRAM = """
 """
 
 
-def run(then):
-    program = textwrap.dedent(PROGRAM).format(then=then)
+def run(then, limit_s=0.6):
+    program = textwrap.dedent(PROGRAM).format(then=then, limit_s=limit_s)
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -40,11 +40,11 @@ def test_a_standstill_ends_the_process(standstill):
 
 
 def test_a_loop_that_turns_goes_on_and_the_guard_ends_with_it():
-    done = run("await asyncio.sleep(0)")
+    done = run("await asyncio.sleep(1)", limit_s=30)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("ended True\n")
 
 
 def test_a_guard_whose_broker_ended_ends_too():
-    done = run("os._exit(7)")
+    done = run("os._exit(7)", limit_s=30)
     assert done.returncode == 7  # its standard error is closed: the guard, which shares it, is gone
