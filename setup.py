@@ -26,6 +26,13 @@ setup(
             optional=True,
         ),
         Extension(
+            "magnetar.bookkeeper.wire._add_frames",
+            ["magnetar/bookkeeper/wire/_add_frames.c"],
+            depends=["magnetar/protocol/_crc32c.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "magnetar.storage.embedded.journal._frame_writer",
             ["magnetar/storage/embedded/journal/_frame_writer.c"],
             depends=["magnetar/protocol/_crc32c.h"],

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
     from magnetar.bookkeeper.wire.digests import Digester
 
-__all__ = ["ENTRY_HEADER_BYTES", "Entry", "EntryRun", "decode_entry", "encode_run", "frame_overhead"]
+__all__ = ["ADD_HEADER", "ENTRY_HEADER_BYTES", "Entry", "EntryRun", "decode_entry", "encode_run", "frame_overhead"]
 
 ENTRY_HEADER_BYTES = 32
 _HEADER = struct.Struct(">qqqq")
 _PREFIX = struct.Struct(">II")
-_ADD = 0x02010000
+ADD_HEADER = 0x02010000
+"""Of an add frame: version, operation, no flags."""
 _LENGTH_AT = 8 + MASTER_KEY_BYTES + 24
 
 
@@ -89,7 +90,7 @@ def encode_run(
     assert ledger_id >= 0
     assert first >= 0
     overhead = MASTER_KEY_BYTES + ENTRY_HEADER_BYTES + digester.size + 4
-    opcode = _ADD | flags
+    opcode = ADD_HEADER | flags
     pack, prefix, digest = _HEADER.pack, _PREFIX.pack, digester.digest
     parts: list[bytes | memoryview] = []
     offsets = array("q", [0])

@@ -7,7 +7,6 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.errors import BookKeeperError
-from magnetar.storage.bookkeeper.slab_entries import payloads_of
 from magnetar.storage.bookkeeper.store_errors import as_storage_error, storage_errors
 from magnetar.storage.errors import EntryTooLargeError, LedgerClosedError, StorageError
 from magnetar.storage.interfaces import LedgerInfo
@@ -108,7 +107,8 @@ class BookKeeperLedgerWriter:
             self._report()
 
         try:
-            self.adds.append_nowait(payloads_of(append.slab), done)
+            slab = append.slab
+            self.adds.append_packed_nowait(slab.data, slab.offsets, RECORD_HEADER_BYTES, done)
         except BookKeeperError as error:
             return as_storage_error(error)
         return None

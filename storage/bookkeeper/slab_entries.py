@@ -14,17 +14,11 @@ if TYPE_CHECKING:
 
     from magnetar.bookkeeper.wire.entries import Entry
 
-__all__ = ["payloads_of", "slab_of_entries"]
+__all__ = ["slab_of_entries"]
 
 _LENGTH = struct.Struct("<I")
 _IDS = struct.Struct("<QQq")
 _CRC = struct.Struct("<I")
-
-
-def payloads_of(slab: Slab) -> list[memoryview]:
-    """The bodies of the slab's records, not copied."""
-    offsets, view = slab.offset_view, memoryview(slab.data)
-    return [view[offsets[k] + RECORD_HEADER_BYTES : offsets[k + 1]] for k in range(slab.count)]
 
 
 def slab_of_entries(entries: Sequence[Entry]) -> Slab:
