@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import typing
 import urllib.request
 
 import pytest
@@ -13,6 +14,14 @@ import pytest
 from tests.blackbox.clients import quiet_client
 from tests.blackbox.honest import HonestClient
 
+ZOOKEEPER = "MAGNETAR_TESTS_ZOOKEEPER"
+MEMBER = {
+    "clusterName": "c1",
+    "advertisedAddress": "127.0.0.1",
+    "managedLedgerDefaultEnsembleSize": 3,
+    "managedLedgerDefaultWriteQuorum": 3,
+    "managedLedgerDefaultAckQuorum": 2,
+}
 READY = re.compile(r"magnetar ready (\S+) (\S+)")
 SLOW_CALLBACK = re.compile(r"loop\.slow_callback\W.*?\bcpu_ms\W+([0-9.]+).*")
 SLOWEST_CALLBACK_MS = 200  # of its own processor time: what else the machine does is no fault of the broker
@@ -20,6 +29,8 @@ SLOWEST_CALLBACK_MS = 200  # of its own processor time: what else the machine do
 
 class BrokerProcess:
     """`magnetar standalone` on free ports; kill -9 and restart keep the ports and the data directory."""
+
+    members: typing.ClassVar = []
 
     def __init__(self, data_dir, settings=None, env=None):
         self.data_dir = pathlib.Path(data_dir)
@@ -30,7 +41,7 @@ class BrokerProcess:
 
     def start(self):
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
-        arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(self.data_dir)]
+        arguments = [sys.executable, "-m", "magnetar", *self._command()]
         for key, value in self.settings.items():
             arguments += ["--set", f"{key}={value}"]
         self.log = open(self.data_dir.parent / f"{self.data_dir.name}.log", "ab")
@@ -44,6 +55,24 @@ class BrokerProcess:
                 self.settings["webServicePort"] = self.http.rpartition(":")[2]
                 return self
         raise AssertionError(f"the broker did not start (exit {self.process.wait()}): {self.log_text()[-4000:]}")
+
+    def _command(self):
+        """`magnetar standalone` on the data directory; where a cluster is given (``on_bookkeeper``) a member of it, which
+        finds nothing when the data directory is new.
+        """
+        zookeeper = os.environ.get(ZOOKEEPER)
+        if not zookeeper:
+            return ["standalone", "--data-dir", str(self.data_dir)]
+        if not self.data_dir.exists():
+            from tests.cluster.on_bookkeeper import fresh
+
+            if any(other.process.poll() is None for other in BrokerProcess.members):
+                pytest.skip("a second broker while the first one has the cluster")
+            fresh(zookeeper)
+            self.data_dir.mkdir()
+        BrokerProcess.members.append(self)
+        self.settings = MEMBER | {"metadataStoreUrl": f"zk:{zookeeper}"} | self.settings
+        return ["broker"]
 
     def log_text(self):
         return (self.data_dir.parent / f"{self.data_dir.name}.log").read_text()

@@ -6,15 +6,14 @@ import os
 import pathlib
 import random
 import shutil
-import socket
 import tempfile
 import time
 
 import pytest
 
-from tests.cluster.broker_processes import initialize
+from tests.cluster.broker_processes import free_port, initialize
 from tests.cluster.conftest import LONG
-from tests.cluster.network import BACK, FRONT, Network
+from tests.cluster.network import FRONT, Network
 from tests.cluster.real_cluster import RealCluster
 from tests.cluster.scenes import SESSION_S, busiest, end, loaded, two_members
 
@@ -58,12 +57,6 @@ class Field:
             each.end()
         self.network.close()
         self.cluster.down()
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind((BACK, 0))
-        return taken.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,7 @@ Runs where MAGNETAR_PULSAR_LIB names a directory with the jars of Apache Pulsar 
 
 from __future__ import annotations
 
-import os
 import pathlib
-import signal
-import socket
-import subprocess
 import time
 
 import pulsar
@@ -18,27 +14,19 @@ import requests
 from pulsar.schema import AvroSchema, Record, String
 
 from tests.cluster.broker_processes import Member, connect
+from tests.cluster.pulsar_broker import LIB, MORE, NO_LIB, PulsarBroker, initialize_by_pulsar
+from tests.waiting import wait_for
 
-LIB = os.environ.get("MAGNETAR_PULSAR_LIB", "")
-pytestmark = [
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(not LIB, reason="MAGNETAR_PULSAR_LIB names no directory with the jars of Apache Pulsar"),
-]
-OPENED = (
-    *(
-        "jdk.internal.loader",
-        "java.lang",
-        "java.io",
-        "java.util.zip",
-        "java.nio",
-        "java.net",
-        "sun.nio.ch",
-        "sun.net.dns",
-    ),
-    *("jdk.internal.misc", "jdk.internal.platform", "jdk.internal.util.random"),
-)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not LIB, reason=NO_LIB)]
 TOPICS = ("a b%é", "plain", "batch", "parts")
 NAME = "sub/1 x"
+BUCKETS = {
+    "delayedDeliveryTrackerFactoryClassName": "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory",
+    "delayedDeliveryMinIndexCountPerBucket": 5,
+    "managedLedgerMaxEntriesPerLedger": 8,
+    "managedLedgerMinLedgerRolloverTimeMinutes": 0,
+}
+"""Pulsar keeps the delayed messages of a ledger in a bucket of its own once it has five."""
 HOW = {"consumer_type": pulsar.ConsumerType.Shared, "initial_position": pulsar.InitialPosition.Earliest}
 
 
@@ -46,70 +34,13 @@ class R(Record):
     a = String()
 
 
-def java(*arguments):
-    opened = [part for name in OPENED for part in ("--add-opens", f"java.base/{name}=ALL-UNNAMED")]
-    opened += ["--add-opens", "java.management/sun.management=ALL-UNNAMED"]
-    opened += ["--add-opens", "jdk.management/com.sun.management.internal=ALL-UNNAMED"]
-    flags = ["-Xmx768m", "-XX:MaxDirectMemorySize=1g", "-Dio.netty.tryReflectionSetAccessible=true"]
-    return ["java", *flags, *opened, "-cp", f"{LIB}/*", *arguments]
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-class PulsarBroker(Member):
-    """A broker of Apache Pulsar with the same settings."""
-
-    def start(self):
-        if not self.settings["brokerServicePort"]:
-            self.settings |= {"brokerServicePort": free_port(), "webServicePort": free_port()}
-        self.url = f"pulsar://127.0.0.1:{self.settings['brokerServicePort']}"
-        self.http = f"http://127.0.0.1:{self.settings['webServicePort']}"
-        path = self.directory / f"{self.name}.conf"
-        path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        with (self.directory / f"{self.name}.log").open("ab") as log:
-            command = java("org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(path))
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                if requests.get(f"{self.http}/admin/v2/brokers/health", timeout=5).ok:
-                    return self
-            except requests.RequestException:
-                pass
-            time.sleep(0.2)
-        raise AssertionError(self.log_text())
-
-    def terminate(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
-
-
 @pytest.fixture(scope="module")
 def brokers(cluster, tmp_path_factory):
     directory = pathlib.Path(tmp_path_factory.mktemp("kinds"))
-    interceptors = ",".join(
-        f"org.apache.pulsar.common.intercept.Append{kind}MetadataInterceptor" for kind in ("BrokerTimestamp", "Index")
-    )
-    more = {
-        "acknowledgmentAtBatchIndexLevelEnabled": "true",
-        "brokerEntryMetadataInterceptors": interceptors,
-        "allowAutoTopicCreationType": "non-partitioned",
-    }
-    store = f"zk:{cluster.zookeeper}"
-    setup = java(
-        *("org.apache.pulsar.PulsarClusterMetadataSetup", "--cluster", "c1"),
-        *("--metadata-store", store, "--configuration-metadata-store", store),
-        *("--web-service-url", "http://127.0.0.1:8080", "--broker-service-url", "pulsar://127.0.0.1:6650"),
-        *("--existing-bk-metadata-service-uri", f"zk+null://{cluster.zookeeper}/ledgers"),
-    )
-    subprocess.run(setup, check=True, capture_output=True)
+    initialize_by_pulsar(cluster)
     made = (
-        PulsarBroker(directory, "pulsar", cluster.zookeeper, **more),
-        Member(directory, "ours", cluster.zookeeper, **more),
+        PulsarBroker(directory, "pulsar", cluster.zookeeper, **MORE, **BUCKETS),
+        Member(directory, "ours", cluster.zookeeper, **MORE),
     )
     try:
         yield made
@@ -200,13 +131,82 @@ def served_by_pulsar_again(broker):
     client.close()
 
 
+def publish_keys(client, versions):
+    producer = client.create_producer(full("compacted"), batching_enabled=False)
+    for version in versions:
+        for key in "abcde":
+            producer.send(f"{key}{version}".encode(), partition_key=key)
+    producer.close()
+
+
+def compact(broker):
+    path = "persistent/public/default/compacted/compaction"
+    call(broker, "PUT", path)
+    wait_for(lambda: call(broker, "GET", path).json()["status"] == "SUCCESS", 60, "the compaction")
+
+
+def check_compacted(broker, newest):
+    """A new reader gets the newest message of each key."""
+    client = connect(broker)
+    reader = client.create_reader(full("compacted"), pulsar.MessageId.earliest, is_read_compacted=True)
+    found = [reader.read_next(20_000).data().decode() for _ in range(5)]
+    assert sorted(found) == [f"{key}{newest}" for key in "abcde"]
+    assert not reader.has_message_available()
+    client.close()
+
+
+def publish_delayed(client, first, seconds):
+    """Twenty messages that become due together, in more than one ledger; when, in seconds since 1970."""
+    due = time.time() + seconds
+    producer = client.create_producer(full("delayed"), batching_enabled=False)
+    for number in range(first, first + 20):
+        producer.send(str(number).encode(), deliver_at=int(due * 1000))
+    producer.close()
+    return due
+
+
+def check_delayed(broker, first, due):
+    """Nothing before it is due, then everything once."""
+    client = connect(broker)
+    consumer = client.subscribe(full("delayed"), "d", receiver_queue_size=100, **HOW)
+    found = []
+    for _ in range(20):
+        message = consumer.receive(120_000)
+        assert time.time() >= due - 0.5, f"{due - time.time()} s early"
+        found.append(message)
+    assert sorted(numbers(found)) == list(range(first, first + 20))
+    for message in found:
+        consumer.acknowledge(message)
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(1000)
+    time.sleep(1.5)
+    client.close()
+
+
 def test_a_cluster_changes_hands_and_both_kinds_serve_it_together(brokers):
     theirs, ours = brokers
     written_by_pulsar(theirs.start())
+    client = connect(theirs)
+    publish_keys(client, range(10))
+    compact(theirs)
+    check_compacted(theirs, newest=9)
+    client.subscribe(full("delayed"), "d", **HOW)
+    due = publish_delayed(client, 0, seconds=45)
+    client.close()
     theirs.terminate()
     served_by_ours(ours.start())
+    check_compacted(ours, newest=9)
+    client = connect(ours)
+    publish_keys(client, range(10, 15))
+    compact(ours)
+    check_compacted(ours, newest=14)
+    check_delayed(ours, 0, due)
+    due = publish_delayed(client, 100, seconds=60)
+    client.close()
     assert ours.terminate() == 0
     served_by_pulsar_again(theirs.start())
+    check_compacted(theirs, newest=14)
+    check_delayed(theirs, 100, due)
     ours.start()
     both = {each.http.removeprefix("http://") for each in brokers}
     for each in brokers:

@@ -1,0 +1,113 @@
+"""The conformance scenarios and the official client's black-box tests with the messages in a real BookKeeper.
+
+    python -m tests.cluster.on_bookkeeper conformance [ARGUMENTS OF PYTEST]
+    python -m tests.cluster.on_bookkeeper blackbox [ARGUMENTS OF PYTEST]
+
+The broker is a member of a cluster of one: a real ZooKeeper, three real bookies, every entry on all of them (E3 W3 A2).
+Tests of what only a data directory has (damage, backup, files, its start) are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import uuid
+
+from kazoo.client import KazooClient
+
+from tests.cluster.broker_processes import Member, initialize
+from tests.cluster.real_cluster import RealCluster, missing
+
+__all__ = ["ZOOKEEPER", "fresh"]
+
+ZOOKEEPER = "MAGNETAR_TESTS_ZOOKEEPER"
+"""Variable of the environment: brokers of `tests/blackbox` are members of the cluster whose ZooKeeper this is."""
+HERE = pathlib.Path(__file__).resolve().parent
+CONFORMANCE = HERE.parent / "conformance"
+BLACKBOX = HERE.parent / "blackbox"
+ELSEWHERE = {
+    "test_backup": "images of a data directory",
+    "test_damaged_directory": "a data directory",
+    "test_data_files": "its files",
+    "test_docs_run": "pages about `magnetar standalone`",
+    "test_start": "the start of `magnetar standalone`",
+    "test_storage_faults": "a disk that fails",
+    "test_turn_counts": "turns of the embedded engine",
+}
+"""Black-box tests that are about the embedded engine, and what they are about."""
+KEPT = ("zookeeper", "ledgers")
+GIVEN = ("clusterName", "topicLevelPoliciesEnabled")
+
+
+class Address:
+    """What ``initialize`` needs of a cluster."""
+
+    def __init__(self, zookeeper):
+        self.zookeeper = zookeeper
+
+
+def fresh(zookeeper):
+    """Forget everything but the bookies; the cluster is initialized again."""
+    client = KazooClient(zookeeper)
+    client.start(30)
+    for name in client.get_children("/"):
+        if name not in KEPT:
+            client.delete(f"/{name}", recursive=True)
+    client.stop()
+    client.close()
+    initialize(Address(zookeeper))
+
+
+def settings_of(path):
+    """Of a configuration file, without what a cluster gives."""
+    lines = (line.partition("=") for line in path.read_text().splitlines() if line and not line.startswith("#"))
+    return {key: value for key, _, value in lines if key not in GIVEN}
+
+
+def conformance(cluster, directory, arguments):
+    code = 0
+    for profile, chosen in (("default", "not security"), ("auth", "security")):
+        fresh(cluster.zookeeper)
+        settings = settings_of(CONFORMANCE / f"{profile}.conf")
+        member = Member(directory, f"{profile}-{uuid.uuid4().hex[:4]}", cluster.zookeeper, **settings)
+        try:
+            member.start()
+            environment = {f"MAGNETAR_CONFORMANCE_{profile.upper()}": f"{member.url} {member.http}"}
+            tests = f"{CONFORMANCE / 'test_conformance.py'}::test_log_is_as_recorded"
+            code |= pytest([tests, "-k", chosen, *arguments], environment)
+            code |= member.terminate()
+        finally:
+            member.end()
+    return code
+
+
+def blackbox(cluster, arguments):
+    left_out = [f"--ignore={BLACKBOX / name}.py" for name in ELSEWHERE]
+    return pytest([str(BLACKBOX), *left_out, *arguments], {ZOOKEEPER: cluster.zookeeper})
+
+
+def pytest(arguments, environment):
+    command = [sys.executable, "-m", "pytest", "-q", *arguments]
+    return subprocess.run(command, env=os.environ | environment, check=False).returncode
+
+
+def main(what, *arguments):
+    if (reason := missing()) is not None:
+        print(reason)
+        return int(os.environ.get("CI") == "true")
+    with tempfile.TemporaryDirectory(prefix="magnetar-cluster-") as name, contextlib.ExitStack() as stack:
+        directory = pathlib.Path(name)
+        cluster = RealCluster(directory / "bk")
+        stack.callback(cluster.down)
+        cluster.up(3)
+        if what == "conformance":
+            return conformance(cluster, directory, arguments)
+        return blackbox(cluster, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
