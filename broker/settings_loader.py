@@ -79,7 +79,8 @@ def load_settings(
             shown = "(hidden)" if row.secret else repr(item.text)
             problems.append(f"{item.where}: {key} cannot be {shown}: {e}")
     mode = values.get("unknown_settings", SETTINGS["unknownSettings"].default)
-    problems += _judge_foreign(foreign, warn, lists_unknown=mode == "list")
+    kept = {key for key, row in SETTINGS.items() if values.get(row.attribute) is not None}
+    problems += _judge_foreign(foreign, kept, warn, lists_unknown=mode == "list")
     if not problems:
         # Every value was checked against the row of its attribute, which the type checker cannot see.
         settings = Settings(**values)  # type: ignore[arg-type]
@@ -215,8 +216,13 @@ NO_TRANSACTIONS: Final = (
 )
 
 
-def _judge_foreign(foreign: list[Given], warn: Callable[[str], None], *, lists_unknown: bool) -> list[str]:
-    """The problems with keys that are not in the table; those that are none are listed in one warning."""
+def _judge_foreign(
+    foreign: list[Given], kept: set[str], warn: Callable[[str], None], *, lists_unknown: bool
+) -> list[str]:
+    """The problems with keys that are not in the table; those that are none are listed in one warning.
+
+    kept: keys of the table that are set.
+    """
     if not foreign:
         return []
     from magnetar.broker.setting_areas.ignored import is_ignored  # noqa: PLC0415 - a long list, needed by few starts
@@ -226,7 +232,7 @@ def _judge_foreign(foreign: list[Given], warn: Callable[[str], None], *, lists_u
     problems, without_effect, unknown = [], [], []
     for item in foreign:
         refusal = REFUSED.get(item.key)
-        if refusal is not None and not refusal.allows(item.text):
+        if refusal is not None and not refusal.allows(item.text) and kept.isdisjoint(refusal.kept_by):
             shown = "(hidden)" if _is_secret(item.key) else item.text
             problems.append(f"{item.where}: {item.key}={shown} has no effect here: {refusal.remedy}")
         elif refusal is not None or is_ignored(item.key):

@@ -8,10 +8,14 @@ from typing import Final, NamedTuple
 
 
 class Refusal(NamedTuple):
-    """Values that ask for nothing (compared without regard to case), and what to do instead of the others."""
+    """Values that ask for nothing (compared without regard to case), and what to do instead of the others.
+
+    kept_by: keys of which any one, where it is set, gives what the refused key asks for.
+    """
 
     harmless: tuple[str, ...]
     remedy: str
+    kept_by: tuple[str, ...] = ()
 
     def allows(self, text: str) -> bool:
         """Whether the value asks for nothing; an empty one never does."""
@@ -24,7 +28,9 @@ _PEM: Final = "give PEM files by tlsCertificateFilePath, tlsKeyFilePath and tlsT
 
 REFUSED: Final[dict[str, Refusal]] = {
     # --- TLS and authentication
-    "tlsEnabled": Refusal(_OFF, "set brokerServicePortTls and webServicePortTls"),
+    "tlsEnabled": Refusal(
+        _OFF, "set brokerServicePortTls and webServicePortTls", ("brokerServicePortTls", "webServicePortTls")
+    ),
     "tlsEnabledWithKeyStore": Refusal(_OFF, f"key stores are not read: {_PEM}"),
     "tlsKeyStore": Refusal((), f"key stores are not read: {_PEM}"),
     "tlsTrustStore": Refusal((), f"trust stores are not read: {_PEM}"),

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from magnetar.broker.setting_areas.ignored import IGNORED, NOTHING_TO_PROTECT, is_ignored
+from magnetar.broker.setting_areas.ignored import IGNORED, NOTHING_TO_PROTECT, OLDER, is_ignored
 from magnetar.broker.setting_areas.refused import REFUSED
 from magnetar.broker.settings import SETTINGS
 from magnetar.broker.settings_loader import SettingsError, load_settings
@@ -60,6 +60,23 @@ def test_a_protection_that_is_not_kept_stops_the_start(key):
 def test_its_default_does_not(key):
     load([f"{key}={DEFAULTS[key]}"])
     load([f"{key}="])
+
+
+def test_tls_is_enabled_by_its_ports(tmp_path):
+    for name in ("key.pem", "cert.pem"):
+        (tmp_path / name).write_text("x")
+    files = [f"tlsCertificateFilePath={tmp_path}/cert.pem", f"tlsKeyFilePath={tmp_path}/key.pem"]
+    for key in REFUSED["tlsEnabled"].kept_by:
+        load([*files, "tlsEnabled=true", f"{key}=6651"])
+    with pytest.raises(SettingsError, match="tlsEnabled=true has no effect here: set brokerServicePortTls"):
+        load([*files, "tlsEnabled=true"])
+
+
+def test_keys_of_earlier_versions_have_no_effect():
+    assert not OLDER & (DEFAULTS.keys() | SETTINGS.keys())
+    warnings = []
+    load([f"{key}=30" for key in sorted(OLDER)], warnings)
+    assert warnings == [f"of no effect here and ignored: {', '.join(sorted(OLDER))}"]
 
 
 SOUNDS_LIKE_PROTECTION = re.compile(
