@@ -78,17 +78,15 @@ def test_unproven_clients_store_no_grants(new_broker, authorization):
     assert broker.stop() == 0
 
 
-def test_a_role_without_rights_cannot_tell_which_tenants_exist(new_broker):
+def test_a_role_without_rights_cannot_tell_which_namespaces_exist(new_broker):
     broker = new_broker(**SECURED)
     for method, path in (
-        ("GET", "/admin/v2/tenants/{}"),
-        ("GET", "/admin/v2/namespaces/{}"),
-        ("GET", "/admin/v2/namespaces/{}/default/retention"),
-        ("GET", "/admin/v2/persistent/{}/default/t/stats"),
-        ("PUT", "/admin/v2/persistent/{}/default/t/unload"),
-        ("GET", "/lookup/v2/topic/persistent/{}/default/t"),
+        ("GET", "/admin/v2/namespaces/public/{}/retention"),
+        ("GET", "/admin/v2/persistent/public/{}/t/stats"),
+        ("PUT", "/admin/v2/persistent/public/{}/t/unload"),
+        ("GET", "/lookup/v2/topic/persistent/public/{}/t"),
     ):
-        answers = {request(broker, method, path.format(tenant), role="nobody") for tenant in ("public", "none")}
+        answers = {request(broker, method, path.format(name), role="nobody") for name in ("default", "none")}
         assert len(answers) == 1, path
         assert answers.pop()[0] in (401, 403), path
     assert broker.stop() == 0
