@@ -25,7 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
-import transcript  # noqa: E402,F401  # scenarios import it by this name
+import transcript  # noqa: E402  # scenarios import it by this name, too
 from harness.broker import profile_of, running_broker  # noqa: E402
 from harness.clock import BrokerClock  # noqa: E402
 from harness.runner import Runner, compare, load  # noqa: E402
@@ -130,6 +130,17 @@ def test_each_scenario_has_a_recording():
 def test_each_recording_has_a_scenario():
     defined = {p.stem: set(load(p)) for p in (HERE / "scenarios").glob("*.py")}
     assert not [case for case in CASES if case[1] not in defined.get(case[0], ())]
+
+
+@pytest.mark.parametrize("folder", ["golden", "own"])
+def test_recordings_are_compact(folder):
+    for path in sorted((HERE / folder).glob("*.json")):
+        assert path.read_text() == transcript.compact(json.loads(path.read_text())), path.name
+
+
+def test_files_of_scenarios_are_named_after_their_subject():
+    vague = {"more", "extra", "mixed", "misc", "wide", "found", "other", "new"}
+    assert not [p.stem for p in (HERE / "scenarios").glob("*.py") if vague & set(p.stem.split("_"))]
 
 
 def test_each_difference_is_pinned_and_real():

@@ -58,6 +58,11 @@ def recorded(path):
     return json.loads(path.read_text()) if path.exists() else {}
 
 
+def compact(logs):
+    """A file of recordings: one line for each scenario, so that a change of one is a change of one line."""
+    return "{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(log)}" for n, log in logs.items()) + "\n}\n"
+
+
 def main():
     a = arguments()
     with BrokerClock(a.url) as clock:
@@ -85,7 +90,7 @@ def run(a, runner):
                     passed.append(name)
             every = [n for n in load(file, "*") if n in golden]
             kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps({n: golden[n] for n in every}, indent=1) + "\n")
+            kept.write_text(compact({n: golden[n] for n in every}))
         else:
             for name, lines in runner.run([n for n in names if n in golden]):
                 if diff := compare(golden[name], lines):

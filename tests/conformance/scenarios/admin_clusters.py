@@ -383,3 +383,65 @@ def quorums_up_to_five(s):
         body = dict(zip(names, quorums, strict=True)) | {"managedLedgerMaxMarkDeleteRate": -1}
         calls(s, ("POST", n + "/persistence", body), ("POST", topic + "/persistence", body))
     calls(s, ("GET", n + "/persistence"), ("DELETE", topic + "?force=true"))
+
+
+@scenario
+def clusters_with_odd_bodies(s):
+    path = "/admin/v2/clusters/" + s.tag
+    for body in (
+        None,
+        {},
+        {"serviceUrl": ""},
+        {"serviceUrl": "nonsense"},
+        {"serviceUrl": "http://h:1", "brokerServiceUrl": "pulsar://h:1"},
+        {"serviceUrl": "ftp://h:1"},
+        {"serviceUrl": "http://h:1,g:2"},
+        {"brokerServiceUrl": "http://h:1"},
+        {"serviceUrlTls": "http://h:1"},
+        {"serviceUrlTls": "https://h:1"},
+        {"peerClusterNames": ["none"]},
+        {"authenticationPlugin": "x", "authenticationParameters": "y"},
+        {"x": 1},
+        [],
+        "x",
+    ):
+        s.call("PUT", path, body)
+        s.call("GET", path, keep=True)
+        s.call("POST", path, body)
+        s.http("DELETE", path, quietly=True)
+    calls(
+        s,
+        ("GET", path),
+        ("POST", path, {"serviceUrl": "http://h:1"}),
+        ("DELETE", path),
+        ("PUT", "/admin/v2/clusters/standalone", {"serviceUrl": "http://h:1"}),
+    )
+
+
+@scenario
+def resource_groups_with_odd_bodies(s):
+    path = "/admin/v2/resourcegroups/" + s.tag
+    for body in (
+        None,
+        {},
+        {"publishRateInMsgs": 1},
+        {"publishRateInMsgs": -1, "publishRateInBytes": 2, "dispatchRateInMsgs": 3, "dispatchRateInBytes": 4},
+        {"publishRateInMsgs": "x"},
+        {"x": 1},
+        [],
+        {"publishRateInMsgs": None},
+    ):
+        s.call("PUT", path, body)
+        s.call("GET", path, keep=True)
+    ns = "/admin/v2/namespaces/" + s.namespace()
+    s.call("PUT", ns)
+    calls(
+        s,
+        ("GET", ns + "/resourcegroup"),
+        ("POST", ns + "/resourcegroup/none"),
+        ("POST", ns + "/resourcegroup/" + s.tag),
+        ("GET", ns + "/resourcegroup"),
+        ("DELETE", ns + "/resourcegroup"),
+        ("DELETE", path),
+        ("GET", path),
+    )

@@ -1,5 +1,6 @@
 """Each policy of a topic over REST, of this cluster and of all clusters. One scenario for each, made from a table."""
 
+from harness.steps import rest
 from transcript import scenario
 
 RATE = {"dispatchThrottlingRateInMsg": 10, "dispatchThrottlingRateInByte": 20, "ratePeriodInSecond": 1}
@@ -114,10 +115,6 @@ def _declare(path, verb, value, others):
         scenario(run)
 
 
-for _path, _row in POLICIES.items():
-    _declare(_path, *_row)
-
-
 @scenario
 def topic_policies_all_removed_at_once(s):
     topic = new_topic(s)
@@ -200,3 +197,51 @@ def topic_quota_and_retention_must_fit_those_of_the_namespace(s):
     s.call("POST", t + "/retention", {"retentionTimeInMinutes": 60, "retentionSizeInMB": 3})
     s.call("POST", t + "/backlogQuota", {"limitSize": 5 << 20, "policy": "producer_exception"})
     s.call("GET", t + "/backlogQuotaMap?applied=true", keep=True)
+
+
+@scenario
+def topic_policies_with_applied_values(s):
+    ns = s.namespace()
+    n = "/admin/v2/namespaces/" + ns
+    s.call("PUT", n)
+    t = f"/admin/v2/persistent/{ns}/t"
+    s.call("PUT", t)
+    values = {"retention": {"retentionTimeInMinutes": 5, "retentionSizeInMB": 6}, "messageTTL": 77, "maxProducersPerTopic": 3, "maxConsumersPerTopic": 4, "maxSubscriptionsPerTopic": 5, "maxUnackedMessagesPerConsumer": 6, "maxUnackedMessagesPerSubscription": 7, "deduplication": True,
+              "compactionThreshold": 100, "dispatchRate": {"dispatchThrottlingRateInMsg": 1, "dispatchThrottlingRateInByte": 2, "ratePeriodInSecond": 3}, "subscribeRate": {"subscribeThrottlingRatePerConsumer": 1, "ratePeriodInSecond": 2}, "subscriptionExpirationTime": 9,
+              "inactiveTopicPolicies": {"inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up", "maxInactiveDurationSeconds": 99, "deleteWhileInactive": True}, "delayedDelivery": {"tickTime": 5, "active": False}}  # fmt: skip
+    reads = ("retention", "messageTTL", "maxProducers", "maxConsumers", "maxSubscriptionsPerTopic", "maxUnackedMessagesOnConsumer", "maxUnackedMessagesOnSubscription", "deduplicationEnabled", "compactionThreshold", "dispatchRate", "subscriptionDispatchRate", "replicatorDispatchRate", "subscribeRate",
+             "subscriptionExpirationTime", "inactiveTopicPolicies", "delayedDelivery", "persistence", "backlogQuotaMap", "publishRate", "maxConsumersPerSubscription", "maxMessageSize", "schemaCompatibilityStrategy", "offloadPolicies", "replication", "autoSubscriptionCreation", "entryFilters", "deduplicationSnapshotInterval",
+             "subscriptionTypesEnabled", "schemaValidationEnforced", "dispatcherPauseOnAckStatePersistent")  # fmt: skip
+    for read in reads:
+        s.call("GET", f"{t}/{read}?applied=true", keep=True)
+    for path, value in values.items():
+        s.call("POST", f"{n}/{path}", value)
+    for read in reads:
+        s.call("GET", f"{t}/{read}?applied=true", keep=True)
+        s.call("GET", f"{t}/{read}?applied=false", keep=True)
+
+
+@scenario
+def topic_policies_of_partitioned_topics(s):
+    topic = s.topic()
+    t = rest(topic)
+    s.call("PUT", t + "/partitions", 2)
+    for policy, body in (
+        ("retention", {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1}),
+        ("maxProducers", 1),
+        ("deduplicationEnabled", True),
+        ("compactionThreshold", 5),
+    ):
+        s.call("POST", f"{t}/{policy}", body)
+        s.eventually("set", lambda policy=policy, body=body: s.http("GET", f"{t}/{policy}", quietly=True)[1] == body)
+        s.call("GET", f"{t}-partition-0/{policy}", keep=True)
+        s.call("POST", f"{t}-partition-0/{policy}", body)
+        s.call("DELETE", f"{t}-partition-0/{policy}")
+        s.call("DELETE", f"{t}/{policy}")
+    s.lookup(topic + "-partition-0")
+    s.call("POST", t + "/maxProducers", 1)
+    s.eventually("set", lambda: s.http("GET", t + "/maxProducers", quietly=True)[1] == 1)
+
+
+for _path, _row in POLICIES.items():
+    _declare(_path, *_row)

@@ -1,5 +1,7 @@
 """Producers: every access mode after every other, repeats, limits, epochs; what a refused claim leaves behind."""
 
+import time
+
 from harness.steps import batch, namespace, rest
 from transcript import encode, encode_send, scenario
 
@@ -414,3 +416,61 @@ def sends_stay_ignored_after_the_broker_closed_a_producer(s):
     c.ask("CLOSE_PRODUCER", producer_id=2)
     c.publish(2, 0)
     c.until_closed(3)
+
+
+@scenario
+def fencing_with_an_old_epoch(s):
+    a, b, topic = s.connect(), s.connect(), s.topic()
+    a.producer(topic, 1, producer_name="a", producer_access_mode="Exclusive", topic_epoch=7)
+    b.producer(topic, 1, producer_name="b", producer_access_mode="ExclusiveWithFencing", topic_epoch=6)
+    b.producer(topic, 1, producer_name="b", producer_access_mode="ExclusiveWithFencing", topic_epoch=9)
+    b.publish(1, 0)
+    b.recv()
+
+
+@scenario
+def waiting_with_an_epoch(s):
+    a, b, topic = s.connect(), s.connect(), s.topic()
+    a.producer(topic, 1, producer_name="a", producer_access_mode="WaitForExclusive", topic_epoch=3)
+    b.producer(topic, 1, producer_name="b", producer_access_mode="WaitForExclusive", topic_epoch=2)
+    a.ask("CLOSE_PRODUCER", producer_id=1)
+    b.recv(3)
+    b.none()
+
+
+@scenario
+def waiting_when_the_holder_is_fenced(s):
+    a, b, c, topic = s.connect(), s.connect(), s.connect(), s.topic()
+    a.producer(topic, 1, producer_name="a", producer_access_mode="Exclusive")
+    c.producer(topic, 1, producer_name="f", producer_access_mode="ExclusiveWithFencing")
+    b.producer(topic, 1, producer_name="w", producer_access_mode="WaitForExclusive")
+    a.ask("CLOSE_PRODUCER", producer_id=1)
+    b.none()
+    c.close()
+    b.recv()
+
+
+@scenario
+def shared_producers_after_an_exclusive_one_left(s):
+    a, b, topic = s.connect(), s.connect(), s.topic()
+    a.producer(topic, 1, producer_name="a", producer_access_mode="Exclusive")
+    a.close()
+    time.sleep(0.3)
+    b.producer(topic, 1, producer_name="b")
+    b.producer(topic, 2, producer_name="c")
+    b.producer(topic, 3, producer_name="d", producer_access_mode="Exclusive")
+
+
+@scenario
+def waiting_producer_and_the_owner_on_one_connection_that_is_lost(s):
+    for domain in ("persistent", "non-persistent"):
+        for mode in ("Shared", "Exclusive"):
+            topic = s.topic(domain + mode, domain=domain)
+            c, d = s.connect("c" + domain + mode), s.connect("d" + domain + mode)
+            c.producer(topic, 1, producer_name="owner", producer_access_mode=mode)
+            c.producer(topic, 2, producer_name="waiter", producer_access_mode="WaitForExclusive")
+            c.none(0.2)
+            c.close()
+            d.none(0.6)
+            d.producer(topic, 1, producer_name="next")
+            d.producer(topic, 2, producer_name="last", producer_access_mode="ExclusiveWithFencing")

@@ -295,3 +295,29 @@ def batch_published_while_an_old_consumer_is_connected(s):
     p.publish(1, 0, batch(b"a", b"b"), command=dict(num_messages=2), num_messages_in_batch=2)
     p.recv()
     c.recv(2)
+
+
+@scenario
+def connect_in_odd_forms(s):
+    for fields in (
+        dict(client_version=""), dict(client_version="\u00e4" * 300), dict(protocol_version=2**31 - 1), dict(protocol_version=-(2**31)),
+        dict(auth_method_name=""), dict(auth_method_name="none"), dict(auth_method_name="token", auth_data=b"x"), dict(auth_method_name="sasl"),
+        dict(auth_method="AuthMethodNone"), dict(auth_method="AuthMethodAthens"), dict(original_principal="x"), dict(original_principal=""),
+        dict(original_auth_data="x", original_auth_method="token"), dict(proxy_to_broker_url="localhost:6650"), dict(proxy_to_broker_url="no url"),
+        dict(feature_flags={}), dict(feature_flags=dict(supports_topic_watchers=False)), dict(proxy_version="1"),
+    ):  # fmt: skip
+        c = s.connect(quietly=False, **fields)
+        c.ask("LOOKUP", topic="persistent://public/default/x", authoritative=False)
+        c.close()
+
+
+@scenario
+def messages_for_peers_of_each_version(s):
+    topic = s.topic()
+    published(s, topic, 1)
+    for version in (0, 3, 6, 10, 11, 17, 18, 21):
+        for flag in (False, True):
+            c = s.connect(protocol_version=version, feature_flags=dict(supports_broker_entry_metadata=flag))
+            c.subscribe(topic, f"s{version}{flag}", 1, 1, quietly=True, initialPosition="Earliest")
+            c.recv()
+            c.close()

@@ -1,7 +1,9 @@
 """Deduplication: what counts as a chunk, ranges of sequence ids that overlap, names in metadata, coming back."""
 
-from harness.steps import batch, namespace, rest, texts
+from harness.steps import batch, namespace, rest, stats, texts
 from transcript import scenario
+
+CHUNK = dict(uuid="u", num_chunks_from_msg=3, total_chunk_msg_size=9)
 
 
 def topic_with_deduplication(s):
@@ -12,9 +14,6 @@ def topic_with_deduplication(s):
 def send(c, producer_id, sequence_id, payload=b"x", command=None, **metadata):
     c.publish(producer_id, sequence_id, payload, command, **metadata)
     return c.recv()
-
-
-CHUNK = dict(uuid="u", num_chunks_from_msg=3, total_chunk_msg_size=9)
 
 
 @scenario
@@ -144,3 +143,19 @@ def deduplication_of_a_namespace_and_of_its_topics(s):
     send(c, 1, 2)
     send(c, 0, 2)
     c.producer(off, 5, producer_name="b")
+
+
+@scenario
+def duplicates_count_as_messages_that_came_in(s):
+    topic, c = s.topic(namespace=namespace(s, deduplication=True)), s.connect()
+    c.producer(topic, 1, quietly=True, producer_name="p")
+    for sequence in (5, 5, 3):
+        c.publish(1, sequence)
+        c.recv()
+    for sequence in (6, 6):
+        c.publish(1, sequence, batch(b"a", b"b"), command={"num_messages": 2}, num_messages_in_batch=2)
+        c.recv()
+    c.publish(1, 20, bad_crc=True)
+    c.recv()
+    b = stats(s, topic)
+    s.note("counts", {k: b[k] for k in ("msgInCounter", "bytesInCounter", "storageSize")})

@@ -1,13 +1,8 @@
-"""Who gets how much: priority levels, epochs, limits of unacked messages."""
+"""How much a consumer gets: permits, priority levels, epochs, limits of unacknowledged messages."""
 
-from harness.steps import (
-    ack,
-    drained,
-    namespace,
-    published,
-    stats,
-    told,
-)
+import time
+
+from harness.steps import ack, drained, namespace, published, published_batches, read, stats, texts, told
 from transcript import scenario
 
 SHARED = dict(subType="Shared", quietly=True)
@@ -94,3 +89,114 @@ def unacked_limit_of_a_subscription(s):
     s.note("blocked", stats(s, topic)["subscriptions"]["sub"]["blockedSubscriptionOnUnackedMsgs"])
     ack(a, *ids)
     s.eventually("released", lambda: not stats(s, topic)["subscriptions"]["sub"]["blockedSubscriptionOnUnackedMsgs"])
+
+
+@scenario
+def priority_levels_of_key_shared(s):
+    """They do not matter: the key decides."""
+    topic = s.topic()
+    for i, name in enumerate(("left", "right")):
+        c = s.connect(name)
+        c.subscribe(topic, permits=100, subType="Key_Shared", consumer_name=name, priority_level=i, quietly=True)
+    for i in range(12):
+        published(s, topic, [b"key-%d" % i], i, partition_key=f"key-{i}")
+    for c in s.connections:
+        if c.name in {"left", "right"}:
+            s.note(c.name, sorted(texts(drained(c))))
+
+
+@scenario
+def priority_levels_with_equal_ones(s):
+    """Two of the best level share, the third waits."""
+    topic = s.topic()
+    a, b, c = s.connect(), s.connect(), s.connect()
+    for x, level in ((a, 0), (b, 0), (c, 1)):
+        x.subscribe(topic, permits=2, priority_level=level, **SHARED)
+    for i in range(6):
+        published(s, topic, 1, i)
+        time.sleep(0.05)
+    s.note("each", [len(drained(x, 0.3)) for x in (a, b, c)])
+
+
+@scenario
+def negative_and_large_priority_levels(s):
+    topic = s.topic()
+    a, b, c = s.connect(), s.connect(), s.connect()
+    for x, level in ((a, 2**31 - 1), (b, -5), (c, 0)):
+        x.subscribe(topic, permits=100, priority_level=level, **SHARED)
+    for i in range(6):
+        published(s, topic, 1, i)
+        time.sleep(0.05)
+    counts = [len(drained(x, 0.3)) for x in (a, b, c)]
+    s.note("below zero is zero: the two share", [counts[0], sum(counts), min(counts[1:]) > 0])
+
+
+@scenario
+def permits_given_one_by_one(s):
+    """As a client without a queue does."""
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, **SHARED)
+    published(s, topic, 5)
+    for _ in range(5):
+        c.send("FLOW", quietly=True, consumer_id=1, messagePermits=1)
+        (frame,) = read(c, 1)
+        ack(c, frame.message_id)
+        s.note("came", texts([frame]))
+    c.none()
+
+
+@scenario
+def flow_before_anything_is_published(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=1, quietly=True)
+    time.sleep(0.3)
+    published(s, topic, 2)
+    c.recv()
+    c.none()
+    c.ask("CONSUMER_STATS", consumer_id=1)
+
+
+@scenario
+def unacked_limits_leave_exclusive_alone(s):
+    topic = s.topic("t", namespace(s, maxUnackedMessagesPerConsumer=2, maxUnackedMessagesPerSubscription=3))
+    c = s.connect()
+    c.subscribe(topic, permits=100, quietly=True)
+    published(s, topic, 6)
+    s.note("came", texts(drained(c)))
+
+
+@scenario
+def unacked_limit_and_key_shared(s):
+    topic = s.topic("t", namespace(s, maxUnackedMessagesPerConsumer=3))
+    c = s.connect()
+    c.subscribe(topic, permits=100, subType="Key_Shared", consumer_name="n", quietly=True)
+    ids = published(s, topic, 6)
+    s.note("came", texts(drained(c)))
+    ack(c, *ids[:2])
+    s.note("then", texts(drained(c)))
+
+
+@scenario
+def unacked_limit_switched_off(s):
+    topic = s.topic("t", namespace(s, maxUnackedMessagesPerConsumer=0, maxUnackedMessagesPerSubscription=0))
+    c = s.connect()
+    c.subscribe(topic, permits=100, **SHARED)
+    published(s, topic, 20)
+    s.note("came", len(drained(c)))
+
+
+@scenario
+def permits_of_partly_acked_batches_on_exclusive(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=3, quietly=True)
+    ids = published_batches(s, topic, [b"a", b"b", b"c"], [b"d", b"e"])
+    read(c, 1)
+    ack(c, ids[0] | dict(ack_set=[0b100], batch_size=3))
+    redeliver(c)
+    c.none()
+    c.send("FLOW", consumer_id=1, messagePermits=1)
+    s.note("came", [f.command.message_id.entryId for f in drained(c)])
+    c.ask("CONSUMER_STATS", consumer_id=1)

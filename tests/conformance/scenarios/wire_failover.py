@@ -243,3 +243,19 @@ def failover_consumer_closed_by_a_lost_connection_and_back(s):
     a = s.connect("a again")
     a.subscribe(topic, permits=100, consumer_name="a", priority_level=0, **FAILOVER)
     heard(s, a, b)
+
+
+@scenario
+def names_of_consumers_decide_on_a_partition(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic, "/partitions"), 2, quietly=True)
+    a, b = s.connect("a"), s.connect("b")
+    for c in (a, b):
+        for i in range(2):
+            more = dict(subType="Failover", consumer_name=c.name, permits=10, quietly=True)
+            c.subscribe(f"{topic}-partition-{i}", "sub", i, **more)
+    time.sleep(2.5)
+    for i in range(2):
+        published(s, f"{topic}-partition-{i}", [b"%d" % i])
+    for c in (a, b):
+        s.note(c.name, texts(drained(c)))

@@ -1,6 +1,17 @@
 """SUBSCRIBE in every combination of its fields, and what of it counts."""
 
-from harness.steps import EARLIEST, LATEST, drained, namespace, published, published_batches, read, rest, stats, texts
+from harness.steps import (
+    EARLIEST,
+    LATEST,
+    drained,
+    namespace,
+    published,
+    published_batches,
+    read,
+    rest,
+    stats,
+    texts,
+)
 from transcript import scenario
 
 TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
@@ -377,3 +388,38 @@ def consumer_epochs_of_each_type(s):
             c.recv(3)
             c.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1, consumer_epoch=7)
             c.recv(3)
+
+
+@scenario
+def replicated_flag_of_readers_and_non_persistent_topics(s):
+    for domain in ("persistent", "non-persistent"):
+        for durable in (True, False):
+            for kind in ("Shared", "Key_Shared"):
+                topic, c = s.topic(f"{domain}{durable}{kind}", domain=domain), s.connect()
+                c.subscribe(
+                    topic,
+                    subType=kind,
+                    durable=durable,
+                    replicate_subscription_state=True,
+                    keySharedMeta={"keySharedMode": "AUTO_SPLIT", "allowOutOfOrderDelivery": True},
+                )
+                sub = s.http("GET", rest(topic, "/stats"), quietly=True)[1]["subscriptions"]["sub"]
+                s.note(
+                    "subscription",
+                    {
+                        k: sub.get(k)
+                        for k in (
+                            "isReplicated",
+                            "replicated",
+                            "isDurable",
+                            "durable",
+                            "keySharedMode",
+                            "allowOutOfOrderDelivery",
+                            "type",
+                        )
+                    },
+                )
+                status, _ = s.http(
+                    "POST", rest(topic, "/subscription/sub/replicatedSubscriptionStatus"), False, quietly=True
+                )
+                s.note("status", status)

@@ -2,7 +2,7 @@
 
 import time
 
-from harness.steps import ack, batch, drained, published, read, setup_connection, told
+from harness.steps import ack, batch, drained, published, read, setup_connection, texts, told
 from transcript import scenario
 
 AUTO = dict(keySharedMode="AUTO_SPLIT")
@@ -282,3 +282,81 @@ def exclusive_consumer_with_hash_ranges(s):
     s.note("seen", keys_of(drained(c)))
     time.sleep(0.2)
     c.ask("CONSUMER_STATS", consumer_id=1)
+
+
+@scenario
+def consumer_with_key_ranges_on_failover(s):
+    topic = s.topic()
+    c = s.connect()
+    ranges = dict(keySharedMode="STICKY", hashRanges=[dict(start=0, end=30000)])
+    c.subscribe(topic, permits=10, subType="Failover", consumer_name="n", keySharedMeta=ranges, quietly=True)
+    c.recv()
+    for i, key in enumerate(("k1", "k2", "key1", "key01")):
+        published(s, topic, [key.encode()], i, partition_key=key)
+    s.note("came", texts(drained(c)))
+
+
+@scenario
+def sticky_range_is_free_when_its_owner_leaves(s):
+    topic = s.topic()
+    a, b = s.connect(), s.connect()
+    ranges = dict(keySharedMode="STICKY", hashRanges=[dict(start=0, end=65535)])
+    sticky = dict(subType="Key_Shared", keySharedMeta=ranges)
+    a.subscribe(topic, permits=10, **sticky)
+    published(s, topic, 3, partition_key="k")
+    read(a, 3)
+    b.subscribe(topic, **sticky)
+    a.ask("CLOSE_CONSUMER", consumer_id=1)
+    b.subscribe(topic, permits=10, **sticky)
+    s.note("came", told(drained(b)))
+
+
+@scenario
+def key_shared_mode_changes_when_nobody_is_connected(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, "sub", 1, subType="Key_Shared", keySharedMeta=dict(keySharedMode="AUTO_SPLIT"))
+    c.ask("CLOSE_CONSUMER", consumer_id=1)
+    ranges = dict(keySharedMode="STICKY", hashRanges=[dict(start=0, end=65535)])
+    c.subscribe(topic, "sub", 1, subType="Key_Shared", keySharedMeta=ranges)
+    c.ask("CLOSE_CONSUMER", consumer_id=1)
+    c.subscribe(topic, "sub", 1, subType="Shared")
+
+
+@scenario
+def key_shared_rejoining_under_the_same_name(s):
+    """It gets the same keys again."""
+    topic = s.topic()
+    keys = [f"key-{i}" for i in range(12)]
+    connections = {}
+    for name in ("left", "right"):
+        connections[name] = c = s.connect(name)
+        c.subscribe(topic, permits=100, subType="Key_Shared", consumer_name=name, quietly=True)
+    for turn in range(2):
+        for i, key in enumerate(keys):
+            published(s, topic, [key.encode()], turn * 100 + i, partition_key=key)
+        for name, c in connections.items():
+            frames = drained(c, 0.4)
+            s.note(name, sorted(texts(frames)))
+            ack(c, *[f.message_id for f in frames])
+        if turn == 0:
+            connections["right"].ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+            more = dict(subType="Key_Shared", consumer_name="right", quietly=True)
+            connections["right"].subscribe(topic, permits=100, **more)
+
+
+@scenario
+def key_shared_newcomer_of_three(s):
+    topic = s.topic()
+    keys = [f"key-{i}" for i in range(20)]
+    connections = []
+    for name in ("a", "b", "c", "d"):
+        c = s.connect(name)
+        c.subscribe(topic, permits=100, subType="Key_Shared", consumer_name=name, quietly=True)
+        connections.append(c)
+        for i, key in enumerate(keys):
+            published(s, topic, [key.encode()], len(connections) * 100 + i, partition_key=key)
+        for x in connections:
+            frames = drained(x, 0.4)
+            s.note(f"{x.name} of {len(connections)}", sorted(texts(frames)))
+            ack(x, *[f.message_id for f in frames])

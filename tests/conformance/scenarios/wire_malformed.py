@@ -4,7 +4,7 @@ import struct
 
 from harness.steps import batch, published
 from harness.wire import PUBLISH_TIME, checksummed, command, framed, headers_and_payload, metadata_of
-from transcript import encode, pb, scenario
+from transcript import encode, encode_send, pb, scenario
 
 LIMIT = 5242880 + 10240
 
@@ -279,3 +279,63 @@ def publish_time_zero_and_odd_sequence_ids(s):
     for sequence in (5, 5, 0, 2**63 - 1, 2**64 - 1, 2**63):
         c.publish(1, sequence, publish_time=PUBLISH_TIME)
         c.recv(3)
+
+
+@scenario
+def requests_after_a_failed_one_go_on(s):
+    c = s.connect()
+    topic = s.topic()
+    for request in (
+        ("PRODUCER", dict(topic="a/b", producer_id=1)), ("SUBSCRIBE", dict(topic="a/b", subscription="s", subType="Shared", consumer_id=1)),
+        ("SEEK", dict(consumer_id=5)), ("UNSUBSCRIBE", dict(consumer_id=5)), ("GET_LAST_MESSAGE_ID", dict(consumer_id=5)),
+        ("GET_SCHEMA", dict(topic="a/b")), ("LOOKUP", dict(topic="a/b")), ("PARTITIONED_METADATA", dict(topic="a/b")),
+        ("CLOSE_CONSUMER", dict(consumer_id=5)), ("CLOSE_PRODUCER", dict(producer_id=5)), ("WATCH_TOPIC_LIST_CLOSE", dict(watcher_id=5)),
+        ("NEW_TXN", dict()), ("PRODUCER", dict(topic=topic, producer_id=1, producer_name="a")),
+    ):  # fmt: skip
+        c.ask(request[0], **request[1])
+
+
+@scenario
+def ids_and_request_ids_at_their_ends(s):
+    c = s.connect()
+    topic = s.topic()
+    for i, number in enumerate((0, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1)):
+        c.ask("PRODUCER", topic=topic, producer_id=number, producer_name=f"p{i}", request_id=number)
+        c.ask("SUBSCRIBE", topic=topic, subscription="s", subType="Shared", consumer_id=number, request_id=number)
+        c.publish(number, number)
+        c.recv()
+
+
+@scenario
+def frames_that_are_cut_or_stretched(s):
+    good = encode("LOOKUP", topic="persistent://public/default/x", authoritative=False, request_id=1)
+    for note, data in (
+        ("nothing", b"\0\0\0\0"), ("command of no size", struct.pack(">II", 4, 0)), ("a size too small", struct.pack(">I", 1) + b"\0"),
+        ("a size of three", struct.pack(">I", 3) + b"\0\0\0"), ("bytes behind", struct.pack(">I", len(good)) + good[4:] + b"xxxx"),
+        ("twice at once", good + good), ("a command cut off", struct.pack(">II", 8, 4) + good[8:12]),
+        ("command size beyond", struct.pack(">II", 8, 100) + good[8:12]), ("a huge size", struct.pack(">I", 2**31 - 1)), ("a negative size", b"\xff" * 8),
+    ):  # fmt: skip
+        c = s.connect()
+        c.raw(data, note, tolerant=True)
+        if c.recv(0.6) and note == "twice at once":
+            c.recv(2)
+        c.close()
+
+
+@scenario
+def sends_that_are_damaged(s):
+    topic = s.topic()
+    good = encode_send(1, 0, b"hello")
+    at = good.index(b"\x0e\x01")
+    damaged = {
+        "magic": good[:at] + b"\x0e\x03" + good[at + 2 :],
+        "checksum": good[: at + 2] + b"\0\0\0\0" + good[at + 6 :],
+        "metadata size beyond": good[: at + 6] + b"\x7f\xff\xff\xff" + good[at + 10 :],
+        "metadata size negative": good[: at + 6] + b"\xff\xff\xff\xff" + good[at + 10 :],
+    }
+    for note, data in damaged.items():
+        c = s.connect()
+        c.producer(topic, 1, quietly=True, producer_name=note)
+        c.raw(data, note, tolerant=True)
+        c.recv(1)
+        c.close()

@@ -1,7 +1,18 @@
 """Topic and namespace names, as odd as they come, in every command that carries one."""
 
-from harness.steps import namespace, rest
+from harness.steps import namespace, published, rest
 from transcript import scenario
+
+PASSING = (
+    "t%2Fu", "%", "a b", " a", "a ", "\t", "a\nb", "\u00e4\u00f6\u20ac", "\U0001f600", "a,b;c", "a|b*c?", "<t>", "'t'", '"t"',
+    "\\", "..", "a..b", "-", "_", "~!@$^&()=+[]{}", "a:b", "#x", "x" * 200, "0", "\x00", "\x7f",
+)  # fmt: skip
+PARTITIONS = (
+    "-partition-0", "-partition-00", "-partition-01", "-partition-", "-partition--1", "-partition-x", "-partition-1x",
+    "-partition-2147483647", "-partition-2147483648", "-partition-99999999999", "-partition-0-partition-1",
+    "-PARTITION-0", "-partition- 1", "-partition-+1", "-partition-1 ", "partition-0", "--partition-1", "-partition-1.0",
+)  # fmt: skip
+
 
 ODD = (
     "", " ", "/", "//", "a/b", "a/b/c", "a/b/c/d", "a/b/c/d/e", "public/default/", "public//t", "/public/default/t",
@@ -14,15 +25,6 @@ ODD = (
     "persistent://public/default/t://x", "a://b://c", "http://public/default/t", "persistent://../default/t",
     "persistent://public/default/..", "persistent://public/default/.", "persistent://pu%62lic/default/t",
     "persistent://public/def\u00e4ult/t", "persistent://public/default\n/t", "public/default/t?x=1#y",
-)  # fmt: skip
-PASSING = (
-    "t%2Fu", "%", "a b", " a", "a ", "\t", "a\nb", "\u00e4\u00f6\u20ac", "\U0001f600", "a,b;c", "a|b*c?", "<t>", "'t'", '"t"',
-    "\\", "..", "a..b", "-", "_", "~!@$^&()=+[]{}", "a:b", "#x", "x" * 200, "0", "\x00", "\x7f",
-)  # fmt: skip
-PARTITIONS = (
-    "-partition-0", "-partition-00", "-partition-01", "-partition-", "-partition--1", "-partition-x", "-partition-1x",
-    "-partition-2147483647", "-partition-2147483648", "-partition-99999999999", "-partition-0-partition-1",
-    "-PARTITION-0", "-partition- 1", "-partition-+1", "-partition-1 ", "partition-0", "--partition-1", "-partition-1.0",
 )  # fmt: skip
 
 
@@ -228,3 +230,40 @@ def existing_and_missing_topics_without_creation(s):
         c.ask("PARTITIONED_METADATA", topic=name, metadata_auto_creation_enabled=False)
         c.ask("SUBSCRIBE", topic=name, subscription="s", subType="Shared", consumer_id=i, force_topic_creation=False)
         c.ask("LOOKUP", topic=name, authoritative=False)
+
+
+@scenario
+def topics_of_one_name_in_two_namespaces(s):
+    a, b = namespace(s, "a"), namespace(s, "b")
+    c = s.connect()
+    c.subscribe(s.topic("t", a), "sub", 1, permits=10, quietly=True)
+    c.subscribe(s.topic("t", b), "sub", 2, permits=10, quietly=True)
+    published(s, s.topic("t", b), 1)
+    c.recv()
+    c.none()
+
+
+@scenario
+def persistent_and_non_persistent_topics_of_one_name(s):
+    a, b = s.topic(), s.topic(domain="non-persistent")
+    c = s.connect()
+    c.subscribe(a, "sub", 1, permits=10, quietly=True)
+    c.subscribe(b, "sub", 2, permits=10, quietly=True)
+    published(s, b, 1)
+    c.recv()
+    published(s, a, 1)
+    c.recv()
+    c.none()
+
+
+@scenario
+def topic_used_by_its_short_name(s):
+    topic = s.topic()
+    short = topic.removeprefix("persistent://public/default/")
+    a, b = s.connect(), s.connect()
+    a.producer(short, 1, producer_name="p")
+    b.subscribe("public/default/" + short, permits=10)
+    a.publish(1, 0)
+    a.recv()
+    b.recv()
+    s.http("GET", rest(topic, "/subscriptions"), keep=True)

@@ -2,8 +2,10 @@
 
 import time
 
-from harness.steps import published, published_batches, read, texts
+from harness.steps import drained, published, published_batches, read, rest, texts
 from transcript import encode, encode_send, scenario
+
+AUTO = dict(keySharedMode="AUTO_SPLIT")
 
 
 def both(c, note, *frames):
@@ -227,3 +229,150 @@ def batches_and_permits_of_many(s):
         c.send("FLOW", quietly=True, consumer_id=1, messagePermits=permits)
         counts.append(len(list(iter(lambda: c.recv_quietly(0.4), None))))
     s.note("entries for each FLOW", counts)
+
+
+@scenario
+def closing_from_both_sides_at_once(s):
+    """The client closes while the broker does: an answer comes, the order is free."""
+    topic = s.topic()
+    c = s.connect()
+    c.producer(topic, 1, quietly=True)
+    c.subscribe(topic, "sub", 1, quietly=True)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    c.send("CLOSE_PRODUCER", producer_id=1, request_id=1)
+    c.send("CLOSE_CONSUMER", consumer_id=1, request_id=2)
+    c.recv_sorted(4)
+    c.none()
+
+
+def becomes_active(c):
+    """Whether it is (the next change tells), or will never be."""
+    frame = c.recv_quietly(4)
+    return frame is None or frame.command.is_active
+
+
+def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
+    """A consumer that is served when this returns."""
+    c = s.connect(name)
+    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
+    c.subscribe(
+        topic,
+        subscription,
+        consumer_id,
+        quietly=True,
+        subType=sub_type,
+        consumer_name=name,
+        initialPosition="Earliest",
+        **more,
+    )
+    while sub_type == "Failover" and not becomes_active(c):
+        pass
+    if permits:
+        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
+    return c
+
+
+def left(s, topic, subscription="sub"):
+    """What a newcomer is given: payload, redelivery count, ack set."""
+    c = s.connect("left")
+    c.subscribe(topic, subscription, 77, 100, quietly=True, subType="Shared")
+    s.note("left", [[f.payload[-2:].decode("latin-1"), list(f.command.ack_set)] for f in drained(c, 0.4)])
+    c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=77)
+
+
+@scenario
+def close_and_ack_in_one_write(s):
+    """What comes behind the closing of a consumer is for nobody."""
+    topic = s.topic()
+    ids = published(s, topic, 2)
+    c = join(s, topic, "Shared")
+    read(c, 2)
+    data = encode("CLOSE_CONSUMER", consumer_id=1, request_id=50)
+    data += encode("ACK", consumer_id=1, ack_type="Individual", message_id=ids, request_id=51)
+    data += encode("FLOW", consumer_id=1, messagePermits=5)
+    data += encode("CLOSE_CONSUMER", consumer_id=1, request_id=52)
+    c.raw(data, "close, ack, flow, close")
+    c.recv()
+    c.recv()
+    c.none(0.2)
+    left(s, topic)
+
+
+@scenario
+def flow_to_close_in_one_write(s):
+    topic = s.topic()
+    published(s, topic, 3)
+    c = join(s, topic, "Shared", permits=0)
+    data = b"".join(encode("FLOW", consumer_id=1, messagePermits=1) for _ in range(3))
+    data += encode("GET_LAST_MESSAGE_ID", consumer_id=2, request_id=60)
+    c.raw(data, "flows and a question about nobody")
+    c.recv_sorted(4)
+
+
+@scenario
+def close_of_producer_and_send_in_one_write(s):
+    topic = s.topic()
+    c = s.connect()
+    c.producer(topic, 1, producer_name="a")
+    c.raw(encode("CLOSE_PRODUCER", producer_id=1, request_id=5) + encode_send(1, 0), "close and send", tolerant=True)
+    c.until_closed(3)
+
+
+@scenario
+def same_requests_for_both_in_one_write(s):
+    topic = s.topic()
+    c = s.connect()
+    c.producer(topic, 1, quietly=True, producer_name="a")
+    c.subscribe(topic, "s", 1, quietly=True)
+    data = encode("PRODUCER", topic=topic, producer_id=1, request_id=1, producer_name="a")
+    data += encode("SUBSCRIBE", topic=topic, subscription="s", subType="Exclusive", consumer_id=1, request_id=2)
+    data += encode("CLOSE_PRODUCER", producer_id=1, request_id=3)
+    data += encode("CLOSE_CONSUMER", consumer_id=1, request_id=4)
+    data += encode("CLOSE_CONSUMER", consumer_id=1, request_id=5)
+    data += encode("CLOSE_PRODUCER", producer_id=1, request_id=6)
+    c.raw(data, "repeats and closes")
+    for _ in range(6):
+        c.recv()
+
+
+@scenario
+def close_and_open_again_in_one_write(s):
+    topic = s.topic()
+    c = s.connect()
+    c.producer(topic, 1, quietly=True, producer_name="a")
+    data = encode("CLOSE_PRODUCER", producer_id=1, request_id=1)
+    data += encode("PRODUCER", topic=topic, producer_id=1, request_id=2, producer_name="b")
+    c.raw(data, "close and open")
+    c.recv()
+    c.recv()
+    c.publish(1, 0)
+    c.recv()
+
+
+@scenario
+def close_and_open_under_another_id_in_one_write(s):
+    topic = s.topic()
+    c = s.connect()
+    c.producer(topic, 1, quietly=True, producer_name="a")
+    data = encode("CLOSE_PRODUCER", producer_id=1, request_id=1)
+    data += encode("PRODUCER", topic=topic, producer_id=2, request_id=2, producer_name="a")
+    c.raw(data, "close and open")
+    c.recv()
+    c.recv()
+
+
+@scenario
+def close_and_subscribe_again_in_one_write(s):
+    topic = s.topic()
+    published(s, topic, 1)
+    c = s.connect()
+    c.subscribe(topic, "s", 1, quietly=True, initialPosition="Earliest")
+    data = encode("CLOSE_CONSUMER", consumer_id=1, request_id=1)
+    data += encode("SUBSCRIBE", topic=topic, subscription="s", subType="Exclusive", consumer_id=1, request_id=2)
+    data += encode("FLOW", consumer_id=1, messagePermits=5)
+    c.raw(data, "close, subscribe, flow")
+    c.recv()
+    c.recv()
+    c.none(0.4)
+    c.send("FLOW", consumer_id=1, messagePermits=5)
+    c.recv()

@@ -1,9 +1,10 @@
 """SEND in all its fields: what the broker answers and what a consumer gets of it."""
 
-from harness.steps import batch, namespace, rest
+from harness.steps import ack, backlog, batch, namespace, read, rest, setup_connection
 from transcript import encode, encode_send, scenario
 
 COMPRESSIONS = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
+SHARED = dict(subType="Shared", quietly=True)
 
 
 def sender(s, topic, permits=100, **more):
@@ -349,3 +350,70 @@ def odd_sends_to_a_non_persistent_topic(s):
         sent(c, d, sequence_id=1, payload=b"after")
         c.close()
         d.close()
+
+
+@scenario
+def batch_of_one_message(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=10, **SHARED)
+    p = setup_connection(s)
+    p.producer(topic, 1, quietly=True, producer_name="p")
+    keep, s.lines = s.lines, []
+    p.publish(1, 0, batch(b"a"), num_messages_in_batch=1)
+    id_ = p.recv().message_id
+    s.lines = keep
+    c.recv()
+    ack(c, id_ | dict(ack_set=[1], batch_size=1))
+    s.note("backlog", backlog(s, topic))
+    ack(c, id_ | dict(ack_set=[0], batch_size=1))
+    s.note("backlog", backlog(s, topic))
+
+
+@scenario
+def batch_with_an_event_time_and_properties_of_each(s):
+    """The inside of a batch is the clients' own."""
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=10, quietly=True)
+    c.producer(topic, 1, quietly=True, producer_name="p")
+    payload = batch(b"a", b"b", event_time=[1, 2], partition_key=["x", "y"], sequence_id=[0, 1])
+    more = dict(num_messages_in_batch=2, event_time=9, properties=[dict(key="k", value="v")])
+    c.publish(1, 0, payload, command=dict(num_messages=2, highest_sequence_id=1), **more)
+    c.recv_sorted(2)
+
+
+@scenario
+def largest_message(s):
+    """Just under five mebibytes with its metadata."""
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=10, quietly=True)
+    c.producer(topic, 1, quietly=True)
+    c.publish(1, 0, bytes(5_242_000))
+    c.recv_sorted(2)
+
+
+@scenario
+def send_with_a_message_id_of_its_own(s):
+    """Only a shadow topic looks at it."""
+    topic = s.topic()
+    c = s.connect()
+    c.producer(topic, 1, quietly=True)
+    c.publish(1, 0, command=dict(message_id=dict(ledgerId=77, entryId=88)))
+    c.recv()
+
+
+@scenario
+def batch_and_single_messages_in_one_write(s):
+    topic = s.topic()
+    c, p = s.connect(), setup_connection(s)
+    c.subscribe(topic, permits=100, quietly=True)
+    p.producer(topic, 1, quietly=True, producer_name="p")
+    keep, s.lines = s.lines, []
+    for i, n in enumerate((1, 3, 1, 2)):
+        more = dict(num_messages_in_batch=n) if n > 1 else {}
+        p.publish(1, 10 * i, batch(*[b"x"] * n) if n > 1 else b"x", command=dict(num_messages=n), **more)
+    s.lines = keep
+    s.note("receipts", [p.recv_quietly().command.sequence_id for _ in range(4)])
+    s.note("index", [f.entry_metadata.index for f in read(c, 4)])

@@ -379,3 +379,16 @@ def subscription_deleted_over_rest(s):
     s.http("DELETE", rest(topic, "/subscription/a?force=true"))
     c.recv()
     s.http("GET", rest(topic, "/subscriptions"), keep=True)
+
+
+@scenario
+def partitions_have_subscriptions_of_their_own(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic, "/partitions"), 2, quietly=True)
+    c = s.connect()
+    c.subscribe(topic + "-partition-0", "a", 1)
+    c.subscribe(topic + "-partition-1", "b", 2)
+    for i in range(2):
+        s.http("GET", rest(f"{topic}-partition-{i}", "/subscriptions"), keep=True)
+    status, names = s.http("GET", rest(topic, "/subscriptions"), quietly=True)
+    s.note("of the topic", sorted(names))

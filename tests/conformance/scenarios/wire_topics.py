@@ -5,7 +5,7 @@ import time
 
 import crc32c
 
-from harness.steps import namespace, published, rest
+from harness.steps import drained, namespace, published, read, rest, told
 from transcript import scenario
 
 
@@ -353,3 +353,19 @@ def topics_per_namespace_limited(s):
     c.subscribe(s.topic("d", ns), "sub", 1)
     time.sleep(0.1)
     c.producer(s.topic("e", ns, "non-persistent"), 4, producer_name="p")
+
+
+@scenario
+def partitioned_topic_made_again_with_more_partitions(s):
+    topic = s.topic()
+    c = s.connect()
+    s.http("PUT", rest(topic, "/partitions"), 1, quietly=True)
+    c.subscribe(topic + "-partition-0", permits=10, quietly=True)
+    published(s, topic + "-partition-0", 1)
+    read(c, 1)
+    s.http("DELETE", rest(topic, "/partitions?force=true"), quietly=True)
+    c.recv()
+    s.http("PUT", rest(topic, "/partitions"), 3)
+    c.ask("PARTITIONED_METADATA", topic=topic)
+    c.subscribe(topic + "-partition-0", permits=10, initialPosition="Earliest")
+    s.note("nothing of before", told(drained(c)))

@@ -1,0 +1,57 @@
+"""The order of lists over REST, which is that of Java's hash maps."""
+
+from harness.steps import namespace, rest
+from transcript import scenario
+
+
+@scenario
+def persistent_topics_in_their_order(s):
+    ns = namespace(s)
+    c = s.connect()
+    for i, name in enumerate(("zz", "a", "b10", "b9", "t-partition-x", "Upper", "B", "b")):
+        s.lookup(f"persistent://{ns}/{name}")
+        c.producer(f"persistent://{ns}/{name}", i, quietly=True, producer_name="p")
+    s.http("PUT", rest(f"persistent://{ns}/part", "/partitions"), 12, quietly=True)
+    s.http("PUT", rest(f"persistent://{ns}/another", "/partitions"), 2, quietly=True)
+    s.note(
+        "topics", list(c.ask("GET_TOPICS_OF_NAMESPACE", quietly=True, namespace=ns, mode="PERSISTENT").command.topics)
+    )
+    s.note("all", list(c.ask("GET_TOPICS_OF_NAMESPACE", quietly=True, namespace=ns, mode="ALL").command.topics))
+    some = c.ask(
+        "GET_TOPICS_OF_NAMESPACE", quietly=True, namespace=ns, mode="PERSISTENT", topics_pattern=f"{ns}/.*[0-9]"
+    )
+    s.note("some", list(some.command.topics))
+    watched = c.ask("WATCH_TOPIC_LIST", quietly=True, watcher_id=1, namespace=ns, topics_pattern=".*")
+    s.note("watched", list(watched.command.topic))
+    s.call("GET", f"/admin/v2/persistent/{ns}", keep=True)
+    s.call("GET", f"/admin/v2/namespaces/{ns}/topics", keep=True)
+    s.call("GET", f"/admin/v2/persistent/{ns}/partitioned", keep=True)
+
+
+@scenario
+def namespaces_and_roles_in_their_order(s):
+    tenant = s.tag
+    roles = ["z", "a", "m", "role-1", "role-2", *(f"r{i}" for i in range(8))]
+    path = "/admin/v2/tenants/" + tenant
+    s.http("PUT", path, {"allowedClusters": ["standalone"], "adminRoles": roles[:5]}, quietly=True)
+    s.call("GET", path, keep=True)
+    for n in (11, 12, 13):
+        s.http("POST", path, {"allowedClusters": ["standalone"], "adminRoles": roles[:n]}, quietly=True)
+        s.call("GET", path, keep=True)
+    for name in ("zz", "a", "b10", "b9", "Upper", "x-y"):
+        s.http("PUT", f"/admin/v2/namespaces/{tenant}/{name}", {}, quietly=True)
+    s.call("GET", "/admin/v2/namespaces/" + tenant, keep=True)
+
+
+@scenario
+def subscriptions_in_the_order_of_a_hash(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    for name in ("sub", "a", "zz", "sub-1", "b", "my-subscription", "sub-2", "c", "x", "other", "s1", "s2", "s10"):
+        s.http("PUT", rest(topic, "/subscription/" + name), "latest", quietly=True)
+        s.call("GET", rest(topic, "/subscriptions"), keep=True)
+    part = s.topic("p")
+    s.http("PUT", rest(part, "/partitions"), 2, quietly=True)
+    for name in ("sub", "a", "zz", "sub-1", "b", "my-subscription"):
+        s.http("PUT", rest(part, "/subscription/" + name), "latest", quietly=True)
+        s.call("GET", rest(part, "/subscriptions"), keep=True)

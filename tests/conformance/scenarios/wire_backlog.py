@@ -1,0 +1,186 @@
+"""The backlog of a subscription: expired, skipped, cleared, limited by age, and counted after each of these."""
+
+from harness.steps import LATEST, ack, backlog, drained, namespace, published, read, rest, stats, texts, told
+from transcript import scenario
+
+SHARED = dict(subType="Shared", quietly=True)
+
+
+def redeliver(c, *ids):
+    c.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1, message_ids=list(ids))
+
+
+@scenario
+def statistics_after_redelivery(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=10, **SHARED)
+    ids = published(s, topic, 4)
+    read(c, 4)
+    c.ask("CONSUMER_STATS", consumer_id=1)
+    redeliver(c, ids[0], ids[1])
+    read(c, 2)
+    c.ask("CONSUMER_STATS", consumer_id=1)
+    ack(c, ids[0])
+    c.ask("CONSUMER_STATS", consumer_id=1)
+
+
+@scenario
+def expiry_up_to_a_position(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, quietly=True)
+    ids = published(s, topic, 4)
+    body = ids[1] | dict(partitionIndex=-1, batchIndex=-1)
+    s.http("POST", rest(topic, "/subscription/sub/expireMessages"), body, quietly=True)
+    s.eventually("expired", lambda: backlog(s, topic)["sub"] == 2)
+    c.send("FLOW", consumer_id=1, messagePermits=10)
+    s.note("came", texts(drained(c)))
+
+
+@scenario
+def skip_over_holes(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=6, **SHARED)
+    ids = published(s, topic, 6)
+    read(c, 6)
+    ack(c, ids[1], ids[2])
+    s.http("POST", rest(topic, "/subscription/sub/skip/2"), quietly=True)
+    s.note("backlog", backlog(s, topic))
+    redeliver(c)
+    c.send("FLOW", consumer_id=1, messagePermits=10)
+    s.note("came", told(drained(c)))
+
+
+@scenario
+def clear_backlog_of_a_namespace(s):
+    ns = namespace(s)
+    topic = s.topic("t", ns)
+    c = s.connect()
+    c.subscribe(topic, "a", 1, quietly=True)
+    c.subscribe(topic, "b", 2, quietly=True)
+    published(s, topic, 3)
+    s.http("POST", f"/admin/v2/namespaces/{ns}/clearBacklog")
+    s.note("backlog", backlog(s, topic))
+    c.send("FLOW", consumer_id=1, messagePermits=10)
+    c.none()
+
+
+@scenario
+def peeking_takes_nothing_away(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, quietly=True)
+    published(s, topic, 2)
+    s.http("GET", rest(topic, "/subscription/sub/position/1"))
+    s.note("backlog", backlog(s, topic))
+    c.send("FLOW", consumer_id=1, messagePermits=10)
+    s.note("came", told(drained(c)))
+
+
+@scenario
+def mark_delete_jumps_over_holes(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=10, **SHARED)
+    ids = published(s, topic, 5)
+    read(c, 5)
+    for i in (1, 2, 4, 0, 3):
+        ack(c, ids[i])
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+
+
+@scenario
+def latest_subscription_between_publishes(s):
+    topic = s.topic()
+    published(s, topic, 2)
+    c = s.connect()
+    c.subscribe(topic, permits=10, quietly=True)
+    published(s, topic, 2, 2)
+    s.note("came", texts(drained(c)))
+    d = s.connect()
+    d.subscribe(topic, "reader", durable=False, start_message_id=LATEST, permits=10, quietly=True)
+    published(s, topic, 1, 4)
+    s.note("reader", texts(drained(d)))
+
+
+@scenario
+def subscription_without_consumers_keeps_its_backlog(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, quietly=True)
+    c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+    published(s, topic, 3)
+    s.note("backlog", backlog(s, topic))
+    s.note("type", stats(s, topic)["subscriptions"]["sub"].get("type"))
+    c.subscribe(topic, permits=10, **SHARED)
+    s.note("came", texts(drained(c)))
+
+
+@scenario
+def age_of_a_backlog_limited(s):
+    """limitTime of one second: checked by the age of whole ledgers, so a young ledger stops nobody."""
+    ns = namespace(s)
+    quota = dict(limitSize=-1, limitTime=1, policy="producer_exception")
+    s.http("POST", f"/admin/v2/namespaces/{ns}/backlogQuota?backlogQuotaType=message_age", quota, quietly=True)
+    topic = s.topic("t", ns)
+    c = s.connect()
+    c.subscribe(topic, "sub", 1, quietly=True)
+    c.producer(topic, 1, producer_name="p")
+    c.publish_all(1, [b"x"] * 3)
+    c.recv(7)
+    c.producer(topic, 2, producer_name="q")
+
+
+@scenario
+def everything_acked_and_new_messages(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=100, **SHARED)
+    for turn in range(3):
+        ids = published(s, topic, 3, 3 * turn)
+        s.note("came", told(read(c, 3)))
+        ack(c, *ids)
+    s.note("backlog", backlog(s, topic))
+    c.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1)
+    c.none()
+
+
+@scenario
+def two_hundred_and_fifty_entries_of_backlog(s):
+    """More than one read of the dispatcher brings."""
+    topic = s.topic()
+    published(s, topic, 250)
+    for kind in "Exclusive", "Shared", "Key_Shared":
+        c = s.connect(kind)
+        c.subscribe(topic, kind, permits=1000, initialPosition="Earliest", subType=kind, quietly=True)
+        s.note(kind, texts(drained(c)) == [f"m{i}" for i in range(250)])
+
+
+@scenario
+def resetting_a_cursor_by_time_over_rest(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, permits=10, quietly=True)
+    published(s, topic, 3)
+    read(c, 3)
+    s.http("POST", rest(topic, "/subscription/sub/resetcursor/0"), quietly=True)
+    c.recv()
+    c.subscribe(topic, permits=10, quietly=True)
+    s.note("came", texts(drained(c)))
+
+
+@scenario
+def deleting_a_subscription_frees_the_backlog_quota(s):
+    ns = namespace(s)
+    quota = dict(limitSize=1000, limitTime=-1, policy="producer_exception")
+    s.http("POST", f"/admin/v2/namespaces/{ns}/backlogQuota", quota, quietly=True)
+    topic = s.topic("t", ns)
+    c = s.connect()
+    c.subscribe(topic, "sub", 1, quietly=True)
+    c.producer(topic, 1, producer_name="p")
+    c.publish_all(1, [bytes(1000)] * 3)
+    c.recv()
+    c.ask("UNSUBSCRIBE", consumer_id=1)
+    c.producer(topic, 1, producer_name="p")

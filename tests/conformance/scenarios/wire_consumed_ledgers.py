@@ -1,0 +1,108 @@
+"""Ledgers that every subscription has consumed: gone after a load, kept while they are the last."""
+
+import time
+
+from harness.steps import ack, drained, published, read, rest, texts
+from transcript import scenario
+
+AUTO = dict(keySharedMode="AUTO_SPLIT")
+
+
+@scenario
+def consumed_ledgers_are_gone_after_a_load(s):
+    topic = s.topic()
+    published(s, topic, 2)
+    c = s.connect()
+    c.subscribe(topic, "late", 1, quietly=True)
+    time.sleep(0.3)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    c.recv()
+    s.lookup(topic)
+    c.subscribe(topic, "early", 2, 10, quietly=True, initialPosition="Earliest")
+    c.none(0.3)
+    published(s, topic, 1, first=2)
+    c.recv()
+
+
+def becomes_active(c):
+    """Whether it is (the next change tells), or will never be."""
+    frame = c.recv_quietly(4)
+    return frame is None or frame.command.is_active
+
+
+def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
+    """A consumer that is served when this returns."""
+    c = s.connect(name)
+    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
+    c.subscribe(
+        topic,
+        subscription,
+        consumer_id,
+        quietly=True,
+        subType=sub_type,
+        consumer_name=name,
+        initialPosition="Earliest",
+        **more,
+    )
+    while sub_type == "Failover" and not becomes_active(c):
+        pass
+    if permits:
+        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
+    return c
+
+
+@scenario
+def consumed_ledgers_stay_until_the_next_is_begun(s):
+    topic = s.topic()
+    ids = published(s, topic, 2)
+    c = join(s, topic, "Exclusive", "a")
+    read(c, 2)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    c.recv_quietly()
+    s.lookup(topic)
+    c = join(s, topic, "Exclusive", "b")
+    read(c, 2)
+    ack(c, ids[1], kind="Cumulative")
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+    time.sleep(1.2)
+    reader = s.connect()
+    reader.subscribe(topic, "r", 1, 10, quietly=True, durable=False, initialPosition="Earliest")
+    s.note("earliest", texts(drained(reader, 0.4)))
+    reader.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+    [third] = published(s, topic, 1, first=2)
+    c.recv()
+    ack(c, third)
+    time.sleep(0.5)
+    reader.subscribe(topic, "r", 1, 10, quietly=True, durable=False, initialPosition="Earliest")
+    s.note("earliest", texts(drained(reader, 0.4)))
+
+
+@scenario
+def terminated_topic_stays_readable_when_all_is_consumed(s):
+    topic = s.topic()
+    ids = published(s, topic, 2)
+    c = join(s, topic, "Exclusive")
+    read(c, 2)
+    s.http("POST", rest(topic, "/terminate"), quietly=True)
+    time.sleep(0.3)
+    ack(c, ids[1], kind="Cumulative")
+    c.subscribe(topic, "new", 2, 10, quietly=True, initialPosition="Earliest")
+    s.note("new", texts(drained(c, 0.5)))
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+
+
+@scenario
+def acknowledged_before_an_unload(s):
+    topic = s.topic()
+    ids = published(s, topic, 3)
+    c = join(s, topic, "Exclusive")
+    read(c, 3)
+    ack(c, ids[2], kind="Cumulative")
+    time.sleep(0.3)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    c.recv()
+    s.lookup(topic)
+    c = join(s, topic, "Exclusive")
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+    c.subscribe(topic, "r", 2, 10, quietly=True, durable=False, initialPosition="Earliest")
+    c.none(0.3)

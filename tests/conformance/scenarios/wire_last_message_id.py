@@ -1,0 +1,120 @@
+"""GET_LAST_MESSAGE_ID by subscription type and by the contents of the topic, and the same over REST."""
+
+from harness.steps import EARLIEST, LATEST, ack, drained, published, published_batches, read, rest
+from transcript import scenario
+
+AUTO = dict(keySharedMode="AUTO_SPLIT")
+TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
+
+
+@scenario
+def last_message_id_of_several_subscriptions(s):
+    topic = s.topic()
+    c = s.connect()
+    for i, kind in enumerate(("Exclusive", "Shared", "Key_Shared")):
+        c.subscribe(topic, kind, i, subType=kind, permits=10, quietly=True)
+    ids = published(s, topic, 3)
+    drained(c)
+    for i in range(3):
+        ack(c, ids[i], consumer_id=i)
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=i)
+
+
+@scenario
+def last_message_id_over_rest(s):
+    topic = s.topic()
+    published(s, topic, 2)
+    s.call("GET", rest(topic, "/lastMessageId"), keep=True)
+    published_batches(s, topic, [b"a", b"b", b"c"])
+    s.call("GET", rest(topic, "/lastMessageId"), keep=True)
+    published_batches(s, topic, [b"a"])
+    s.call("GET", rest(topic, "/lastMessageId"), keep=True)
+    part = s.topic("p")
+    s.http("PUT", rest(part, "/partitions"), 2, quietly=True)
+    s.lookup(part + "-partition-1")
+    published_batches(s, part + "-partition-1", [b"a", b"b"])
+    s.call("GET", rest(part + "-partition-1", "/lastMessageId"), keep=True)
+    s.call("GET", rest(part, "/lastMessageId"), keep=True)
+
+
+def becomes_active(c):
+    """Whether it is (the next change tells), or will never be."""
+    frame = c.recv_quietly(4)
+    return frame is None or frame.command.is_active
+
+
+def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
+    """A consumer that is served when this returns."""
+    c = s.connect(name)
+    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
+    c.subscribe(
+        topic,
+        subscription,
+        consumer_id,
+        quietly=True,
+        subType=sub_type,
+        consumer_name=name,
+        initialPosition="Earliest",
+        **more,
+    )
+    while sub_type == "Failover" and not becomes_active(c):
+        pass
+    if permits:
+        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
+    return c
+
+
+@scenario
+def last_message_id_by_type_and_contents(s):
+    for sub_type in TYPES:
+        topic = s.topic(sub_type)
+        c = join(s, topic, sub_type, permits=0)
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+        ids = published(s, topic, 2)
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+        published_batches(s, topic, [b"a", b"b", b"c"])
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+        ack(c, ids[0])
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+
+
+@scenario
+def last_message_id_over_ledgers(s):
+    topic = s.topic()
+    ids = published(s, topic, 2)
+    c = join(s, topic, "Exclusive")
+    read(c, 2)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    c.recv()
+    s.lookup(topic)
+    c = join(s, topic, "Exclusive", "b")
+    read(c, 2)
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+    ack(c, ids[0], kind="Cumulative")
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+    published(s, topic, 1, first=2)
+    read(c, 1)
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+
+
+@scenario
+def last_message_id_of_readers(s):
+    topic = s.topic()
+    ids = published(s, topic, 3)
+    c = s.connect()
+    for i, start in enumerate((EARLIEST, LATEST, ids[0], ids[2], ids[2] | dict(entryId=50))):
+        c.subscribe(topic, f"r{i}", i, quietly=True, durable=False, start_message_id=start)
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=i)
+
+
+@scenario
+def last_message_id_of_partitions(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic, "/partitions"), 2, quietly=True)
+    c = s.connect()
+    for i in range(2):
+        part = f"{topic}-partition-{i}"
+        s.lookup(part)
+        published(s, part, i)
+        c.subscribe(part, "sub", i, quietly=True)
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=i)
