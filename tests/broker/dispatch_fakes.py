@@ -19,6 +19,7 @@ from magnetar.protocol import speed
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.position import EARLIEST, Position
 from magnetar.storage.slab import Slab, Span
+from tests.twins.fake_connection import FakeConnection
 
 EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED = (
     pb.CommandSubscribe.Exclusive,
@@ -69,100 +70,6 @@ class Scheduler:
             self.now = max(self.now, self._queue[0][0])
             self.run()
         self.now = end
-
-
-@dataclass
-class Message:
-    consumer_id: int
-    position: Position
-    payload: bytes
-    count: int = 0
-    ack_set: tuple = ()
-    epoch: int | None = None
-    partition: int = -1
-
-
-class Outbox:
-    """A connection end: keeps decoded frames in order."""
-
-    _ids = count(1)
-
-    def __init__(self) -> None:
-        self.peer_version = 21
-        self.wants_entry_metadata = False
-        self.knows_entry_metadata = False
-        self.closed = False
-        self.connection_id = next(self._ids)
-        self.address = "/127.0.0.1:1"
-        self.client_version = "test"
-        self.role = None
-        self.consumers: dict = {}
-        self.frames: list = []
-        self.writes = 0
-        self.writable = True
-        self.alive = True
-        self.waiting: list = []
-        self.on_message = None
-
-    def write(self, data: bytes) -> None:
-        assert not self.closed
-        self.writes += 1
-        at = 0
-        while at < len(data):
-            size, command_size = struct.unpack_from(">II", data, at)
-            base = pb.BaseCommand.FromString(data[at + 8 : at + 8 + command_size])
-            rest = data[at + 8 + command_size : at + 4 + size]
-            at += 4 + size
-            self._received(base, rest)
-
-    def _received(self, base, rest) -> None:
-        name = pb.BaseCommand.Type.Name(base.type)
-        if name == "MESSAGE":
-            m = base.message
-            found = Message(
-                m.consumer_id,
-                Position(m.message_id.ledgerId, m.message_id.entryId),
-                rest,
-                m.redelivery_count,
-                tuple(m.ack_set),
-                m.consumer_epoch if m.HasField("consumer_epoch") else None,
-                m.message_id.partition,
-            )
-            self.frames.append(("MESSAGE", found))
-            if self.on_message:
-                self.on_message(found)
-        elif name == "ACTIVE_CONSUMER_CHANGE":
-            self.frames.append((name, base.active_consumer_change.is_active))
-        else:
-            self.frames.append((name, None))
-
-    def close_notice(self, frame, since_version) -> None:
-        self.write(frame)
-
-    def is_writable(self) -> bool:
-        return self.writable
-
-    def when_writable(self, callback) -> None:
-        self.waiting.append(callback)
-
-    def become_writable(self) -> None:
-        self.writable = True
-        waiting, self.waiting = self.waiting, []
-        for callback in waiting:
-            callback()
-
-    async def check_alive(self) -> bool:
-        await asyncio.sleep(0)
-        return self.alive
-
-    def take(self) -> list:
-        """Messages since the last call."""
-        found = [what for name, what in self.frames if name == "MESSAGE"]
-        self.frames = [f for f in self.frames if f[0] != "MESSAGE"]
-        return found
-
-    def names(self) -> list[str]:
-        return [name for name, _ in self.frames]
 
 
 def entry(payload: bytes = b"x", *, key: str | None = None, batch: int = 0, **metadata) -> bytes:
@@ -380,7 +287,7 @@ class Bench:
             key_shared=key_shared,
             consumer_epoch=epoch,
         )
-        return Consumer(outbox or Outbox(), spec)
+        return Consumer(outbox or FakeConnection(), spec)
 
     async def join(self, sub_type=SHARED, name="", permits=0, **how) -> Consumer:
         consumer = self.new(sub_type, name, **how)

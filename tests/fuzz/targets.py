@@ -43,6 +43,7 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.managed.cursors import state as cursor_state
 from magnetar.storage.position import Position
 from tests.model.virtual_loop import VirtualLoop
+from tests.twins.fake_connection import FakeTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,36 +112,6 @@ def _entry_seeds() -> list[bytes]:
     return [single, batches.encode_entry(metadata, batches.encode_batch([(message, b"payload")] * 2))]
 
 
-class _Wire(asyncio.Transport):
-    """Takes what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.closed = False
-
-    def write(self, data: Any) -> None:
-        assert isinstance(data, (bytes, bytearray, memoryview))
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def get_extra_info(self, _name: str, default: Any = None) -> Any:
-        return default
-
-    def pause_reading(self) -> None:
-        """Nothing comes."""
-
-    resume_reading = pause_reading
-
-
 async def _application(_scope: Any, receive: Any, send: Any) -> None:
     while (await receive()).get("more_body"):
         pass
@@ -159,17 +130,17 @@ def http(data: bytes) -> None:
         config = uvicorn.Config(_application, ws="none", lifespan="off", loop="none", log_config=None)
         config.load()
         config.timeout_keep_alive = 30
-        connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take()), _Wire()
+        connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take()), FakeTransport()
         connection.connection_made(wire)
         size = max(1, len(data) // (1 + data[0] % 5)) if data else 1
         for at in range(1, len(data), size):
-            if wire.closed:
+            if wire.closing:
                 break
             connection.data_received(data[at : at + size])
             await asyncio.sleep(0)
         await asyncio.sleep(100)
         connection.connection_lost(None)
-        assert wire.closed, "a connection without a whole request ends"
+        assert wire.closing, "a connection without a whole request ends"
 
     try:
         loop.run_until_complete(talk())

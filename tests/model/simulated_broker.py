@@ -23,6 +23,7 @@ from magnetar.protocol.frames import encode_command
 from magnetar.storage.embedded.engine import EngineEnvironment, EngineSettings
 from magnetar.storage.embedded.lanes import InlineThreads
 from tests.model.virtual_loop import LoopClock, VirtualLoop
+from tests.twins.fake_connection import FakeTransport
 from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.memory_metadata import MemoryMetadataStore
 from tests.twins.sim_files import SimDisk
@@ -64,39 +65,24 @@ class Network:
         return frames
 
 
-class _Pipe(asyncio.Transport):
+class _Pipe(FakeTransport):
     """The transport of a connection: an unbounded one, whose other end is a `Peer`."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__()
         self._peer = peer
-        self._closing = False
 
     def write(self, data: Any) -> None:
-        if not self._closing:
+        if not self.closing:
             self._peer.received(bytes(data))
 
-    def is_closing(self) -> bool:
-        return self._closing
-
     def close(self) -> None:
-        if not self._closing:
-            self._closing = True
+        if not self.closing:
+            super().close()
             asyncio.get_running_loop().call_soon(self._peer.lost)
 
-    abort = close
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        self._peer.held = True
-
     def resume_reading(self) -> None:
-        self._peer.held = False
+        super().resume_reading()
         asyncio.get_running_loop().call_soon(self._peer.deliver)
 
 
@@ -106,7 +92,6 @@ class Peer:
     def __init__(self, broker: Broker, network: Network) -> None:
         self.network = network
         self.alive = True
-        self.held = False
         self._out = bytearray()
         self._pipe = _Pipe(self)
         self.connection = Connection(broker.resources, broker.services)
@@ -123,7 +108,7 @@ class Peer:
 
     def deliver(self) -> None:
         """Hand over what the broker is willing to read."""
-        while self._out and self.alive and not self.held:
+        while self._out and self.alive and self._pipe.is_reading():
             room = self.connection.get_buffer(-1)
             count = min(len(room), len(self._out))
             room[:count] = self._out[:count]

@@ -24,10 +24,10 @@ from tests.broker.dispatch_fakes import (
     SHARED,
     Bench,
     KeySharedPolicy,
-    Outbox,
     entry,
     got,
 )
+from tests.twins.fake_connection import FakeConnection
 
 
 async def test_nothing_is_sent_before_flow():
@@ -154,7 +154,7 @@ async def test_a_stuck_peer_gets_nothing_until_it_is_writable():
 
 async def test_one_turn_is_bounded_in_bytes():
     bench = Bench()
-    outbox = Outbox()
+    outbox = FakeConnection()
     consumer = await bench.join(EXCLUSIVE, permits=10_000, outbox=outbox)
     limit = 0
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from magnetar.broker.network.keep_alive import PROGRESS_BYTES, KeepAlive
-from magnetar.protocol import replies
+from tests.twins.fake_connection import FakeConnection
 
 
 class Loop:
@@ -25,23 +25,21 @@ class Loop:
             callback()
 
 
-class Peer:
+class Peer(FakeConnection):
     """A connection, its buffers and its keep-alive, each as the test wants it."""
 
     def __init__(self, interval=30):
-        self.connected, self.closed, self.is_reading, self.waits_for_memory = True, False, True, False
+        super().__init__()
+        self.connected, self.is_reading, self.waits_for_memory = True, True, False
         self.large_frames = self.filled_bytes = 0
         self.stuck = False
-        self.ended, self.sent, self.refreshed = None, [], 0
+        self.ended, self.refreshed = None, 0
         self.loop = Loop()
         self.keep_alive = KeepAlive(self, self, self, self.loop)
         self.keep_alive.start(lambda: interval)
 
     def is_stuck(self):
         return self.stuck
-
-    def write(self, data):
-        self.sent.append(data)
 
     def refuse(self, reason):
         self.ended = reason
@@ -72,7 +70,7 @@ async def test_a_peer_that_answers_stays(peer):
     for _ in range(5):
         assert peer.looks() is None
         peer.keep_alive.on_pong()
-    assert peer.sent == [replies.ping()] * 5 and peer.refreshed == 5
+    assert peer.names() == ["PING"] * 5 and peer.refreshed == 5
 
 
 async def test_a_peer_that_sends_something_else_stays(peer):
@@ -130,7 +128,7 @@ async def test_an_interval_of_nothing_never_looks():
 async def test_who_asks_for_a_sign_of_life_gets_an_answer(peer):
     asked = asyncio.ensure_future(peer.keep_alive.check(5000))
     await asyncio.sleep(0)
-    assert peer.sent == [replies.ping()]
+    assert peer.names() == ["PING"]
     peer.keep_alive.on_pong()
     assert await asked
     again = asyncio.ensure_future(peer.keep_alive.check(5000))

@@ -1,52 +1,24 @@
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.network.output import TIGHT_BYTES, WEIGHED_BYTES, WRITE_HIGH_BYTES, Output
+from tests.twins.fake_connection import FakeTransport
 
 MIB = 1 << 20
 
 
-class Transport:
-    """Holds what is written until the test reads it; tells the protocol as asyncio's transports do."""
-
-    def __init__(self):
-        self.size = 0
-        self.paused = False
-        self.output = None
-
-    def set_write_buffer_limits(self, high, low):
-        self.high, self.low = high, low
-        self._tell()
-
-    def get_write_buffer_size(self):
-        return self.size
-
-    def write(self, data):
-        self.size += len(data)
-        self._tell()
-
-    def read(self, size):
-        self.size -= size
-        if self.paused and self.size <= self.low:
-            self.paused = False
-            self.output.resumed()
-
-    def _tell(self):
-        if not self.paused and self.size > self.high:
-            self.paused = True
-            self.output.paused()
-
-
 def new(total=64 * MIB, account=None):
     account = account or MemoryAccount(MemoryLimits(total, total // 2, total // 8))
-    transport = Transport()
-    transport.output = Output(transport, account.share("a"))
-    return account, transport, transport.output
+    transport = FakeTransport()
+    transport.reads_at_once = False
+    output = Output(transport, account.share("a"))
+    transport.on_pause, transport.on_resume = output.paused, output.resumed
+    return account, transport, output
 
 
 def test_a_peer_that_reads_costs_the_account_nothing():
     account, transport, output = new()
     for _ in range(100):
         assert output.write(bytes(300_000))
-        transport.read(transport.size)
+        transport.read(transport.unread_bytes)
     assert account.most_bytes == 0 and output.writable
 
 
@@ -57,9 +29,9 @@ def test_unread_output_is_counted_until_it_is_read():
     while output.writable:
         assert output.write(bytes(WEIGHED_BYTES))
     assert account.used_bytes >= WRITE_HIGH_BYTES
-    transport.read(transport.size // 2)
+    transport.read(transport.unread_bytes // 2)
     assert not output.writable and not called
-    transport.read(transport.size)
+    transport.read(transport.unread_bytes)
     assert output.writable and called == [1] and account.used_bytes == 0
 
 
@@ -80,7 +52,7 @@ def test_over_a_share_little_may_wait():
     output.write(bytes(WEIGHED_BYTES))
     assert not output.writable and transport.high == TIGHT_BYTES
     other.close()
-    transport.read(transport.size)
+    transport.read(transport.unread_bytes)
     assert output.writable and transport.high == WRITE_HIGH_BYTES
 
 
@@ -94,7 +66,7 @@ def test_a_peer_is_stuck_when_it_read_nothing_between_two_looks():
     assert not output.is_stuck()
     output.write(b"y" * 20)
     assert output.is_stuck()
-    transport.read(transport.size)
+    transport.read(transport.unread_bytes)
     assert not output.is_stuck() and not output.is_stuck()
 
 

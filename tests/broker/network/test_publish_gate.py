@@ -1,20 +1,9 @@
 from magnetar.broker.network.publish_gate import PublishBudget, PublishGate
-
-
-class Connection:
-    def __init__(self):
-        self.held = set()
-
-    def hold_reading(self, reason):
-        assert reason not in self.held
-        self.held.add(reason)
-
-    def release_reading(self, reason):
-        self.held.remove(reason)
+from tests.twins.fake_connection import FakeConnection
 
 
 def test_entries_pause_at_the_limit_and_resume_at_half():
-    connection = Connection()
+    connection = FakeConnection()
     gate = PublishGate(connection, PublishBudget(0), 10)
     gate.started(9, 0)
     assert not connection.held
@@ -28,7 +17,7 @@ def test_entries_pause_at_the_limit_and_resume_at_half():
 
 def test_bytes_of_all_connections_count_together():
     budget = PublishBudget(1000)
-    connections = [Connection(), Connection()]
+    connections = [FakeConnection(), FakeConnection()]
     one, other = (PublishGate(c, budget, 0) for c in connections)
     one.started(1, 900)
     other.started(1, 100)
@@ -42,7 +31,7 @@ def test_bytes_of_all_connections_count_together():
 
 def test_a_connection_that_is_gone_is_not_released():
     budget = PublishBudget(10)
-    connection = Connection()
+    connection = FakeConnection()
     gate = PublishGate(connection, budget, 0)
     gate.started(1, 10)
     gate.close()
@@ -51,7 +40,7 @@ def test_a_connection_that_is_gone_is_not_released():
 
 
 def test_no_limits_hold_nothing():
-    connection = Connection()
+    connection = FakeConnection()
     gate = PublishGate(connection, PublishBudget(0), 0)
     gate.started(10**6, 10**12)
     assert not connection.held

@@ -17,6 +17,7 @@ from magnetar.broker.topics.rate_limits import (
     TokenBucket,
 )
 from magnetar.broker.topics.rates_in_force import BrokerRates, TopicPublishRate
+from tests.twins.fake_connection import FakeConnection
 
 
 class Clock:
@@ -68,11 +69,13 @@ def test_several_throttles_are_all_kept():
 def test_a_connection_over_the_publish_rate_is_held_until_the_debt_is_paid():
     clock, timers, log = Clock(), [], []
 
-    class Connection:
-        def hold_reading(self, _reason):
+    class Connection(FakeConnection):
+        def hold_reading(self, reason):
+            super().hold_reading(reason)
             log.append("held")
 
-        def release_reading(self, _reason):
+        def release_reading(self, reason):
+            super().release_reading(reason)
             log.append("released")
 
     throttle = PublishThrottle(Limits(5), clock, lambda wait, call: timers.append((wait, call)))
@@ -129,44 +132,31 @@ class Timers:
         self.clock.now_s = now_s
 
 
-class Reading:
-    """Stands in for a connection."""
-
-    def __init__(self):
-        self.reasons = set()
-
-    def hold_reading(self, reason):
-        self.reasons.add(reason)
-
-    def release_reading(self, reason):
-        self.reasons.discard(reason)
-
-
 def test_a_connection_waits_for_each_topic_it_is_over_the_rate_of():
     clock = Clock()
     timers = Timers(clock)
     slow, fast = (PublishThrottle(Limits(rate), clock, timers) for rate in (1, 10))
-    connection = Reading()
+    connection = FakeConnection()
     slow.published(connection, 5, 1)
     fast.published(connection, 11, 1)
     timers.run_until(1.0)
-    assert connection.reasons, "the other topic's debt is not paid"
+    assert connection.held, "the other topic's debt is not paid"
     timers.run_until(6.0)
-    assert not connection.reasons
+    assert not connection.held
 
 
 def test_connections_are_not_read_while_others_make_new_debt():
     clock = Clock()
     timers = Timers(clock)
     throttle = PublishThrottle(Limits(10), clock, timers)
-    first, second = Reading(), Reading()
+    first, second = FakeConnection(), FakeConnection()
     throttle.published(first, 20, 1)
     throttle.published(second, 50, 1)
     timers.run_until(1.5)
-    assert first.reasons
+    assert first.held
     timers.run_until(7.0)
-    assert not first.reasons
-    assert not second.reasons
+    assert not first.held
+    assert not second.held
 
 
 def test_the_broker_and_the_topic_are_both_kept():
@@ -180,12 +170,12 @@ def test_the_broker_and_the_topic_are_both_kept():
         TopicPolicies(),
     )
     throttle = topic.throttle(config)
-    connection = Reading()
+    connection = FakeConnection()
     throttle.published(connection, 20, 1)
-    assert connection.reasons
+    assert connection.held
     assert topic.times_limited == 0, "it was the broker's rate"
     timers.run_until(2.0)
-    assert not connection.reasons
+    assert not connection.held
     assert TopicPublishRate(rates).throttle(effective_config(Settings(), Policies(), TopicPolicies())) is None
 
 
@@ -194,7 +184,7 @@ def test_a_rate_that_did_not_change_keeps_its_debt():
     topic = TopicPublishRate(BrokerRates(clock, Timers(clock)))
     config = effective_config(Settings(max_publish_rate_per_topic_in_bytes=10), Policies(), TopicPolicies())
     throttle = topic.throttle(config)
-    throttle.published(Reading(), 1, 1000)
+    throttle.published(FakeConnection(), 1, 1000)
     assert topic.throttle(dataclasses.replace(config, message_ttl_seconds=5)) is throttle
     assert topic.times_limited == 1
     changed = dataclasses.replace(config, publish_rate=PublishRate(publish_throttling_rate_in_msg=5))
