@@ -2,7 +2,6 @@
 
 import resource
 import socket
-import time
 import urllib.parse
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.attack.conftest import SECURED, Http, Target, connect, http
 from tests.blackbox.raw import RawPeer, send
+from tests.waiting import wait_for
 
 LIMIT = 1024
 
@@ -129,9 +129,7 @@ def test_a_client_that_must_wait_gets_its_turn_when_others_leave(few, topic):
     held = idle_sockets(few.broker.url, 1100)
     for each in held:
         each.close()
-    deadline = time.monotonic() + 30
-    while few.broker.open_files > 300 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: few.broker.open_files <= 300, subject="closing of the idle sockets")
     publish(few.broker, topic, 10)
 
 

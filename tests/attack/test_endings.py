@@ -1,11 +1,12 @@
 """Peers that stop: each connection ends, and what it held goes to others (docs/security.md)."""
 
-import time
+import contextlib
 
 import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.raw import RawPeer, command, frame, send
+from tests.waiting import wait_for
 
 PATIENCE_S = 40
 
@@ -16,13 +17,6 @@ def broker(new_broker):
     yield broker
     assert "Traceback" not in broker.log_text()
     assert broker.stop() == 0
-
-
-def until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def filled(broker, topic, count=400):
@@ -40,7 +34,7 @@ def test_a_consumer_that_stops_reading_is_closed_though_it_goes_on_sending(broke
     filled(broker, topic)
     deaf = RawPeer(broker.url, receive_buffer=4096)
     deaf.subscribe(topic, permits=1_000_000)
-    until(lambda: "does not read" in broker.log_text())
+    wait_for(lambda: "does not read" in broker.log_text(), PATIENCE_S)
     deaf.close()
 
 
@@ -66,7 +60,7 @@ def test_a_connection_is_closed_behind_output_that_is_not_read(broker, topic):
     deaf = RawPeer(broker.url, receive_buffer=4096)
     deaf.subscribe(topic, permits=1_000_000)
     deaf.write(frame(command("FLOW", "flow", consumer_id=1, messagePermits=0)))
-    until(lambda: broker.open_files <= before)
+    wait_for(lambda: broker.open_files <= before, PATIENCE_S)
     deaf.close()
 
 
@@ -74,13 +68,11 @@ def test_a_large_frame_that_trickles_in_is_given_up(broker):
     slow = RawPeer(broker.url)
     slow.producer("persistent://public/default/slow")
     slow.write(send(1, 0, bytes(4_000_000))[:1_500_000])
-    deadline = time.monotonic() + PATIENCE_S
-    while "a frame that does not arrive" not in broker.log_text():
-        assert time.monotonic() < deadline
-        try:
-            slow.write(b"x")  # it lives, and it does not come to the point
-        except ConnectionError:
-            break
-        time.sleep(0.1)
-    until(lambda: "a frame that does not arrive" in broker.log_text())
+
+    def given_up():
+        with contextlib.suppress(ConnectionError):
+            slow.write(b"x")  # the peer sends, but never a whole frame
+        return "a frame that does not arrive" in broker.log_text()
+
+    wait_for(given_up, PATIENCE_S, every=0.1)
     slow.close()

@@ -11,6 +11,7 @@ import threading
 import time
 
 from tests.blackbox.clients import quiet_client, read_all
+from tests.waiting import wait_for
 
 
 def magnetar(*arguments, code=0):
@@ -48,9 +49,8 @@ class Publisher:
         return self.stored
 
     def wait(self, count):
-        while self.stored < count:
-            assert self.failed is None
-            time.sleep(0.01)
+        wait_for(lambda: self.failed or self.stored >= count, 60, "the next receipts", every=0.01)
+        assert self.failed is None
 
 
 def numbers(url):

@@ -41,9 +41,7 @@ class Churn:
         assert not self.source.failed
         if not self.sinks:
             self.join()
-        deadline = time.monotonic() + 15
-        while self.history.missing() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_for(lambda: not self.history.missing(), subject="delivery of every message with a receipt", every=0.1)
         for sink in self.sinks:
             sink.leave()
         self.client.close()
@@ -101,7 +99,7 @@ def test_topics_are_unloaded_under_load(broker, topic, kind):
         with churn.history.interruption():
             broker.unload(topic)
         before = churn.history.count("receipted")
-        wait_for(lambda before=before: churn.history.count("receipted") > before, what="a receipt after the unload")
+        wait_for(lambda before=before: churn.history.count("receipted") > before, subject="a receipt after the unload")
     churn.finish()
 
 
@@ -138,8 +136,8 @@ def test_a_storm_of_a_thousand_connections(new_broker, topic):
     assert not failures
     source.stop()
     assert not source.failed
-    wait_for(lambda: broker.open_files <= files + 30, what="closing of the storm's connections")
-    wait_for(lambda: broker.metrics("pulsar_active_connections") <= 3, what="forgetting of the connections")
+    wait_for(lambda: broker.open_files <= files + 30, subject="closing of the storm's connections")
+    wait_for(lambda: broker.metrics("pulsar_active_connections") <= 3, subject="forgetting of the connections")
     reader = steady.create_reader(f"{topic}-storm-0", pulsar.MessageId.latest)
     assert not reader.has_message_available()
     steady.close()

@@ -1,13 +1,14 @@
 """Topic compaction through the official client: readers, consumers and table views of compacted topics."""
 
 import json
-import time
 import urllib.error
 import urllib.request
 
 import pulsar
 import pytest
 from pulsar import CompressionType, MessageId
+
+from tests.waiting import wait_for
 
 RECEIVE_MS = 60_000
 NOTHING_MS = 500
@@ -27,15 +28,14 @@ def rest(topic, suffix=""):
     return "/admin/v2/" + topic.replace("://", "/") + suffix
 
 
+def compaction_status(broker, topic):
+    return http(broker, "GET", rest(topic, "/compaction"))["status"]
+
+
 def compact(broker, topic):
     http(broker, "PUT", rest(topic, "/compaction"))
-    deadline = time.monotonic() + 20
-    while True:
-        status = http(broker, "GET", rest(topic, "/compaction"))
-        if status["status"] != "RUNNING" or time.monotonic() > deadline:
-            break
-        time.sleep(0.02)
-    assert status["status"] == "SUCCESS", status
+    wait_for(lambda: compaction_status(broker, topic) != "RUNNING", subject="the end of the compaction")
+    assert compaction_status(broker, topic) == "SUCCESS"
 
 
 def contents(messages):
@@ -146,10 +146,7 @@ def test_table_view(broker, client, topic):
     view.for_each(seen.__setitem__)
     assert seen == {f"k{i}": b"%d" % (45 + i) for i in range(1, 5)}
     producer.send(b"new", partition_key="k1")
-    deadline = time.monotonic() + 10
-    while view.get("k1") != b"new" and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert view.get("k1") == b"new"
+    wait_for(lambda: view.get("k1") == b"new", subject="the new value in the table view")
     view.close()
 
 
@@ -193,11 +190,7 @@ def test_threshold(new_broker):
     producer = client.create_producer(topic, batching_enabled=False)
     for _ in range(30):
         producer.send(bytes(1000), partition_key="k")
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
-        if http(broker, "GET", rest(topic, "/compaction"))["status"] == "SUCCESS":
-            break
-        time.sleep(0.1)
+    wait_for(lambda: compaction_status(broker, topic) == "SUCCESS", subject="the compaction", every=0.1)
     stats = http(broker, "GET", rest(topic, "/stats"))["compaction"]
     removed = stats["lastCompactionRemovedEventCount"]  # of what was there when the threshold was passed
     assert 9 <= removed <= 29

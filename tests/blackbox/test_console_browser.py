@@ -3,12 +3,12 @@
 import os
 import pathlib
 import shutil
-import time
 import urllib.parse
 
 import pytest
 
 from tests.blackbox.clients import quiet_client
+from tests.waiting import wait_for
 
 webdriver = pytest.importorskip("selenium.webdriver")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -35,15 +35,6 @@ def browser(tmp_path):
     driver.set_page_load_timeout(60)
     yield driver
     driver.quit()
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError(what)
 
 
 def picture(browser, name):
@@ -79,7 +70,7 @@ def test_figures_change_while_the_page_is_open_and_nothing_breaks_the_policy(new
     before = text(browser, "[data-live=figures]")
     picture(browser, "topic")
     producer.send(b"x")
-    wait_for(lambda: text(browser, "[data-live=figures]") != before, "the page does not change by itself")
+    wait_for(lambda: text(browser, "[data-live=figures]") != before, 60, "an update of the page by itself", every=0.1)
     assert len(browser.find_elements("css selector", "svg.log rect")) >= 2
 
     address = urllib.parse.urlencode({"topic": TOPIC, "name": "billing", "peek": 3})
@@ -88,7 +79,7 @@ def test_figures_change_while_the_page_is_open_and_nothing_breaks_the_policy(new
     picture(browser, "subscription")
     browser.find_element("css selector", "form[action='/ui/do/clear'] button").click()
     browser.switch_to.alert.accept()
-    wait_for(lambda: "The backlog is cleared." in browser.page_source, "the form is not sent")
+    wait_for(lambda: "The backlog is cleared." in browser.page_source, 60, "the answer to the form", every=0.1)
     severe = [
         line for line in browser.get_log("browser") if line["level"] == "SEVERE" and "favicon" not in line["message"]
     ]

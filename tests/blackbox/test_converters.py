@@ -1,5 +1,6 @@
 """Foreign entries as the official client reads them from a broker process of our own."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -28,6 +29,7 @@ from tests.blackbox.foreign import (
     records_of,
     vector_bytes,
 )
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.blackbox
 RECEIVE_MS = 60_000
@@ -132,13 +134,14 @@ def test_holes_and_control_batches_complete_by_themselves(broker, client, topic)
 
 def backlog(broker, topic, subscription, wanted, seconds=10):
     """The backlog in entries, once it is `wanted` or the time is over."""
-    end = time.monotonic() + seconds
-    while True:
+
+    def found():
         stats = json.loads(broker.admin("GET", "/admin/v2/" + topic.replace("://", "/", 1) + "/stats"))
-        found = stats["subscriptions"][subscription]["msgBacklog"]
-        if found == wanted or time.monotonic() > end:
-            return found
-        time.sleep(0.1)
+        return stats["subscriptions"][subscription]["msgBacklog"]
+
+    with contextlib.suppress(AssertionError):
+        wait_for(lambda: found() == wanted, seconds, every=0.1)
+    return found()
 
 
 def test_the_bytes_converter_and_entries_of_nobody(broker, client, topic):
@@ -451,8 +454,6 @@ def test_workers_die_with_a_killed_broker(new_broker, topic):
     workers = children(broker.process.pid)
     assert workers
     broker.kill()
-    end = time.monotonic() + 5
-    while any(os.path.exists(f"/proc/{pid}") for pid in workers) and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers), subject="the end of the workers")
     assert not any(os.path.exists(f"/proc/{pid}") for pid in workers)
     client.close()

@@ -1,10 +1,10 @@
 """Figures of /metrics that come from what the broker really does."""
 
 import threading
-import time
 
 from tests.blackbox.clients import quiet_client
 from tests.blackbox.raw import RawPeer, lookup
+from tests.waiting import wait_for
 
 TOPIC = "persistent://public/default/figures"
 
@@ -33,14 +33,17 @@ def test_the_figures_of_publishing_reading_and_looking_up_move(new_broker):
         "pulsar_ml_cache_hits_throughput",
     )
     seen = dict.fromkeys(names, 0.0)
-    deadline = time.monotonic() + 20
-    while not all(seen.values()) and time.monotonic() < deadline:
-        time.sleep(0.3)
+
+    def all_seen():
         for name in names:
             seen[name] = max(seen[name], broker.metrics(name) or 0)
-    stop.set()
-    thread.join()
-    assert all(seen.values()), seen
+        return all(seen.values())
+
+    try:
+        wait_for(all_seen, subject="a value of each figure", every=0.3)
+    finally:
+        stop.set()
+        thread.join()
     assert broker.metrics("pulsar_broker_publish_latency_count") > 10
     assert broker.metrics("pulsar_broker_publish_latency_sum") > 0
     assert broker.metrics("pulsar_broker_lookup_answers") >= 2

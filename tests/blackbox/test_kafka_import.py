@@ -25,6 +25,7 @@ from tests.blackbox.kafka_files import SEGMENT, data_records, segment, stored_re
 from tests.blackbox.raw import RawPeer
 from tests.broker.admin.test_admin_security import KEY, token
 from tests.broker.admin.test_admin_server import Certificates
+from tests.waiting import wait_for
 
 TOPIC = "persistent://public/default/orders"
 KILLS = 60 if os.environ.get("MAGNETAR_CRASH_LONG") else 6
@@ -78,14 +79,17 @@ def stats(broker, topic=TOPIC):
 
 def wait_growth(broker, importer):
     """Return when the importer has stored something, or is through."""
-    before, deadline = None, time.monotonic() + 30
-    while importer.process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):  # the topic may not be there yet
-            now = stats(broker)["msgInCounter"]
-            before = now if before is None else before
-            if now > before:
-                return
-        time.sleep(0.02)
+    before = None
+
+    def grown():
+        nonlocal before
+        if importer.process.poll() is not None:
+            return True
+        now = stats(broker)["msgInCounter"]
+        before = now if before is None else before
+        return now > before
+
+    wait_for(grown, subject="growth of the topic", ignoring=OSError)  # the topic may not be there yet
 
 
 def test_a_segment_is_stored_as_it_is_and_only_once(new_broker, file):
@@ -431,12 +435,8 @@ def test_an_import_keeps_what_it_stored(new_broker, file):
     assert code == 0, said
     assert report["files"][0]["kept_by"] is None
     assert "warning" in said
-    deadline = time.monotonic() + 40
     with contextlib.suppress(OSError):
-        while time.monotonic() < deadline:
-            stats(broker, f"{TOPIC}-lost")
-            time.sleep(0.2)
-        raise AssertionError("the unprotected topic is still there: the test shows nothing")
+        wait_for(lambda: not stats(broker, f"{TOPIC}-lost"), 40, "deletion of the unprotected topic", every=0.2)
     client = quiet_client(broker.url)
     consumer = client.subscribe(TOPIC, "kafka-import", consumer_type=pulsar.ConsumerType.Shared)
     consumer.receive(10_000)

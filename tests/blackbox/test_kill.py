@@ -46,7 +46,7 @@ def test_no_receipted_message_is_lost_and_the_order_is_kept(new_broker):
         source.start()
     for cycle in range(CYCLES):
         before = history.count("receipted")
-        wait_for(lambda before=before: history.count("receipted") > before, what="a receipt after the restart")
+        wait_for(lambda before=before: history.count("receipted") > before, subject="a receipt after the restart")
         time.sleep(chance.uniform(0.0, 0.6))
         with history.interruption():
             broker.kill()

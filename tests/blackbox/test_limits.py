@@ -9,6 +9,7 @@ import pulsar
 import pytest
 
 from tests.blackbox.clients import quiet_client
+from tests.waiting import wait_for
 
 
 def rest(broker, path):
@@ -163,10 +164,7 @@ def test_unacknowledged_messages_of_the_broker(magnetar_broker_factory):
     for message in held:
         large.acknowledge(message)
     assert received(large, 60 - len(held)) < 30
-    deadline = time.monotonic() + 30
-    while blocked():  # the client sends its acknowledgements in groups
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: not blocked())  # the client sends its acknowledgements in groups
     client.close()
     broker.stop()
 

@@ -6,13 +6,13 @@ import pathlib
 import shutil
 import socket
 import subprocess
-import time
 import urllib.request
 
 import pytest
 import yaml
 
 from tests.blackbox.clients import quiet_client
+from tests.waiting import wait_for
 
 CONF = pathlib.Path(__file__).resolve().parents[2] / "conf"
 pytestmark = pytest.mark.skipif(
@@ -55,17 +55,15 @@ class Prometheus:
 
     def wait_for(self, path, wanted):
         """The first answer of which `wanted` is true."""
-        deadline = time.monotonic() + DEADLINE_S
         found = None
-        while time.monotonic() < deadline:
-            try:
-                found = self.get(path)
-            except OSError:
-                found = None
-            if found is not None and wanted(found):
-                return found
-            time.sleep(0.2)
-        raise AssertionError(f"{path}: {found}")
+
+        def answered():
+            nonlocal found
+            found = self.get(path)
+            return wanted(found)
+
+        wait_for(answered, DEADLINE_S, path, every=0.2, ignoring=OSError)
+        return found
 
     def stop(self):
         self._process.kill()

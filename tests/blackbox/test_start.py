@@ -12,6 +12,7 @@ import pytest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.clients import quiet_client
 from tests.blackbox.raw import RawPeer, send
+from tests.waiting import wait_for
 
 TOPIC = "persistent://public/default/start"
 
@@ -138,8 +139,7 @@ def test_a_second_interrupt_does_not_wait_for_the_stop(new_broker):
         assert peer.receive().type == pb.BaseCommand.SEND_RECEIPT
     peer.flow(1000, consumer_id=2)
     broker.process.send_signal(signal.SIGINT)
-    while "broker.stopping" not in broker.log_text():
-        time.sleep(0.01)
+    wait_for(lambda: "broker.stopping" in broker.log_text(), subject="the begin of the stop")
     broker.process.send_signal(signal.SIGINT)
     assert broker.wait_exit() == -signal.SIGINT
     broker.start()

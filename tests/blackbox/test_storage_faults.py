@@ -13,6 +13,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.clients import quiet_client, read_all
 from tests.blackbox.raw import RawPeer, send
 from tests.blackbox.test_start import run_standalone
+from tests.waiting import wait_for
 
 TOPIC = "persistent://public/default/faults"
 KEEP = {"defaultRetentionTimeInMinutes": -1, "defaultRetentionSizeInMB": -1}
@@ -78,9 +79,7 @@ def test_a_full_disk_is_said_and_service_resumes_by_itself(faulty):
     assert broker.process.poll() is None
     assert stored(broker.url) == list(range(20))  # readers go on
     disk("none")
-    deadline = time.monotonic() + 25
-    while not outcome and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: outcome, subject="the receipt")
     assert outcome == [pulsar.Result.Ok]
     client.close()
     peer.close()

@@ -14,6 +14,8 @@ import time
 
 import pulsar
 
+from tests.waiting import wait_for
+
 READY = re.compile(r"magnetar ready (\S+) (\S+)")
 SESSION_MS = 4000
 
@@ -125,8 +127,7 @@ class Publisher(threading.Thread):
             before = now
 
     def until(self, count):
-        while self.acknowledged < count:
-            time.sleep(0.01)
+        wait_for(lambda: self.acknowledged >= count, 120, f"receipt {count}", every=0.01)
 
     def finish(self):
         self._finished = True

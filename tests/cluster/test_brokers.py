@@ -19,6 +19,7 @@ from tests.cluster.broker_processes import (
     read_numbers,
 )
 from tests.cluster.conftest import LONG
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -92,12 +93,12 @@ def test_what_one_broker_changes_the_other_follows(members):
     first, second = (each.http for each in members)
     name = f"public/{uuid.uuid4().hex}"
     assert requests.put(f"{first}/admin/v2/namespaces/{name}", timeout=30).status_code == 204
-    until(lambda: name in requests.get(f"{second}/admin/v2/namespaces/public", timeout=30).json())
+    wait_for(lambda: name in requests.get(f"{second}/admin/v2/namespaces/public", timeout=30).json())
     assert requests.post(f"{second}/admin/v2/namespaces/{name}/messageTTL", json=7, timeout=30).status_code == 204
-    until(lambda: requests.get(f"{first}/admin/v2/namespaces/{name}/messageTTL", timeout=30).text == "7")
+    wait_for(lambda: requests.get(f"{first}/admin/v2/namespaces/{name}/messageTTL", timeout=30).text == "7")
     parts = f"persistent/{name}/parts"
     assert requests.put(f"{first}/admin/v2/{parts}/partitions", json=3, timeout=30).status_code == 204
-    until(lambda: requests.get(f"{second}/admin/v2/{parts}/partitions", timeout=30).json().get("partitions") == 3)
+    wait_for(lambda: requests.get(f"{second}/admin/v2/{parts}/partitions", timeout=30).json().get("partitions") == 3)
 
 
 def test_a_killed_owner_is_replaced_and_nothing_is_lost(members, client, topic):
@@ -164,10 +165,3 @@ def test_a_suspended_owner_is_replaced_and_disconnects_its_clients(members, clie
     publisher.until(stored + 100)
     publisher.finish()
     check_complete(read_numbers(consumer, publisher.acknowledged - 1), publisher.acknowledged)
-
-
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -11,6 +11,7 @@ from magnetar.bookkeeper.client import BookKeeper
 from magnetar.bookkeeper.errors import LedgerFencedError
 from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
 from tests.cluster.conftest import LONG
+from tests.waiting import until
 
 E3 = LedgerOptions(3, 3, 2)
 ROUNDS = 5 if LONG else 1
@@ -38,12 +39,15 @@ class Adding:
 
     async def more(self, count=500):
         """Until so many more are acknowledged."""
-        until = len(self.acknowledged) + count
-        while len(self.acknowledged) < until:
+        wanted = len(self.acknowledged) + count
+
+        def there():
             for task in self._tasks:
                 if task.done():
                     task.result()
-            await asyncio.sleep(0.02)
+            return len(self.acknowledged) >= wanted
+
+        await until(there, 240, f"{count} more receipts", every=0.02)
 
     async def end(self):
         self.stopped = True

@@ -12,7 +12,8 @@ from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
 from magnetar.storage.errors import BadVersionError, StorageUnavailableError
 from magnetar.storage.zookeeper.zookeeper_metadata import ZooKeeperMetadataStore
-from tests.storage.metadata_contract import MetadataStoreContract, until
+from tests.storage.metadata_contract import MetadataStoreContract
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ import urllib.request
 import pulsar
 import pytest
 
+from tests.waiting import wait_for
+
 IMAGE = os.environ.get("MAGNETAR_IMAGE", "")
 CONTAINERS = os.environ.get("CONTAINERS") or shutil.which("podman") or shutil.which("docker") or ""
 HERE = pathlib.Path(__file__).resolve().parent
@@ -41,9 +43,8 @@ def docker_api(tmp_path_factory):
         return
     path = tmp_path_factory.mktemp("api") / "docker.sock"
     with subprocess.Popen([CONTAINERS, "system", "service", "--time=0", f"unix://{path}"]) as service:
-        while not path.exists():
-            assert service.poll() is None
-            time.sleep(0.05)
+        wait_for(lambda: service.poll() is not None or path.exists(), subject="the socket of the container engine")
+        assert service.poll() is None
         os.environ |= {
             "DOCKER_HOST": f"unix://{path}",
             "TESTCONTAINERS_RYUK_DISABLED": "true",

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import time
 
 import pulsar
 import pytest
@@ -19,6 +18,7 @@ from magnetar.pipeline.reading.settings import ReadSettings
 from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
 from magnetar.pytest_plugin import BrokerProcess
 from magnetar.storage.reading.data_directory import DataDirectory
+from tests.waiting import wait_for
 
 
 def settings_for(broker, **more):
@@ -58,12 +58,11 @@ def messages_of(chunks, start, end):
 
 def covered_of(broker, log, end):
     """What ledger files hold, once write-behind has come to the first ones."""
-    patience = time.monotonic() + 30
-    while True:
-        covered = SegmentMap(DataDirectory(str(broker.data_dir))).covered(log, 0, end)
-        if covered or time.monotonic() > patience:
-            return covered
-        time.sleep(0.05)
+    return wait_for(
+        lambda: SegmentMap(DataDirectory(str(broker.data_dir))).covered(log, 0, end),
+        subject="the first entries in ledger files",
+        every=0.05,
+    )
 
 
 def read(broker, topic, start, end, **more):

@@ -1,7 +1,5 @@
 """Topics that are compacted, and topics with encrypted messages, through the source's own options."""
 
-import time
-
 import pulsar
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -14,6 +12,7 @@ from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.source.row_source import RowSource
 from magnetar.pipeline.source.values import choose_values
 from magnetar.pipeline.source_plan import SourcePlan
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -37,10 +36,7 @@ def compact(broker, topic):
     admin = Catalog(SourceOptions.parse({"admin.url": broker.http_url, "topic": topic}).connect.admin())
     path = f"/admin/v2/{topic.replace('://', '/')}/compaction"
     admin._ask(path, "PUT")
-    patience = time.monotonic() + 60
-    while admin._ask(path)["status"] != "SUCCESS":
-        assert time.monotonic() < patience
-        time.sleep(0.05)
+    wait_for(lambda: admin._ask(path)["status"] == "SUCCESS", 60, "the compaction")
 
 
 @pytest.mark.parametrize("batch", [1, 10])

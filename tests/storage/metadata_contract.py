@@ -7,13 +7,9 @@ import asyncio
 import pytest
 
 from magnetar.storage.errors import BadVersionError, NoNodeError, NotEmptyError, StorageClosedError
+from tests.waiting import until
 
 __all__ = ["MetadataStoreContract"]
-
-
-async def until(condition):
-    while not condition():  # noqa: ASYNC110 - what the store reports wakes nothing
-        await asyncio.sleep(0.001)
 
 
 class MetadataStoreContract:

@@ -10,6 +10,7 @@ from magnetar.broker.admin.server import start_admin
 from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
+from tests.waiting import until
 
 SHORT_S = 0.05
 REQUEST = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -78,8 +79,7 @@ async def test_a_request_keeps_its_connection_and_probes_answer_beyond_the_seats
             b"PUT /admin/v2/tenants/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 50\r\n\r\n{"
         )
-    while there.admin.seats.taken < 2 or there.admin.seats._idle:  # noqa: ASYNC110 - the other side of a socket
-        await asyncio.sleep(0.001)
+    await until(lambda: there.admin.seats.taken >= 2 and not there.admin.seats._idle)
     for path, status in ((b"/status", 200), (b"/admin/v2/tenants", 503), (b"/metrics", 200)):
         assert (await there.get(path))[0] == status
     reader, writer = busy[0]
@@ -126,12 +126,10 @@ async def test_a_peer_that_reads_no_answer_is_closed(web):
     reader, writer = await there.connect()
     reader._transport.pause_reading()
     connections = there.admin._servers[0].server_state.connections
-    while not connections:  # noqa: ASYNC110 - the other side of a socket
-        await asyncio.sleep(0.001)
+    await until(lambda: connections)
     [connection] = connections
     connection._socket.write(bytes(32 << 20))  # more than the system's buffers hold
-    while there.admin.seats.taken:  # noqa: ASYNC110 - the same
-        await asyncio.sleep(0.001)
+    await until(lambda: not there.admin.seats.taken)
 
 
 async def test_a_peer_that_leaves_in_its_body_is_no_error_of_the_broker(web):
@@ -142,9 +140,7 @@ async def test_a_peer_that_leaves_in_its_body_is_no_error_of_the_broker(web):
         writer.write(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n\r\nhalf" % path)
         await writer.drain()
         state = there.admin._servers[0].server_state
-        while not state.tasks:  # noqa: ASYNC110 - the other side of a socket
-            await asyncio.sleep(0.001)
+        await until(lambda: state.tasks)
         writer.close()
-        while state.tasks:  # noqa: ASYNC110 - the same
-            await asyncio.sleep(0.001)
+        await until(lambda: not state.tasks)
     assert not [entry for entry in logs if entry["log_level"] == "error"]

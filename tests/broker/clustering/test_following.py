@@ -14,9 +14,9 @@ from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.storage.engine_for_tests import ManualClock, ManualScheduler
-from tests.storage.metadata_contract import until
 from tests.twins.memory_cluster import MemoryCluster
 from tests.twins.memory_ledgers import MemoryLedgerStore
+from tests.waiting import until
 
 SETTINGS = Settings()
 

@@ -11,6 +11,7 @@ from magnetar.broker.network.acceptor import EXTRA_SEATS, Acceptor
 from magnetar.broker.network.bind import bind
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.tasks import TaskSet
+from tests.waiting import until
 
 
 class Protocol(asyncio.Protocol):
@@ -47,11 +48,6 @@ class Door:
             self._clients.append(client)
         return self._clients[-count:]
 
-    async def until(self, condition):
-        async with asyncio.timeout(20):
-            while not condition():  # noqa: ASYNC110 - what is waited for is on the other side of a socket
-                await asyncio.sleep(0.001)
-
     async def close(self):
         self.acceptor.close()
         self.acceptor.close()
@@ -79,7 +75,7 @@ async def door():
 async def test_a_hundred_connections(door):
     there = await door(1000)
     await there.connect(100)
-    await there.until(lambda: len(there.made) == 100)
+    await until(lambda: len(there.made) == 100)
     assert there.seats.taken == 100
 
 
@@ -88,7 +84,7 @@ async def test_idle_connections_give_way_oldest_first(door):
     for _ in range(5):
         await there.connect()
         count = len(there.made)
-        await there.until(lambda count=count: len(there.made) > count)
+        await until(lambda count=count: len(there.made) > count)
     assert [each.transport.is_closing() for each in there.made] == [True, True, False, False, False]
 
 
@@ -97,24 +93,24 @@ async def test_beyond_the_seats_a_few_are_made_and_others_wait(door, monkeypatch
     there = await door(2)
     for count in range(2 + EXTRA_SEATS):
         await there.connect()
-        await there.until(lambda count=count: len(there.made) > count)
+        await until(lambda count=count: len(there.made) > count)
     await there.connect(5)
     assert [each.seat.is_extra for each in there.made] == [False] * 2 + [True] * EXTRA_SEATS
     for count in range(5):
         assert len(there.made) == 2 + EXTRA_SEATS + count
         there.made[count].transport.abort()
-        await there.until(lambda count=count: len(there.made) > 2 + EXTRA_SEATS + count)
+        await until(lambda count=count: len(there.made) > 2 + EXTRA_SEATS + count)
 
 
 async def test_a_tls_handshake_has_a_deadline_and_gives_way(door):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     there = await door(2, context=context, handshake_s=0.05)
     await there.connect(2)
-    await there.until(lambda: there.seats.taken == 2)
-    await there.until(lambda: there.seats.taken == 0)
+    await until(lambda: there.seats.taken == 2)
+    await until(lambda: there.seats.taken == 0)
     slow = await door(2, context=context, handshake_s=1000)
     await slow.connect(5)
-    await slow.until(lambda: slow.seats.evicted == 3)
+    await until(lambda: slow.seats.evicted == 3)
 
 
 class Exhausted:
@@ -136,10 +132,10 @@ class Exhausted:
 async def test_without_descriptors_accepting_pauses_and_an_idle_connection_is_closed(door):
     there = await door(100, wrap=lambda real: Exhausted(real, 0))
     await there.connect(3)
-    await there.until(lambda: len(there.made) == 3)
+    await until(lambda: len(there.made) == 3)
     there.acceptor._listening._times = 2
     await there.connect()
-    await there.until(lambda: len(there.made) == 4)
+    await until(lambda: len(there.made) == 4)
     assert [each.transport.is_closing() for each in there.made] == [True, True, False, False]
 
 

@@ -17,8 +17,8 @@ from magnetar.broker.ownership.register import BrokerRegister
 from magnetar.broker.policies.records import even_bundles, hash_of
 from magnetar.broker.tasks import TaskSet
 from magnetar.protocol.topic_name import TopicName
-from tests.storage.metadata_contract import until
 from tests.twins.memory_cluster import MemoryCluster
+from tests.waiting import until
 
 NAMESPACE = "t/n"
 TOPIC = TopicName.parse(f"persistent://{NAMESPACE}/a")

@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from deltalake import DeltaTable
@@ -15,6 +14,7 @@ from deltalake import DeltaTable
 from magnetar.pipeline import cli
 from magnetar.pipeline.jobs.commands import COMMANDS
 from tests.blackbox.kafka_files import SEGMENT, segment
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -149,10 +149,7 @@ def test_text_of_every_report(jobs_broker, topic, publish, tmp_path, capsys):
 
 
 def wait_rows(table, rows):
-    deadline = time.monotonic() + 50
-    while not DeltaTable.is_deltatable(table) or DeltaTable(table).count() < rows:
-        assert time.monotonic() < deadline, "the stream does not go on"
-        time.sleep(0.1)
+    wait_for(lambda: DeltaTable.is_deltatable(table) and DeltaTable(table).count() >= rows, 50, "the stream", every=0.1)
 
 
 @pytest.mark.timeout(180)

@@ -6,7 +6,8 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
+
+from tests.waiting import wait_for
 
 
 def children(pid):
@@ -65,13 +66,11 @@ def python(*arguments):
     return [sys.executable, *arguments]
 
 
-def wait_for(condition, seconds, between=lambda: None):
-    """Poll until the condition holds; `between` is called before each look."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        between()
-        with contextlib.suppress(OSError):
-            if condition():
-                return
-        time.sleep(0.5)
-    raise AssertionError("the condition did not hold in time")
+def wait_while_driven(condition, seconds, driver):
+    """Wait until the condition holds; the driver is started again whenever it has ended."""
+
+    def holds():
+        driver.ensure()
+        return condition()
+
+    wait_for(holds, seconds, "progress of the stream", every=0.5, ignoring=OSError)

@@ -6,12 +6,12 @@ import pathlib
 import re
 import subprocess
 import sys
-import time
 
 import pyspark
 import pytest
 
 from tests.pipeline.spark.source_for_tests import publish
+from tests.waiting import wait_for
 
 HOME = pathlib.Path(pyspark.__file__).parent
 PROGRAM = pathlib.Path(__file__).with_name("cluster_program.py")
@@ -34,13 +34,14 @@ class Daemon:
             self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
 
     def wait_for(self, pattern):
-        until = time.monotonic() + 90
-        while time.monotonic() < until:
-            if found := re.search(pattern, self.log.read_text(errors="replace")):
-                return found
-            assert self.process.poll() is None, self.log.read_text()[-3000:]
-            time.sleep(0.1)
-        raise AssertionError(self.log.read_text()[-3000:])
+        """The match of the pattern in the log of the process."""
+
+        def found():
+            match = re.search(pattern, self.log.read_text(errors="replace"))
+            assert match or self.process.poll() is None, self.log.read_text()[-3000:]
+            return match
+
+        return wait_for(found, 90, pattern, every=0.1)
 
     def stop(self):
         self.process.terminate()

@@ -12,7 +12,7 @@ import pulsar
 import pytest
 
 from magnetar.pytest_plugin import BrokerProcess
-from tests.pipeline.spark.killing import Driver, python, wait_for
+from tests.pipeline.spark.killing import Driver, python, wait_while_driven
 
 KILLS = int(os.environ.get("MAGNETAR_SPARK_KILLS", "1"))
 PER_KILL = 400 if KILLS > 1 else 160
@@ -77,7 +77,7 @@ def kill_again_and_again(broker, driver, publisher, done):
         before = done()
         publisher.allow(PER_KILL)
         some = before + choose.randrange(1, PER_KILL // 2)
-        wait_for(lambda some=some: done() >= some, 120, driver.ensure)
+        wait_while_driven(lambda some=some: done() >= some, 120, driver)
         print(
             f"{time.monotonic():.0f}: {done()} arrived, {publisher.sent} sent, the driver was started {driver.starts} times"
         )
@@ -91,7 +91,7 @@ def kill_again_and_again(broker, driver, publisher, done):
             driver.kill()
         print(f"{time.monotonic():.0f}: killed a {victim}")
     publisher.finish()
-    wait_for(lambda: done() >= publisher.sent, 180, driver.ensure)
+    wait_while_driven(lambda: done() >= publisher.sent, 180, driver)
     driver.kill()
     assert publisher.sent == KILLS * PER_KILL
 
