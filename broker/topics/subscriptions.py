@@ -25,8 +25,7 @@ from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlaces
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
-from magnetar.broker.topics.rate_limits import SubscribeThrottle, Throttle, Throttles
-from magnetar.broker.topics.rates_in_force import dispatch_limits, kept_dispatch
+from magnetar.broker.topics.subscription_rates import SubscriptionRates
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import StorageError
 from magnetar.storage.position import EARLIEST, LATEST, Position
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.meters.rates import Rate
     from magnetar.broker.policies.effective import TopicConfig
-    from magnetar.broker.policies.values import DispatchRate, SubscribeRate
     from magnetar.broker.topics.context import TopicContext, TopicConverter
     from magnetar.broker.topics.delay_indexes import DelayIndex
     from magnetar.broker.topics.life import TopicLife
@@ -92,11 +90,7 @@ class TopicSubscriptions:
         """Names whose durable cursor is being created: no reader may take them meanwhile."""
         self._deleting: set[str] = set()
         """Names whose durable cursor is being deleted: nothing may take them until it is gone."""
-        self._dispatch: Throttle | None = None
-        self._own: dict[str, Throttle] = {}
-        """Each subscription's own rate among those of its dispatch, by name."""
-        self._subscribe: SubscribeThrottle | None = None
-        self._subscribe_rate: SubscribeRate | None = None
+        self._rates = SubscriptionRates(context, config)
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -108,7 +102,6 @@ class TopicSubscriptions:
     async def open_existing(self, delay_index: DelayIndex) -> None:
         """Bring up every durable subscription the ledger has a cursor for."""
         self._delay_index = delay_index
-        self._set_rates()
         for name in list(self._ledger.cursors):
             if name not in INTERNAL_CURSORS:
                 cursor = await self._ledger.open_cursor(name, "latest")
@@ -130,7 +123,7 @@ class TopicSubscriptions:
             transform=None if self._converting is None else self._converting.transformer(name),
             pinned=name == COMPACTION_CURSOR,
         )
-        subscription.context.throttle = self._throttle(subscription)
+        subscription.context.throttle = self._rates.throttle(subscription)
         subscription.context.unacked_total = self._context.unacked_total
         subscription.opened_at = cursor.mark_delete, cursor.individually_deleted_entries
         self.by_name[name] = subscription
@@ -151,50 +144,14 @@ class TopicSubscriptions:
         """The topic's configuration is another: all subscriptions follow."""
         self._config = config
         settings = self.settings()
-        self._set_rates()
+        self._rates.config_changed(config)
         for subscription in self.by_name.values():
             subscription.set_settings(settings)
-            subscription.context.throttle = self._throttle(subscription)
-
-    def _set_rates(self) -> None:
-        """Rates of the topic's policies; one that is unchanged keeps its bucket."""
-        context, config = self._context, self._config
-        self._dispatch = kept_dispatch(
-            self._dispatch, dispatch_limits(config.dispatch_rate_in_force), context.monotonic
-        )
-        rate = config.subscribe_rate_in_force
-        if rate != self._subscribe_rate:
-            self._subscribe_rate = rate
-            self._subscribe = SubscribeThrottle(
-                rate.subscribe_throttling_rate_per_consumer, rate.rate_period_in_second, context.monotonic
-            )
-
-    def _throttle(self, subscription: Subscription) -> Throttles | None:
-        """What the dispatch of the subscription has to keep: the rates of broker, topic and its own."""
-        context, config = self._context, self._config
-        limits = dispatch_limits(self._own_rate(subscription.name))
-        own = kept_dispatch(self._own.pop(subscription.name, None), limits, context.monotonic)
-        if own is not None:
-            self._own[subscription.name] = own
-        throttles = [each for each in (context.rates.dispatch(config), self._dispatch, own) if each is not None]
-        if not throttles:
-            return None
-        spared = subscription.is_caught_up if config.dispatch_rates_spare_caught_up else None
-        return Throttles(*throttles, counts_entries=config.dispatch_rates_count_entries, is_spared=spared)
-
-    def _own_rate(self, name: str) -> DispatchRate:
-        """The dispatch rate of the subscription of that name."""
-        config = self._config
-        return config.subscription_rates.get(name, config.subscription_dispatch_rate_in_force)
+            subscription.context.throttle = self._rates.throttle(subscription)
 
     def published(self, rate: Rate) -> None:
-        """What the producers sent in the last period: dispatch rates that are relative to it follow."""
-        config = self._config
-        if self._dispatch is not None and config.dispatch_rate_in_force.relative_to_publish_rate:
-            self._dispatch.allow_more(rate.messages_per_second, rate.bytes_per_second)
-        for name, own in self._own.items():
-            if self._own_rate(name).relative_to_publish_rate:
-                own.allow_more(rate.messages_per_second, rate.bytes_per_second)
+        """The publish rate of the last period: dispatch rates that are relative to it follow."""
+        self._rates.published(rate)
 
     # --- a consumer comes ----------------------------------------------------------------------------------------
 
@@ -208,7 +165,8 @@ class TopicSubscriptions:
         if TYPE_NAMES[consumer.sub_type] not in self._config.subscription_types_enabled:
             raise NotAllowedError(f"Topic[{self._life.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
         check_name(request.subscription)
-        self._check_rate(consumer)
+        if not self._rates.may_subscribe(consumer):
+            raise NotAllowedError("Subscribe limited by subscribe rate limit per consumer.")
         self._life.check_usable()
         subscription = self.by_name.get(request.subscription)
         if subscription is None:
@@ -245,12 +203,6 @@ class TopicSubscriptions:
         same = (c.outbox.address.rpartition(":")[0] == host for s in self.by_name.values() for c in s.consumers)
         if limit > 0 and sum(same) >= limit:
             raise ConsumerBusyError("Topic reached max same address consumers limit")
-
-    def _check_rate(self, consumer: Consumer) -> None:
-        if self._subscribe is not None:
-            identity = (consumer.outbox.address.rpartition(":")[0], consumer.name, consumer.consumer_id)
-            if not self._subscribe.try_subscribe(identity):
-                raise NotAllowedError("Subscribe limited by subscribe rate limit per consumer.")
 
     def _choose_reader(self, subscription: Subscription, request: SubscribeRequest) -> None:
         """The first consumer of a subscription without consumers decides whether it reads the compacted topic."""
@@ -338,7 +290,7 @@ class TopicSubscriptions:
         """The last consumer of a non-durable subscription left."""
         if not subscription.durable and self.by_name.get(subscription.name) is subscription:
             del self.by_name[subscription.name]
-            self._own.pop(subscription.name, None)
+            self._rates.forget(subscription.name)
             if self._delay_index is not None:
                 self._delay_index.remove_view(subscription.name)
             if subscription.sought is not None:
@@ -354,7 +306,7 @@ class TopicSubscriptions:
         if subscription is None:
             raise SubscriptionNotFoundError(f"Subscription {name} not found")
         self._unused.pop(name, None)
-        self._own.pop(name, None)
+        self._rates.forget(name)
         self._deleting.add(name)
         try:
             await subscription.close(disconnect=True)
