@@ -249,6 +249,12 @@ def test_files_and_functions_stay_small(room, path):
             assert lines <= MAX_FUNCTION_LINES, f"{node.name} has {lines} lines"
 
 
+@pytest.mark.parametrize("folder", ["tests", "bench"])
+def test_files_of_tests_and_benchmarks_stay_small_too(folder):
+    lines = {str(p.relative_to(ROOT)): p.read_text().count("\n") for p in (ROOT / folder).rglob("*.py")}
+    assert not {name: count for name, count in lines.items() if count > MAX_FILE_LINES}
+
+
 def at_module_level(tree):
     """Every import that a reader of the module meets outside functions, also those under TYPE_CHECKING."""
     inside = {

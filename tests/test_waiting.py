@@ -12,6 +12,7 @@ TESTS = pathlib.Path(__file__).parent
 OWN_LOOPS = {
     "waiting.py": "the helper",
     "attack/conftest.py": "a client that sends PING after PING",
+    "cluster/load.py": "sends at a pace",
     "blackbox/test_soak.py": "samples of memory and threads",
     "conformance/harness/session.py": "by the clock that stands still while the broker does not answer",
     "conformance/roams.py": "reads several connections until all are quiet",

@@ -9,42 +9,26 @@ import asyncio
 import heapq
 import itertools
 import tempfile
-from array import array
 from types import SimpleNamespace
-
-from pyroaring import BitMap
 
 from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.delayed.bucket_settings import BucketSettings
 from magnetar.delayed.delay_ports import DelayEnvironment
 from magnetar.delayed.delivery_time import DelayPolicy
-from magnetar.protocol.runs import EntryFlag, EntryRun
-from magnetar.storage.errors import CorruptEntryError, StorageFullError
 from magnetar.storage.position import EARLIEST, Position
+from tests.delayed.world_faults import Crash, Faults, FaultyLedgers, FaultyMetadata
+from tests.delayed.world_log import Cursor, Log, run_of
 from tests.twins.memory_ledgers import MemoryLedgerStore
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 START_MS = 1_700_000_000_000
+
+
 FOREVER = 1 << 62
+
+
 NAME = "public/default/persistent/delayed"
-
-
-def run_of(times):
-    """An EntryRun of entries with these deliver_at times (None: not delayed)."""
-    count = len(times)
-    flags = [int(EntryFlag.HAS_DELIVER_AT) if t is not None else 0 for t in times]
-    any_flags, all_flags = 0, 0xFFFFFFFF
-    for flag in flags:
-        any_flags |= flag
-        all_flags &= flag
-    ones = array("q", [1] * count).tobytes()
-    deliver_at = array("q", [t or 0 for t in times]).tobytes() if any_flags else None
-    return EntryRun(
-        1, count, b"x" * count, array("q", range(count + 1)).tobytes(), array("q", range(count)).tobytes(),
-        array("q", [0] * count).tobytes(), ones, deliver_at, array("I", flags).tobytes(), any_flags, all_flags, count,
-        True,
-    )  # fmt: skip
 
 
 class Clock:
@@ -82,232 +66,6 @@ class Clock:
 
     def forget(self):
         self._timers.clear()
-
-
-class Slab:
-    def __init__(self, ledger_id, first, times):
-        self.ledger_id, self.first_entry_id = ledger_id, first
-        delayed = int(EntryFlag.HAS_DELIVER_AT)
-        flags = array("I", [0 if t is None else delayed for t in times])
-        self._facts = SimpleNamespace(
-            deliver_at=array("q", [t or 0 for t in times]).tobytes(),
-            flags=flags.tobytes(),
-            any_flags=max(flags, default=0),
-        )
-
-    def facts(self):
-        return self._facts
-
-    def position(self, k):
-        return Position(self.ledger_id, self.first_entry_id + k)
-
-
-class Log:
-    """The log: ledger id -> deliver_at of each entry (None: not delayed)."""
-
-    def __init__(self):
-        self.ledgers = {0: []}
-        self.unreadable = set()
-
-    @property
-    def current(self):
-        return max(self.ledgers)
-
-    @property
-    def last_confirmed(self):
-        full = [k for k, times in self.ledgers.items() if times]
-        if full:
-            return Position(max(full), len(self.ledgers[max(full)]) - 1)
-        return EARLIEST if self.current == 0 else Position(self.current, -1)
-
-    @property
-    def first_position(self):
-        full = [k for k, times in self.ledgers.items() if times]
-        return Position(min(full), 0) if full else None
-
-    def positions(self, after=EARLIEST):
-        for ledger_id in sorted(self.ledgers):
-            for k in range(len(self.ledgers[ledger_id])):
-                if (ledger_id, k) > after:
-                    yield Position(ledger_id, k)
-
-    def time(self, position):
-        return self.ledgers[position.ledger_id][position.entry_id]
-
-    def entries_between(self, after, up_to):
-        return sum(p <= up_to for p in self.positions(after))
-
-    def append(self, times):
-        """Returns the piece."""
-        ledger = self.ledgers[self.current]
-        ledger += times
-        return (self.current, len(ledger) - len(times), 0, len(times))
-
-    def roll(self):
-        if self.ledgers[self.current]:
-            self.ledgers[self.current + 1] = []
-
-    def trim(self, mark_deletes):
-        floor = min(mark_deletes, default=EARLIEST)
-        for ledger_id in sorted(self.ledgers):
-            if ledger_id < self.current and (ledger_id, len(self.ledgers[ledger_id]) - 1) <= floor:
-                del self.ledgers[ledger_id]
-
-    def new_read_cursor(self, start):
-        return ScanCursor(self, start)
-
-
-class ScanCursor:
-    def __init__(self, log, start):
-        self._log, self._next, self.closed = log, start, False
-
-    def read(self, max_entries, _max_bytes, upto=None):
-        for position in self._log.positions(self._next.previous()):
-            if upto is not None and position > upto:
-                break
-            self._next = position
-            if position in self._log.unreadable:
-                raise CorruptEntryError(position, "told so")
-            times = self._log.ledgers[position.ledger_id]
-            end = min(position.entry_id + min(max_entries, 3), len(times))
-            if upto is not None and upto.ledger_id == position.ledger_id:
-                end = min(end, upto.entry_id + 1)
-            for k in range(position.entry_id + 1, end):
-                if (position.ledger_id, k) in self._log.unreadable:
-                    end = k
-                    break
-            slab = Slab(position.ledger_id, position.entry_id, times[position.entry_id : end])
-            self._next = Position(position.ledger_id, end)
-            return [SimpleNamespace(slab=slab, start=0, end=end - position.entry_id, entries=end - position.entry_id)]
-        return []
-
-    def move_to(self, position):
-        self._next = position
-
-    def close(self):
-        self.closed = True
-
-
-class Cursor:
-    """What the index sees of a subscription's cursor; acknowledgements are durable at once."""
-
-    def __init__(self, log, mark_delete):
-        self._log = log
-        self.mark_delete = mark_delete
-        self.deleted = {}
-        self.read_position = mark_delete.next()
-
-    def is_deleted(self, position):
-        return position <= self.mark_delete or position.entry_id in self.deleted.get(position.ledger_id, ())
-
-    def deleted_in(self, ledger_id):
-        return self.deleted.get(ledger_id)
-
-    def ack_many(self, positions):
-        for position in positions:
-            if not self.is_deleted(position):
-                self.deleted.setdefault(position.ledger_id, BitMap()).add(position.entry_id)
-        for position in self._log.positions(self.mark_delete):
-            if not self.is_deleted(position):
-                break
-            self.mark_delete = position
-        return 1
-
-    async def flush(self):
-        await asyncio.sleep(0)
-
-    def seek(self, position):
-        before = [p for p in self._log.positions() if p < position]
-        self.mark_delete = before[-1] if before else EARLIEST
-        for ledger_id in list(self.deleted):
-            if ledger_id > position.ledger_id:
-                del self.deleted[ledger_id]
-            elif ledger_id == position.ledger_id:
-                self.deleted[ledger_id] = BitMap([e for e in self.deleted[ledger_id] if e < position.entry_id])
-        self.ack_many(())
-        self.read_position = position
-
-
-class Faults:
-    """What the next calls of the stores do: "ok", "before" (it failed), "after" (done, reported as failed)."""
-
-    def __init__(self):
-        self.script = []
-        self.outage = False
-        self.calls = []
-        self.crash_at = None
-
-    async def around(self, name, action):
-        await asyncio.sleep(0)
-        self.calls.append(name)
-        if self.crash_at is not None and len(self.calls) - 1 == self.crash_at[0]:
-            if self.crash_at[1] == "after":
-                await action()
-            raise Crash
-        outcome = "before" if self.outage else self.script.pop(0) if self.script else "ok"
-        if outcome == "before":
-            raise StorageFullError("told so")
-        result = await action()
-        if outcome == "after":
-            raise StorageFullError("told so, but it was done")
-        return result
-
-
-class Crash(BaseException):
-    """The process ends here."""
-
-
-class FaultyWriter:
-    def __init__(self, writer, faults):
-        self._writer, self._faults = writer, faults
-
-    def __getattr__(self, name):
-        return getattr(self._writer, name)
-
-    def append(self, slab, done):
-        outcome = "before" if self._faults.outage else self._faults.script.pop(0) if self._faults.script else "ok"
-        self._faults.calls.append("append")
-        crash = self._faults.crash_at
-        if crash is not None and len(self._faults.calls) - 1 == crash[0]:
-            if crash[1] == "after":
-                self._writer.append(slab, lambda _error: None)
-            raise Crash
-        if outcome == "before":
-            asyncio.get_running_loop().call_soon(done, StorageFullError("told so"))
-        else:
-            self._writer.append(slab, done)
-
-    async def close(self):
-        return await self._faults.around("close", self._writer.close)
-
-
-class FaultyLedgers:
-    def __init__(self, store, faults):
-        self.store, self._faults = store, faults
-        self.max_record_bytes = store.max_record_bytes
-
-    async def create(self, properties=None):
-        return FaultyWriter(await self._faults.around("create", lambda: self.store.create(properties)), self._faults)
-
-    async def read(self, *arguments):
-        return await self._faults.around("read", lambda: self.store.read(*arguments))
-
-    async def delete(self, ledger_id):
-        return await self._faults.around("delete", lambda: self.store.delete(ledger_id))
-
-
-class FaultyMetadata:
-    def __init__(self, store, faults):
-        self.store, self._faults = store, faults
-
-    async def get(self, path):
-        return await self._faults.around("get", lambda: self.store.get(path))
-
-    async def put(self, path, value, expected_version=None):
-        return await self._faults.around("put", lambda: self.store.put(path, value, expected_version))
-
-    async def delete(self, path, expected_version=None):
-        return await self._faults.around("forget", lambda: self.store.delete(path, expected_version))
 
 
 class Subscription:

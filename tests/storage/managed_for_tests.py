@@ -13,6 +13,7 @@ from magnetar.protocol.speed import after_prefix
 from magnetar.storage.managed.entry_index import broker_index
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger, ManagedLedgerConfig
+from magnetar.storage.position import EARLIEST, Position
 from tests.storage.engine_for_tests import ManualClock, ManualScheduler, settle
 from tests.twins.memory_ledgers import MemoryLedgerStore
 from tests.twins.memory_metadata import MemoryMetadataStore
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.managed.managed_ledger import AppendResult
     from magnetar.storage.managed.stored_layout import StoredLayout
-    from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
 NAME = "public/default/persistent/t"
@@ -170,3 +170,18 @@ __all__ = [
     "run_of",
     "settle",
 ]
+
+
+async def opened(config: ManagedLedgerConfig = KEEP, **store: Any) -> tuple[Ground, ManagedLedger]:
+    """An empty managed ledger over stores in memory, and the ground it stands on."""
+    ground = Ground(MemoryLedgerStore(**store))
+    return ground, await ground.open(config)
+
+
+def indexes(entries: list[Any]) -> list[int]:
+    return [index for _, _, index in entries]
+
+
+async def everything(ledger: ManagedLedger) -> list[Any]:
+    """Every entry of the log, as `read_all` gives them."""
+    return await read_all(ledger.new_read_cursor(EARLIEST))

@@ -1,0 +1,98 @@
+"""The read loop of a dispatcher: reads from the disk, failed reads, its end."""
+
+from __future__ import annotations
+
+from magnetar.storage.errors import StorageFailedError
+from magnetar.storage.position import EARLIEST
+from tests.broker.dispatch_fakes import (
+    EXCLUSIVE,
+    Bench,
+    entry,
+    got,
+)
+
+
+async def test_cold_reads_deliver_all_in_order():
+    bench = Bench(cold=True)
+    consumer = await bench.join(EXCLUSIVE, permits=1000)
+    bench.publish(*[entry() for _ in range(350)])
+    await bench.settle()
+    assert got(consumer) == list(range(350))
+
+
+async def test_a_cold_read_of_a_consumer_that_left_is_not_lost():
+    bench = Bench(cold=True)
+    first = await bench.join(EXCLUSIVE, permits=10)
+    bench.publish(entry(), entry())
+    bench.leave(first)
+    second = await bench.join(EXCLUSIVE, permits=10)
+    await bench.settle()
+    assert got(first) == []
+    assert got(second) == [0, 1]
+
+
+async def test_redeliver_during_a_cold_read_sends_each_once():
+    bench = Bench(cold=True)
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.publish(entry(), entry())
+    bench.redeliver(consumer)
+    await bench.settle()
+    assert got(consumer) == [0, 1]
+
+
+async def test_seek_waits_for_the_read_under_way():
+    bench = Bench(cold=True)
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(*[entry() for _ in range(4)])
+    await bench.subscription.seek(positions[2])
+    again = await bench.join(EXCLUSIVE, permits=10)
+    await bench.settle()
+    assert got(consumer) == []
+    assert got(again) == [2, 3]
+
+
+async def test_a_failed_read_is_tried_again_after_the_back_off():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.cursor.errors = [StorageFailedError("no disk"), StorageFailedError("no disk")]
+    bench.publish(entry(), entry())
+    assert got(consumer) == []
+    reads = bench.cursor.reads
+    bench.flow(consumer, 1)
+    bench.clock.advance(14.9)
+    assert bench.cursor.reads == reads
+    bench.clock.advance(0.2)
+    assert bench.cursor.reads == reads + 1
+    bench.clock.advance(30)
+    assert got(consumer) == [0, 1]
+
+
+async def test_the_topic_hears_when_the_last_reader_leaves():
+    bench = Bench()
+    bench.subscription.durable = False
+    reader = await bench.join(EXCLUSIVE)
+    bench.leave(reader)
+    assert bench.empty == [bench.subscription]
+    assert bench.subscription.sought is None
+
+
+async def test_a_seek_that_closes_the_last_reader_ends_its_subscription_but_not_its_place():
+    """Apache Pulsar 4.2.4 lists it no more; the next reader of the name reads from where the cursor was put."""
+    bench = Bench()
+    bench.subscription.durable = False
+    await bench.join(EXCLUSIVE)
+    await bench.subscription.seek(EARLIEST)
+    assert bench.empty == [bench.subscription]
+    assert bench.subscription.sought is not None
+    await bench.subscription.seek(EARLIEST, rolls_back=True)
+    assert bench.empty == [bench.subscription]
+
+
+async def test_close_tells_all_and_stops():
+    bench = Bench(cold=True)
+    consumer = await bench.join(EXCLUSIVE, permits=5)
+    bench.publish(entry())
+    await bench.subscription.close()
+    await bench.settle()
+    assert consumer.outbox.names() == ["CLOSE_CONSUMER"]
+    await bench.subscription.close()

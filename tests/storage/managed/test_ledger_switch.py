@@ -1,0 +1,112 @@
+"""The change from one ledger of a managed ledger to the next: by size, age and on request."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from magnetar.storage.managed.managed_ledger import AppendPiece
+from magnetar.storage.position import Position
+from tests.storage.managed_for_tests import KEEP, append, opened, run_of, settle
+
+
+async def test_rolls_after_the_entry_that_fills_it_by_size():
+    config = dataclasses.replace(KEEP, max_entries_per_ledger=1000, max_size_per_ledger_bytes=500)
+    _, ledger = await opened(config)
+    await append(ledger, [b"x" * 100] * 9)
+    assert [slot.entries for slot in ledger.ledgers] == [4, 4, 1]
+    for _ in range(5):
+        await append(ledger, [b"x" * 100])
+    assert [slot.entries for slot in ledger.ledgers] == [4, 4, 4, 2]
+    assert all(slot.closed_at_ms and slot.size_bytes > 500 for slot in ledger.ledgers[:3])
+
+
+async def test_the_next_ledger_is_there_before_it_is_needed_and_listed_before_its_first_entry():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"] * 8)
+    await settle()
+    assert len(await ground.ledgers.list_ledgers()) == 2
+    assert len(ledger.ledgers) == 1
+    after = ground.after_crash()
+    again = await after.open()
+    assert await after.ledgers.list_ledgers() == [slot.ledger_id for slot in again.ledgers] == [0]
+    create = ground.ledgers.create
+    ground.ledgers.create = None  # a switch that had to create would fail
+    await append(ledger, [b"x"] * 3)
+    assert ledger.last_confirmed == Position(1, 0)
+    ground.ledgers.create = create
+
+
+async def test_no_entry_of_the_next_ledger_before_all_of_this_one_are_confirmed():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"] * 9)
+    ground.ledgers.hold()
+    results = []
+    ledger.append(run_of([b"y"] * 3), results.append)
+    await settle()
+    writers = ground.ledgers._ledgers
+    assert (writers[0].last_add_pushed, writers[1].last_add_pushed) == (9, -1)
+    ground.ledgers.release()
+    await settle()
+    assert results[0].pieces == [AppendPiece(0, 9, 0, 1), AppendPiece(1, 0, 1, 3)]
+
+
+async def test_minimum_age():
+    ground, ledger = await opened(dataclasses.replace(KEEP, min_rollover_ms=60_000))
+    await append(ledger, [b"x"] * 25)
+    assert [slot.entries for slot in ledger.ledgers] == [25]
+    ground.scheduler.advance(61)
+    await append(ledger, [b"y"] * 3)
+    assert [slot.entries for slot in ledger.ledgers] == [25, 3]
+
+
+@pytest.mark.parametrize(
+    ("config", "seconds"),
+    [
+        (dataclasses.replace(KEEP, max_rollover_ms=60_000), 60.1),
+        (dataclasses.replace(KEEP, max_rollover_ms=60_000, min_rollover_ms=90_000), 90.1),
+        (dataclasses.replace(KEEP, inactive_rollover_ms=5_000), 6.3),
+    ],
+)
+async def test_an_aged_or_idle_ledger_is_closed_without_traffic(config, seconds):
+    ground, ledger = await opened(config)
+    await append(ledger, [b"x"])
+    for _ in range(int(seconds * 10) - 2):
+        ground.scheduler.advance(0.1)
+    await settle()
+    assert ledger.ledgers[0].closed_at_ms == 0
+    for _ in range(4):
+        ground.scheduler.advance(0.1)
+    await settle()
+    assert ledger.ledgers[0].closed_at_ms
+    assert len(await ground.ledgers.list_ledgers()) == 1, "nothing is created for nobody"
+    await append(ledger, [b"y"])
+    assert ledger.last_confirmed == Position(1, 0)
+
+
+async def test_a_ledger_with_traffic_is_not_idle():
+    ground, ledger = await opened(dataclasses.replace(KEEP, inactive_rollover_ms=5_000))
+    await append(ledger, [b"x"])
+    for _ in range(3):
+        ground.scheduler.advance(4)
+        await append(ledger, [b"x"])
+    assert len(ledger.ledgers) == 1
+
+
+async def test_roll_on_request():
+    ground, ledger = await opened()
+    await ledger.roll()
+    await append(ledger, [b"x"])
+    await ledger.roll()
+    assert ledger.ledgers[0].closed_at_ms
+    ground.ledgers.hold()
+    ledger.append(run_of([b"y"]), lambda _result: None)
+    await settle()
+    rolling = asyncio.ensure_future(ledger.roll())
+    await settle()
+    assert not rolling.done()
+    ground.ledgers.release()
+    await rolling
+    assert [slot.entries for slot in ledger.ledgers] == [1, 1]

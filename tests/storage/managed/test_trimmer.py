@@ -1,0 +1,95 @@
+"""Trimming: consumed ledgers, retention, expiry by time."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from magnetar.storage.errors import (
+    NoSuchEntryError,
+    StorageFullError,
+)
+from magnetar.storage.position import EARLIEST, Position
+from tests.storage.managed_for_tests import KEEP, append, everything, opened, read_all, settle
+
+DROP = dataclasses.replace(KEEP, retention_time_ms=0, retention_size_bytes=0)
+
+
+FULL = StorageFullError("full")
+
+
+async def test_consumed_ledgers_go_when_the_next_one_is_begun():
+    ground, ledger = await opened(DROP)
+    slow, fast = await ledger.open_cursor("slow", "earliest"), await ledger.open_cursor("fast", "earliest")
+    reader = ledger.new_read_cursor(EARLIEST)
+    every = await append(ledger, [b"x"] * 25)
+    reader.ack(every[3])
+    fast.ack_cumulative(every[-1])
+    slow.ack_cumulative(every[8])
+    await settle()
+    assert len(ledger.ledgers) == 3
+    slow.ack(every[9])
+    await settle()
+    assert len(ledger.ledgers) == 3, "all of the first is consumed, and still there for newcomers"
+    slow.ack(every[10])
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [1, 2]
+    assert (reader.mark_delete, reader.backlog_entries) == (every[9], 15)
+    assert ledger.first_position == every[10]
+    assert 0 not in await ground.ledgers.list_ledgers()
+    with pytest.raises(NoSuchEntryError):
+        await ledger.read_entry(every[0])
+    await ledger.delete_cursor("slow")
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [2]
+
+
+async def test_retention_keeps_and_time_drops():
+    ground, ledger = await opened(dataclasses.replace(KEEP, retention_time_ms=60_000))
+    await append(ledger, [b"x"] * 25)
+    assert await ledger.trim(ground.clock.now_ms()) == []
+    ground.scheduler.advance(61)
+    assert await ledger.trim(ground.clock.now_ms()) == [0, 1]
+    ledger.set_config(DROP)
+    await ledger.roll()
+    await settle()
+    assert ledger.entries == 0
+    assert ledger.last_confirmed == Position(2, 4)
+
+
+async def test_the_index_goes_on_when_every_entry_is_gone():
+    ground, ledger = await opened(DROP)
+    await append(ledger, [b"x"] * 10, [2] * 10)
+    await settle()
+    assert ledger.entries == 0
+    ground = await ground.restart()
+    ledger = await ground.open(DROP)
+    assert (ledger.last_confirmed, await ledger.read_last_entry()) == (EARLIEST, None)
+    await append(ledger, [b"y"])
+    assert ledger.stats().last_index == 20
+
+
+async def test_a_list_that_cannot_be_stored_drops_nothing():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"] * 25)
+    ledger.config = DROP
+    ground.metadata.fail_writes = FULL
+    with pytest.raises(StorageFullError):
+        await ledger.trim(ground.clock.now_ms())
+    assert len(ledger.ledgers) == 3
+    assert len(await everything(ledger)) == 25
+    ground.metadata.fail_writes = None
+    assert await ledger.trim(ground.clock.now_ms()) == [0, 1]
+
+
+async def test_truncate():
+    ground, ledger = await opened()
+    cursor = await ledger.open_cursor("c", "earliest")
+    await append(ledger, [b"x"] * 25)
+    await ledger.truncate()
+    assert (ledger.entries, cursor.backlog_entries, await ground.ledgers.list_ledgers()) == (0, 0, [3])
+    again = await ground.after_crash().open()
+    assert again.cursors["c"].backlog_entries == 0
+    await append(ledger, [b"y"])
+    assert [body for _, body, _ in await read_all(cursor)] == [b"y"]
