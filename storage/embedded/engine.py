@@ -17,7 +17,7 @@ from magnetar.storage.embedded.engine_settings import EngineSettings
 from magnetar.storage.embedded.engine_stats import EngineStats, collect_stats
 from magnetar.storage.embedded.environment import EngineEnvironment
 from magnetar.storage.embedded.layout import Layout
-from magnetar.storage.embedded.ledger_catalog import LedgerCatalog, ledger_path, properties_of
+from magnetar.storage.embedded.ledger_catalog import LedgerCatalog, end_of, ledger_path, properties_of
 from magnetar.storage.embedded.ledger_files import LedgerFiles
 from magnetar.storage.embedded.metadata.log_writer import LogEnvironment
 from magnetar.storage.embedded.metadata.logged_metadata import LoggedMetadataStore
@@ -157,6 +157,7 @@ async def _recover(
         known,
         half_deleted,
         lambda ledger_id: properties_of(own.peek(ledger_path(ledger_id))) if own is not None else {},
+        lambda ledger_id: end_of(own.peek(ledger_path(ledger_id))) if own is not None else None,
         0 if own is None else own.last_sequence,
     )
     try:

@@ -28,6 +28,7 @@ __all__ = [
     "LedgerCatalog",
     "LedgerNode",
     "encode_open_node",
+    "end_of",
     "ledger_path",
     "properties_of",
 ]
@@ -146,3 +147,9 @@ def encode_open_node(properties: Mapping[str, str]) -> bytes:
 def properties_of(node: tuple[bytes, int] | None) -> dict[str, str]:
     """The properties with which the ledger of this node was created."""
     return LedgerNode(*node).properties if node is not None else {}
+
+
+def end_of(node: tuple[bytes, int] | None) -> tuple[int, int] | None:
+    """(entries, length in bytes) of the closed ledger of this node; None: it is open, or not known."""
+    found = LedgerNode(*node) if node is not None else None
+    return (found.last_entry_id + 1, found.length_bytes) if found is not None and found.closed else None

@@ -158,6 +158,7 @@ class HttpAdmin:
                 if not (link.half_open or link.stuck or link.is_over):
                     raise ViolationError(f"{what}: no answer in {MOST_S} seconds")
                 link.cut()
+                answer.on_end()  # what came of it is a part at most
                 return
             await asyncio.wait({answer.done}, timeout=10)
 

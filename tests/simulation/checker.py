@@ -128,10 +128,11 @@ def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, i
     """Dense, and none comes twice: also in the part that was dropped. A damaged entry at the end of its ledger may
     leave its numbers to the next.
     """
-    lost = {}
+    lost = set()
     if damage.told():
         here = {place for place, _, _ in found}
-        lost = {p: e for p, e in known.receipts.items() if p not in here and damage.hit(known, e)}
+        seen = {place: known.by_body[known.seen[place]] for place in known.index}  # also those without a receipt
+        lost = {place for place, entry in seen.items() if place not in here and damage.lies_on(known, entry)}
     last = -1 if known.keeps_all else None
     before = (-1, -1)
     for place, entry, index in found:

@@ -85,13 +85,14 @@ class Damage:
         self._happened(f"{path} byte {at}")
 
     def on_write(self, disk: SimDisk, path: str, data: bytes, offset: int) -> Callable[[], None]:
-        """A device loses what it is given as a whole, but for metadata: their two copies do not go out as one. What it
-        stores elsewhere is a page.
+        """A device loses what it is given as a whole or, in half of the histories, a page of it; of metadata always a
+        page, for their two copies do not go out as one. What it stores elsewhere is a page.
         """
         if self.done or self.folder not in path or not any(data) or self.chance.random() < 0.5:
             return lambda: None
         begin, end = offset, offset + len(data)
-        if self.kind == "misdirected_write" or (self.kind == "lost_write" and "/metadata/" in path):
+        loses_page = "/metadata/" in path or self.world.plan.seed % 2
+        if self.kind == "misdirected_write" or (self.kind == "lost_write" and loses_page):
             begin = self.chance.randrange(offset, end) // PAGE_BYTES * PAGE_BYTES
             begin, end = max(begin, offset), min(begin + PAGE_BYTES, end)
         if self.kind == "flipped_bit":
@@ -153,10 +154,14 @@ class Damage:
         """Whether the damage lies on this entry's bytes, and was reported: then the entry may be missing. One bit costs
         one entry.
         """
-        if not self.told() or id(entry) not in self._hits(topic):
+        if not self.lies_on(topic, entry):
             return False
         self._lost.add(id(entry))
         return len(self._lost) == 1 or self.kind != "flipped_bit"
+
+    def lies_on(self, topic: TopicHistory, entry: Sent) -> bool:
+        """The same, of an entry that may be missing for another reason."""
+        return self.told() and id(entry) in self._hits(topic)
 
     def _hits(self, topic: TopicHistory) -> set[int]:
         known = self._known.get(topic.name)
@@ -170,13 +175,13 @@ class Damage:
     _lost: set[int] = field(default_factory=set)
 
     def may_set_back(self, topic: TopicHistory, subscription: SubscriptionHistory) -> bool:
-        """Whether saved acknowledgements of this subscription may be gone: of one subscription, of several when a frame
-        of the journal was lost.
+        """Whether saved acknowledgements of this subscription may be gone: of one subscription for each damaged place,
+        of several when a frame of the journal was lost.
         """
         if not self.told():
             return False
         self.set_back.add(f"{topic.name} {subscription.name}")
-        return len(self.set_back) == 1 or self.is_frame
+        return len(self.set_back) <= len(self.spots) or self.is_frame
 
 
 def _overlaps(spot: tuple[bytes, int, int], body: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.ledger_head import BIRTH_ENTRY_ID
@@ -15,6 +16,8 @@ __all__ = ["LostRecord", "SalvagedRecord", "salvage"]
 
 _FEW_LEDGERS = 64
 _SEARCH_BYTES = 6 << 20
+_ZEROS = bytes(8)
+_NOT_ZERO = re.compile(rb"[^\0]")
 
 
 class SalvagedRecord(NamedTuple):
@@ -45,8 +48,9 @@ class LostRecord(NamedTuple):
 def salvage(payload: bytes, known: Collection[int], *, exact: bool = False) -> list[SalvagedRecord | LostRecord]:
     """In order of the payload. Of what looks like a record only ledgers that are known count.
 
-    ``exact``: the payload is known to end where it ends, so records follow behind zeros, too: those of a page that was
-    written to a wrong place.
+    ``exact``: the frame is known to end where the payload ends, so records follow behind zeros, too: those of a page
+    whose write was lost, or made at a wrong place. A lost page may instead hold what an earlier use of the segment left
+    there; its records are as intact as the others. Only the caller can tell: their ledgers have these entries already.
     """
     found: list[SalvagedRecord | LostRecord] = []
     at = 0
@@ -86,7 +90,7 @@ def _next_record(payload: bytes, lost: LostRecord, said: int, known: Collection[
     """
     start, end = lost.start + RECORD_HEADER_BYTES, len(payload)
     near = {lost.ledger_id, *(() if lost.after is None else (lost.after.ledger_id,))}
-    wanted = known if len(known) <= _FEW_LEDGERS else near & set(known)
+    wanted = known if len(known) <= _FEW_LEDGERS else [each for each in near if each in known]
     places = (find_entry(payload, start, end, ledger_id, 0) for ledger_id in wanted)
     first = min((place[0] for place in places if place is not None), default=None)
     named = said == end or (said < end and valid_record_at(payload, said, end) is not None)
@@ -96,10 +100,17 @@ def _next_record(payload: bytes, lost: LostRecord, said: int, known: Collection[
 
 
 def _search(payload: bytes, start: int, known: Collection[int]) -> int | None:
-    """Byte by byte."""
-    end = len(payload)
-    for offset in range(start, min(end - RECORD_HEADER_BYTES + 1, start + _SEARCH_BYTES)):
-        ledger_id = int.from_bytes(payload[offset + 8 : offset + 16], "little")
-        if ledger_id in known and valid_record_at(payload, offset, end) is not None:
-            return offset
+    """Byte by byte, but for runs of zeros: length and checksum of a record are not both zero."""
+    at, last, left = start, len(payload) - RECORD_HEADER_BYTES, _SEARCH_BYTES
+    while at <= last and left:
+        if payload.startswith(_ZEROS, at):
+            behind = _NOT_ZERO.search(payload, at + len(_ZEROS))
+            if behind is None:
+                return None
+            at = behind.start() + 1 - len(_ZEROS)
+            continue
+        ledger_id = int.from_bytes(payload[at + 8 : at + 16], "little")
+        if ledger_id in known and valid_record_at(payload, at, len(payload)) is not None:
+            return at
+        at, left = at + 1, left - 1
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, parse_file_header
+from magnetar.storage.embedded.journal.first_page import end_of_use_before
 from magnetar.storage.embedded.journal.format import (
     FRAME_HEADER_BYTES,
     PAGE_BYTES,
@@ -38,6 +39,8 @@ class FrameRef(NamedTuple):
     whole: bool
     metadata_sequence: int = 0
     """As the frame's header says."""
+    exact: bool = True
+    """Every page of it was written by the frame; False: behind its unknown end lies what earlier uses left."""
 
 
 class SegmentScan(NamedTuple):
@@ -51,6 +54,15 @@ class SegmentScan(NamedTuple):
     """The bytes behind the last frame: never written, torn, or a damaged last frame."""
     damage: DamagedFileError | None
     """Of the segment's own header (also when it was never written)."""
+    end_before: int | None = None
+    """Where the last frame of the use before ends, in its segment; None: not known."""
+
+    def bounded_tail(self, end: int | None) -> FrameRef | None:
+        """The tail when the segment's last frame is known to end at ``end``; None: nothing is missing there."""
+        if self.tail is None or end is None:
+            return self.tail
+        size = end - self.tail.offset
+        return self.tail._replace(payload_bytes=size, exact=True) if size > 0 else None
 
 
 def scan_segment(
@@ -94,8 +106,9 @@ def scan_segment(
         frames.append(FrameRef(segment_id, generation, -1, payload, following - payload, whole=False))
         at = following
     payload = min(at + FRAME_HEADER_BYTES, len(data))
-    tail = FrameRef(segment_id, generation, -1, payload, len(data) - payload, whole=False)
-    return SegmentScan(segment_id, generation, frames, tail, damage)
+    tail = FrameRef(segment_id, generation, -1, payload, len(data) - payload, whole=False, exact=False)
+    end_before = end_of_use_before(data[:PAGE_BYTES], generation, salt)
+    return SegmentScan(segment_id, generation, frames, tail, damage, end_before)
 
 
 def _first_identity(data: bytes, wanted: Callable[[int], bool]) -> tuple[int, int] | None:

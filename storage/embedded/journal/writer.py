@@ -18,8 +18,9 @@ import struct
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, JOURNAL_MAGIC, FileHeader
-from magnetar.storage.embedded.journal.format import PAGE_BYTES, frame_bytes
+from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
+from magnetar.storage.embedded.journal.first_page import encode_first_page
+from magnetar.storage.embedded.journal.format import frame_bytes
 from magnetar.storage.embedded.journal.frame_writer import Frame
 from magnetar.storage.embedded.ledger_head import birth_record
 from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
@@ -280,9 +281,10 @@ class Journal:
             else:
                 keep.append(old)
         self._full = keep
-        segment = self._pool.take(room, self._segment.size_bytes if self._segment else 0)
-        if self._segment is not None:
-            self._full.append(self._segment)
+        before = self._segment
+        segment = self._pool.take(room, before.size_bytes if before else 0)
+        if before is not None:
+            self._full.append(before)
         self._segment = segment
         self._segment_since_s = self._clock.now_s()
         self.generation += 1
@@ -290,7 +292,7 @@ class Journal:
         header = FileHeader(
             JOURNAL_MAGIC, self._store_id, segment.segment_id, self.generation, self._salt, self._clock.now_ms()
         )
-        self._first_page = header.pack() + bytes(PAGE_BYTES - FILE_HEADER_BYTES)
+        self._first_page = encode_first_page(header, before.used_bytes if before else 0)
 
 
 def _payload(todo: list[tuple[int, Append]]) -> list[Buffer]:

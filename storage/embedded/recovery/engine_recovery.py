@@ -3,9 +3,8 @@
 1. The checkpoint says from which frame on the journal is needed.
 2. Every segment is scanned; frames are put in order of their sequence.
 3. The records of whole frames are replayed. A frame that is not whole and has a later whole one is damaged: its
-   intact records
-   are replayed, the others are lost and reported. The last frame may be torn (it was never acknowledged): its records
-   count up to the first that is not intact.
+   intact records count where neither a whole frame nor the ledger file has the entry, the others are lost and reported.
+   The last frame may be torn (it was never acknowledged): its records count up to the first that is not intact.
 4. Touched ledger files are synced, a new checkpoint says that the journal is empty.
 
 Nothing is removed; what no one knows is moved to ``lost+found``. A ledger that only the metadata do not know is no such
@@ -94,7 +93,9 @@ def journal_work(
     if from_first:
         expected = min((f.sequence for scan in scans for f in scan.frames if f.sequence >= 0), default=next_sequence)
     pending: list[FrameRef] = []
-    for scan in sorted((scan for scan in scans if scan.generation), key=lambda scan: scan.generation):
+    used = sorted((scan for scan in scans if scan.generation), key=lambda scan: scan.generation)
+    ends = {scan.generation - 1: scan.end_before for scan in used}
+    for scan in used:
         for frame in scan.frames:
             if frame.sequence < 0:
                 pending.append(frame)
@@ -106,8 +107,9 @@ def journal_work(
                 work.append(frame)
                 expected = frame.sequence + 1
             pending = []
-        if scan.tail is not None:
-            pending.append(scan.tail)
+        tail = scan.bounded_tail(ends.get(scan.generation))
+        if tail is not None:
+            pending.append(tail)
     return _last_tries(work)
 
 
@@ -148,6 +150,8 @@ class KnownLedgers:
     """Their files may be there yet."""
     properties: Callable[[int], Mapping[str, str]]
     """Of a ledger."""
+    end: Callable[[int], tuple[int, int] | None]
+    """(entries, length) of a closed ledger; None: it is open."""
     last_sequence: int
     """Their last change."""
 
@@ -194,8 +198,13 @@ class Recovery:
         last_whole = max((frame.sequence for frame in work if frame.whole), default=self._checkpoint.next_sequence - 1)
         self._report.damaged_files += damaged_headers(scans, last_whole)
         for frame in work:
-            self._replay_frame(frame, last_whole)
-        self._replace_lost()
+            if frame.sequence <= last_whole:
+                self._replay_frame(frame)
+        self._settle()
+        for frame in work:
+            if frame.sequence == last_whole + 1:
+                self._report.torn_frame = frame.sequence
+                self._replay_torn(self._payload(frame))
         self._finish(scans, last_whole)
         self._set_aside_strangers()
         others = [*self._known, *self._metadata.half_deleted, *self._checkpoint.synced, *self._seen_ids]
@@ -270,12 +279,7 @@ class Recovery:
             scans.append(scan)
         return segments, scans
 
-    def _replay_frame(self, frame: FrameRef, last_whole: int) -> None:
-        if frame.sequence > last_whole:
-            if frame.sequence == last_whole + 1:
-                self._report.torn_frame = frame.sequence
-                self._replay_torn(self._payload(frame))
-            return
+    def _replay_frame(self, frame: FrameRef) -> None:
         payload = self._payload(frame)
         if frame.whole:
             self._report.frames += 1
@@ -283,7 +287,7 @@ class Recovery:
             return
         path = self._layout.segment(frame.segment_id)
         self._report.damaged_files.append(DamagedFileError(path, frame.offset, "damaged journal frame"))
-        for record in salvage(payload, self._known, exact=frame.sequence >= 0):
+        for record in salvage(payload, self._known, exact=frame.exact):
             if isinstance(record, SalvagedRecord):
                 self._replay_record(record, payload, doubtful=True)
             elif not record.is_birth and not self._repair(record, payload):
@@ -333,7 +337,7 @@ class Recovery:
         if replay is None:
             self._report.unknown_records += 1
         elif doubtful:
-            replay.hold_back(record.entry_id, payload[record.start : record.end])
+            replay.doubt(record.entry_id, payload[record.start : record.end])
         else:
             replay.add(record.entry_id, payload[record.start : record.end])
 
@@ -341,11 +345,11 @@ class Recovery:
         replay = self._replays.get(ledger_id)
         if replay is None and ledger_id in self._known:
             self._ledger_files.identify(ledger_id, self._metadata.properties(ledger_id))
-            begin = self._checkpoint.synced.get(ledger_id)
+            begin, end = self._checkpoint.synced.get(ledger_id), self._metadata.end(ledger_id)
             if begin is None and not self._checkpoint_intact:
-                replay = LedgerReplay.from_file(self._ledger_files, ledger_id, self._max_record_bytes)
+                replay = LedgerReplay.from_file(self._ledger_files, ledger_id, self._max_record_bytes, end)
             else:
-                replay = LedgerReplay(self._ledger_files, ledger_id, begin or (0, 0))
+                replay = LedgerReplay(self._ledger_files, ledger_id, begin or (0, 0), end)
             self._replays[ledger_id] = replay
         return replay
 
@@ -355,44 +359,52 @@ class Recovery:
         """
         for ledger_id in [*self._replays, *self._checkpoint.synced]:
             replay = self._replay_of(ledger_id)
-            if replay is not None:
-                record = with_ids(payload, lost.start, ledger_id, replay.next_entry)
-                if record is not None:
-                    replay.add(replay.next_entry, record)
+            for entry_id in () if replay is None else replay.may_follow():
+                record = with_ids(payload, lost.start, ledger_id, entry_id)
+                if replay is not None and record is not None:
+                    replay.doubt(entry_id, record)
                     return True
         return False
+
+    def _settle(self) -> None:
+        """What no whole frame has. Ledgers of which only lost frames told have entries in their files."""
+        if self._report.damaged_files or self._report.missing_frames:
+            for ledger_id in self._checkpoint.synced:
+                self._replay_of(ledger_id)
+        for each in self._replays.values():
+            each.settle()
+        self._replace_lost()
 
     def _replace_lost(self) -> None:
         """A lost record with intact ones of its ledger behind it was noticed as a gap. One at the end of its ledger
         is known only by its own header, or else by the record before it.
         """
-        for each in self._replays.values():
-            each.settle()
         damaged = {position for replay in self._replays.values() for position in replay.damaged}
         for lost in self._lost:
             replay = self._replay_of(lost.ledger_id)
-            if replay is not None and lost.entry_id == replay.next_entry:
+            if replay is not None and replay.may_end_with(lost.entry_id):
                 replay.fill(lost.entry_id + 1)
             elif (lost.ledger_id, lost.entry_id) not in damaged and lost.after is not None:
                 before = self._replay_of(lost.after.ledger_id)
-                if before is not None and before.next_entry == lost.after.entry_id + 1:
-                    before.fill(lost.after.entry_id + 2)
+                # A record from before the checkpoint was left there by an earlier use of the segment.
+                if before is not None and before.first_entry <= lost.after.entry_id == before.next_entry - 1:
+                    before.fill_one()
 
     def _finish(self, scans: list[SegmentScan], last_whole: int) -> None:
         for replay in self._replays.values():
             replay.finish()
             self._report.entries += replay.replayed
             self._report.damaged_entries += replay.damaged
-        for replay in self._replays.values():
-            if replay.wrote:
-                self._ledger_files.sync(replay.ledger_id)
+        changed = [replay for replay in self._replays.values() if replay.changed]
+        for replay in changed:
+            self._ledger_files.sync(replay.ledger_id)
         self._ledger_files.sync_names()
         newest = max((scan.generation for scan in scans), default=0)
         old = self._checkpoint
         if self._checkpoint_intact and not self._replays and newest <= old.free_generation:
             return
         synced = {ledger_id: at for ledger_id, at in old.synced.items() if ledger_id in self._known}
-        for replay in self._replays.values():
+        for replay in changed:
             synced[replay.ledger_id] = (replay.next_entry, replay.offset - 64)
         generation = max(newest, old.free_generation)
         noted = self._metadata.last_sequence

@@ -1,8 +1,10 @@
 """Journal records into ledger files, idempotent by (ledger, entry).
 
 A ledger's file is rewritten from where the last checkpoint found it: the same records go to the same offsets however
-often recovery is repeated. Entries a damaged frame lost are taken from the ledger file when it has them; else a
-placeholder stands for each, and exactly those positions will be reported as damaged.
+often recovery is repeated. An entry counts in this order: as a whole frame has it; as the ledger file has it, for only
+confirmed entries are ever written there; as a damaged frame has it (*doubtful*: a page whose write was lost holds what
+an earlier use of the segment left). For an entry that is nowhere stands a placeholder, and exactly those positions will
+be reported as damaged.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.position import Position
-from magnetar.storage.records import find_entry, placeholder
+from magnetar.storage.records import find_entry, peek_record, placeholder, scan_records
+from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
     from magnetar.storage.embedded.ledger_files import LedgerFiles
@@ -20,33 +23,47 @@ if TYPE_CHECKING:
 __all__ = ["LedgerReplay"]
 
 _FLUSH_BYTES = 4 << 20
+_PIECE_BYTES = 4 << 20
 _GAP_WINDOW_BYTES = 64 << 20
+_MOST_MISSING = 1 << 20
+"""Entries that damaged frames may have cost a ledger at once: a record further on is none of the journal."""
 
 
 class LedgerReplay:
-    """Replay of one ledger. ``begin_at``: (entries, length) that are safely in the file."""
+    """Replay of one ledger."""
 
-    def __init__(self, files: LedgerFiles, ledger_id: int, begin_at: tuple[int, int]) -> None:
+    def __init__(
+        self, files: LedgerFiles, ledger_id: int, begin_at: tuple[int, int], end: tuple[int, int] | None = None
+    ) -> None:
+        """``begin_at``: (entries, length) that are safely in the file. ``end``: the same of the whole ledger, if it is
+        closed.
+        """
         self._files, self.ledger_id = files, ledger_id
-        self.next_entry = begin_at[0]
+        self.first_entry = self.next_entry = begin_at[0]
         self.offset = FILE_HEADER_BYTES + begin_at[1]
         self.replayed = 0
         self.damaged: list[Position] = []
-        self.wrote = False
-        self._held_back: dict[int, bytes] = {}
-        """Intact records of damaged frames by entry id, beyond a gap: perhaps of a page written to a wrong place."""
+        self.changed = False
+        """The file, or what is known to be in it: it has to be synced."""
+        self._end = end
+        self._wrote = False
+        self._doubtful: dict[int, bytes] = {}
+        """Intact records of damaged frames by entry id."""
         self._buffers: list[bytes] = []
         self._buffered = 0
 
     @classmethod
-    def from_file(cls, files: LedgerFiles, ledger_id: int, max_record_bytes: int) -> LedgerReplay:
+    def from_file(
+        cls, files: LedgerFiles, ledger_id: int, max_record_bytes: int, end: tuple[int, int] | None = None
+    ) -> LedgerReplay:
         """Without a checkpoint: begin behind what the file holds without a break."""
-        size = files.size(ledger_id)
-        scan = LedgerReader(files, ledger_id, max_record_bytes).scan(0, FILE_HEADER_BYTES, size)
-        if not scan.damage:
-            return cls(files, ledger_id, (scan.entries, scan.end_offset - FILE_HEADER_BYTES))
-        first = scan.damage[0]
-        return cls(files, ledger_id, (first.first_entry_id, first.start - FILE_HEADER_BYTES))
+        scan = LedgerReader(files, ledger_id, max_record_bytes).scan(0, FILE_HEADER_BYTES, files.size(ledger_id))
+        entries, length = scan.entries, scan.end_offset - FILE_HEADER_BYTES
+        if scan.damage:
+            entries, length = scan.damage[0].first_entry_id, scan.damage[0].start - FILE_HEADER_BYTES
+        replay = cls(files, ledger_id, (entries, length), end)
+        replay.changed = True  # what is in the file may not be durable yet
+        return replay
 
     def add(self, entry_id: int, record: bytes) -> None:
         """One record; an entry the file has already is passed over."""
@@ -57,73 +74,84 @@ class LedgerReplay:
         self._put(record)
         self.replayed += 1
 
-    def hold_back(self, entry_id: int, record: bytes) -> None:
-        """One record of a damaged frame. Behind a gap it waits: what closes the gap may follow in this frame, or in
-        later ones where this record was made by a write to a wrong place.
-        """
-        if entry_id <= self.next_entry:
-            self.add(entry_id, record)
-            self._take_held_back()
-        else:
-            self._held_back.setdefault(entry_id, record)
-
-    def settle(self) -> None:
-        """Nothing more comes: what was held back counts, whatever gaps are before it."""
-        for entry_id in sorted(self._held_back):
-            if entry_id >= self.next_entry:
-                self.fill(entry_id)
-                self._take_held_back()
-        self._held_back.clear()
-
-    def _take_held_back(self) -> None:
-        """Go on with records that were held back and come next."""
-        while (record := self._held_back.pop(self.next_entry, None)) is not None:
-            self._put(record)
-            self.replayed += 1
-
     def add_run(self, first_entry_id: int, count: int, payload: bytes, offsets: memoryview) -> None:
         """Consecutive intact records at ``offsets`` of ``payload``."""
+        if first_entry_id > self.next_entry:
+            self.fill(first_entry_id)
         skip = max(self.next_entry - first_entry_id, 0)
         if skip >= count:
             return
-        if first_entry_id > self.next_entry:
-            self.fill(first_entry_id)
         self._put(payload[offsets[skip] : offsets[count]], count - skip)
         self.replayed += count - skip
 
+    def doubt(self, entry_id: int, record: bytes) -> None:
+        """One record of a damaged frame, to be used where nothing better is found. Beyond the end of a closed ledger
+        it was never confirmed.
+        """
+        if entry_id >= self.next_entry and (self._end is None or entry_id < self._end[0]):
+            self._doubtful.setdefault(entry_id, record)
+
+    def may_follow(self) -> set[int]:
+        """Entries that a record whose ids are damaged may be."""
+        last = max(self._doubtful, default=-1)
+        following = self.next_entry
+        while following in self._doubtful:
+            following += 1
+        return {following, max(last + 1, following)}
+
+    def may_end_with(self, entry_id: int) -> bool:
+        """Whether this may be the entry behind all that are known."""
+        return entry_id == self.next_entry and (self._end is None or entry_id < self._end[0])
+
+    def fill_one(self) -> None:
+        """An entry behind all that are known is lost, if the ledger can have it."""
+        if self.may_end_with(self.next_entry):
+            self.fill(self.next_entry + 1)
+
     def fill(self, end_entry_id: int) -> None:
-        """The journal lost the entries up to ``end_entry_id``: from the file, or placeholders."""
+        """The whole frames lack the entries up to ``end_entry_id``."""
         self.flush()
         while self.next_entry < end_entry_id:
-            if self.next_entry in self._held_back:
-                self._put(self._held_back.pop(self.next_entry))
-                self.replayed += 1
-                self.flush()
+            if self._take_from_file() or self._take_doubtful():
                 continue
-            window = self._file_window()
-            found = find_entry(window, 0, len(window), self.ledger_id, self.next_entry) if window else None
-            if found is not None and found[1] == self.next_entry:
-                # The file's own copy is intact and lies where it always lay: the bytes between stay as they are.
-                length = int.from_bytes(window[found[0] : found[0] + 4], "little") + 32
-                self.offset += found[0] + length
-                self.next_entry += 1
-                self.wrote = True
+            self.damaged.append(Position(self.ledger_id, self.next_entry))
+            self._put(placeholder(self.ledger_id, self.next_entry))
+            self.flush()
+
+    def settle(self) -> None:
+        """No whole frame has more: what the file and damaged frames have beyond counts, whatever gaps are before it,
+        up to the end of a closed ledger.
+        """
+        while True:
+            if self._take_from_file() or self._take_doubtful():
+                continue
+            most = self.next_entry + _MOST_MISSING
+            last = max((entry_id for entry_id in self._doubtful if self.next_entry <= entry_id <= most), default=None)
+            following = self._following_in_file()
+            if following is not None and (last is None or following < last):
+                self.fill(following)
+            elif last is not None:
+                self.fill(last)
             else:
-                self.damaged.append(Position(self.ledger_id, self.next_entry))
-                self._put(placeholder(self.ledger_id, self.next_entry))
-                self.flush()
+                break
+        self._doubtful.clear()
+        if self._end is not None and self._wrote:
+            self.fill(self._end[0])
 
     def flush(self) -> None:
         """Write what is gathered."""
         if self._buffers:
             self._files.write(self.ledger_id, self._buffers, self.offset - self._buffered)
             self._buffers, self._buffered = [], 0
-            self.wrote = True
+            self.changed = self._wrote = True
 
     def finish(self) -> None:
-        """Write the rest and cut what is behind it (never synced, and not in the journal); not yet synced."""
+        """Write the rest and cut what is behind it (never synced, and not in the journal); not yet synced.
+
+        Of a closed ledger to which nothing was written it is the index.
+        """
         self.flush()
-        if self.wrote and self._files.size(self.ledger_id) > self.offset:
+        if (self._wrote or self._end is None) and self._files.size(self.ledger_id) > self.offset:
             self._files.truncate(self.ledger_id, self.offset)
 
     def _put(self, data: bytes, entries: int = 1) -> None:
@@ -134,8 +162,60 @@ class LedgerReplay:
         if self._buffered >= _FLUSH_BYTES:
             self.flush()
 
-    def _file_window(self) -> bytes:
+    def _take_doubtful(self) -> bool:
+        record = self._doubtful.pop(self.next_entry, None)
+        if record is None:
+            return False
+        self._put(record)
+        self.flush()
+        self.replayed += 1
+        return True
+
+    def _take_from_file(self) -> bool:
+        """Go on over the file's own intact entries, which stay where they are; False when the next one is not there.
+
+        Behind a placeholder they do not follow at once: it is shorter than the entry was.
+        """
+        self.flush()
+        limit = self._limit()
+        window = self._read(min(_PIECE_BYTES, limit))
+        header = peek_record(window, 0)
+        if header is None:
+            return False
+        if (header.ledger_id, header.entry_id) != (self.ledger_id, self.next_entry):
+            found = self._find(self.next_entry)
+            if found is None or found[1] != self.next_entry:
+                return False
+            self.offset += found[0]
+            return self._take_from_file()
+        if RECORD_HEADER_BYTES + header.body_bytes > len(window):
+            window = self._read(min(RECORD_HEADER_BYTES + header.body_bytes, limit, _GAP_WINDOW_BYTES))
+        offsets, end, _ = scan_records(window, 0, len(window), self.ledger_id)
+        count = (len(offsets) >> 3) - 1
+        if count == 0:
+            return False
+        self.offset += end
+        self.next_entry += count
+        self.changed = True
+        return True
+
+    def _following_in_file(self) -> int | None:
+        """The next entry that is intact in the file, behind damage."""
+        found = self._find(self.next_entry + 1)
+        return None if found is None else found[1]
+
+    def _find(self, least_entry_id: int) -> tuple[int, int] | None:
+        """(where behind the present offset, entry id)"""
+        window = self._read(min(_GAP_WINDOW_BYTES, self._limit()))
+        return find_entry(window, 0, len(window), self.ledger_id, least_entry_id) if window else None
+
+    def _limit(self) -> int:
+        """Bytes behind the present offset that may hold records."""
+        size = self._files.size(self.ledger_id)
+        return (size if self._end is None else min(size, FILE_HEADER_BYTES + self._end[1])) - self.offset
+
+    def _read(self, size: int) -> bytes:
         try:
-            return self._files.read(self.ledger_id, _GAP_WINDOW_BYTES, self.offset)
+            return self._files.read(self.ledger_id, size, self.offset) if size > 0 else b""
         except FileNotFoundError:
             return b""

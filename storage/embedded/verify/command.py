@@ -205,7 +205,7 @@ class _Verification:
             return
         self._report.frames += frame.whole
         known = self._nodes.ledgers if self._nodes.complete else range(1 << 62)
-        for record in salvage(payload, known):
+        for record in salvage(payload, known, exact=frame.exact):
             if isinstance(record, LostRecord):
                 if record.is_birth:
                     continue
@@ -215,11 +215,23 @@ class _Verification:
             elif record.entry_id < 0:
                 body = payload[record.start + RECORD_HEADER_BYTES : record.end]
                 self._found.add_journalled(record.ledger_id, parse_properties(body))
-            else:
+            elif frame.whole or self._may_be_of_this_use(record.ledger_id, record.entry_id):
                 self._journalled.add(record.ledger_id, record.entry_id)
                 self._found.add_journalled(record.ledger_id, None)
         if not frame.whole and not any(finding.kind == "frame" for finding in self._report.findings):
-            self._add(DAMAGE, "frame", path, frame.offset, "frame has a wrong checksum; its records are intact")
+            self._add(
+                DAMAGE, "frame", path, frame.offset, "frame has a wrong checksum; the records found in it are intact"
+            )
+
+    def _may_be_of_this_use(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether a record of a damaged frame may count: on a page whose write was lost it is of an earlier use of the
+        segment, when every frame was checkpointed.
+        """
+        node = self._nodes.ledgers.get(ledger_id)
+        synced = self._checkpoint.synced.get(ledger_id)
+        if synced is None:
+            return node is None or not node.closed
+        return entry_id >= synced[0]
 
     def _ledgers(self) -> None:
         files = self._files if self._repair else cast("FileSystem", _Reading(self._files))

@@ -40,9 +40,9 @@ def test_a_record_of_a_later_frame_costs_none_of_those_between():
     replay = LedgerReplay(files, 7, (0, 0))
     expected = [record(7, number, b"%d" % number) for number in range(7)]
     replay.add(0, expected[0])
-    replay.hold_back(5, expected[5])
-    replay.hold_back(2, expected[2])
-    replay.hold_back(1, expected[1])
+    replay.doubt(5, expected[5])
+    replay.doubt(2, expected[2])
+    replay.doubt(1, expected[1])
     replay.add(3, expected[3])
     replay.add(4, expected[4])
     replay.add(6, expected[6])
@@ -52,13 +52,25 @@ def test_a_record_of_a_later_frame_costs_none_of_those_between():
     assert replay.damaged == []
 
 
-def test_what_was_held_back_counts_at_the_end_and_the_gap_before_is_damage():
+def test_a_doubtful_record_counts_at_the_end_and_the_gap_before_is_damage():
     disk, layout = SimDisk(), Layout(ROOT)
     disk.make_dir(layout.ledgers)
     replay = LedgerReplay(LedgerFiles(disk, layout, b"s" * 16, ManualClock(), max_open=2), 7, (0, 0))
     replay.add(0, record(7, 0, b"a"))
-    replay.hold_back(2, record(7, 2, b"c"))
-    replay.hold_back(3, record(7, 3, b"d"))
+    replay.doubt(2, record(7, 2, b"c"))
+    replay.doubt(3, record(7, 3, b"d"))
     replay.settle()
     assert [position.entry_id for position in replay.damaged] == [1]
     assert replay.next_entry == 4
+
+
+def test_a_search_passes_over_zeros_at_once():
+    payload = bytes(32 << 20) + record(7, 1, b"b")
+    assert [each.entry_id for each in salvage(payload, {0, 7}, exact=True)] == [1]
+
+
+def test_every_ledger_may_be_known():
+    """``verify`` does not know which ledgers there were when the metadata are damaged."""
+    damaged = bytearray(record(7, 0, b"a") + record(7, 1, b"b"))
+    damaged[33] ^= 1
+    assert [each.entry_id for each in salvage(bytes(damaged), range(1 << 62))] == [0, 1]
