@@ -96,6 +96,7 @@ spark-long: setup  ## a standalone cluster; streams whose drivers, workers and b
 	MAGNETAR_SPARK_KILLS=20 $(BIN)/python -m pytest -q -s tests/pipeline/spark/test_kills.py
 
 image: setup  ## the container image `magnetar`; needs podman or docker
+	$(BIN)/python -m pip install --quiet 'wheel>=0.45,<1'
 	PYTHON=$(BIN)/python docker/build.sh $(IMAGE_BUILD)
 
 image-test: image  ## the image in real containers, by Testcontainers of Python and Java

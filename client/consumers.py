@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from magnetar.client.connection import open_connection
 from magnetar.client.errors import ClientError, RefusedError, RetryError
-from magnetar.client.lookup import open_at_owner, partitions
+from magnetar.client.lookup import open_at_owner, partitions, topics_like
 from magnetar.client.messages import EntryReader, ReceivedMessage
 from magnetar.client.retrying import retrying
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
     from magnetar.client.address import Address, Credentials
     from magnetar.client.connection import BrokerConnection
+    from magnetar.client.encryption import Decrypting
     from magnetar.protocol.answers import Answer
 
 _TYPE = pb.BaseCommand
 _CONSUMER_ID = 1
+DISCOVERY_S = 60.0
 PERMITS = 500
 """Messages asked for in advance; for each partition its share."""
 
@@ -36,6 +38,8 @@ class Wanted:
     """What to subscribe to.
 
     start: ledger and entry, or None for `earliest`; for subscriptions that are not kept. inclusive: that entry too.
+    is_pattern: `topic` is a regular expression for whole names of topics; those that come to be later count, too.
+    start_time_ms: a kept subscription is moved to the first message published then or later.
     """
 
     topic: str
@@ -48,6 +52,8 @@ class Wanted:
     rollback_s: int = 0
     read_compacted: bool = False
     replicated: bool = False
+    is_pattern: bool = False
+    start_time_ms: int = 0
     properties: dict[str, str] = field(default_factory=dict)
 
     def command(self) -> pb.CommandSubscribe:
@@ -79,13 +85,18 @@ class _Part:
     """One topic or partition of a consumer."""
 
     def __init__(
-        self, topic: str, wanted: Wanted, queue: asyncio.Queue[ReceivedMessage | ClientError], permits: int
+        self,
+        topic: str,
+        wanted: Wanted,
+        queue: asyncio.Queue[ReceivedMessage | ClientError],
+        permits: int,
+        decrypting: Decrypting | None,
     ) -> None:
-        self.topic, self.wanted = topic, wanted
+        self.topic, self.wanted, self._decrypting = topic, wanted, decrypting
         self.connection: BrokerConnection | None = None
         self.ended = asyncio.Event()
         self._queue = queue
-        self._reader = EntryReader(topic)
+        self._reader = EntryReader(topic, decrypting)
         self._permits, self._taken = permits, 0
 
     async def attach(self, service: Address, credentials: Credentials) -> None:
@@ -104,7 +115,23 @@ class _Part:
         except BaseException:
             connection.close()
             raise
-        self._reader, self._taken, self.connection = EntryReader(self.topic), 0, connection
+        self._reader, self._taken = EntryReader(self.topic, self._decrypting), 0
+        self.connection = connection
+
+    async def seek(self, service: Address, credentials: Credentials, publish_time_ms: int) -> None:
+        """Move the subscription: the broker closes its consumers then. Raises: RefusedError, RetryError, InputError."""
+        connection = await open_at_owner(service, credentials, self.topic)
+        try:
+            connection.subscribers[_TYPE.CLOSE_CONSUMER] = lambda _: None
+            connection.subscribers[_TYPE.ACTIVE_CONSUMER_CHANGE] = lambda _: None
+            connection.subscribers[_TYPE.REACHED_END_OF_TOPIC] = lambda _: None
+            command = self.wanted.command()
+            await connection.ask(partial(_subscribe, topic=self.topic, command=command))
+            await connection.ask(
+                partial(requests.seek_to_time, consumer_id=_CONSUMER_ID, publish_time_ms=publish_time_ms)
+            )
+        finally:
+            await connection.wait_closed()
 
     def _lost(self) -> None:
         if self.connection is not None:
@@ -127,6 +154,9 @@ class _Part:
     def _is_wanted(self, message: ReceivedMessage) -> bool:
         """A reader that begins behind an entry does not show that entry, which the broker may send."""
         start = self.wanted.start
+        if not self.wanted.durable and message.publish_time_ms < self.wanted.start_time_ms:
+            self.took(1)
+            return False
         if start is None or self.wanted.inclusive or (message.ledger_id, message.entry_id) != start:
             return True
         self.took(1)
@@ -157,32 +187,63 @@ class TopicConsumer:
     patience_s: how long a lost broker is looked for again before `receive` raises.
     """
 
-    def __init__(self, service: Address, credentials: Credentials, wanted: Wanted, patience_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        service: Address,
+        credentials: Credentials,
+        wanted: Wanted,
+        patience_s: float = 60.0,
+        decrypting: Decrypting | None = None,
+    ) -> None:
         self._service, self._credentials, self._wanted = service, credentials, wanted
-        self._patience_s = patience_s
+        self._patience_s, self._decrypting = patience_s, decrypting
         self._queue: asyncio.Queue[ReceivedMessage | ClientError] = asyncio.Queue()
         self._parts: dict[str, _Part] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self._acknowledged: dict[tuple[str, int, int], set[int]] = defaultdict(set)
 
     async def __aenter__(self) -> Self:
-        """Attach to the topic or each partition. Raises: RefusedError, RetryError, InputError."""
-        connection = await open_connection(self._service, self._credentials)
+        """Attach to the topic, its partitions, or those of a pattern. Raises: RefusedError, RetryError, InputError."""
+        names = await self._names()
         try:
-            count = await partitions(connection, self._wanted.topic, create=True)
-        finally:
-            connection.close()
-        names = [f"{self._wanted.topic}-partition-{index}" for index in range(count)] or [self._wanted.topic]
-        permits = max(1, PERMITS // len(names))
-        self._parts = {name: _Part(name, self._wanted, self._queue, permits) for name in names}
-        try:
-            for part in self._parts.values():
-                await part.attach(self._service, self._credentials)
+            await self._attach(names, max(1, PERMITS // max(1, len(names))))
         except BaseException:
             await self.__aexit__()
             raise
-        self._keepers = [asyncio.create_task(self._keep(part)) for part in self._parts.values()]
+        if self._wanted.is_pattern:
+            self._keepers.append(asyncio.create_task(self._discover()))
         return self
+
+    async def _names(self) -> list[str]:
+        """The topics, or partitions of the topic, that there are now."""
+        connection = await open_connection(self._service, self._credentials)
+        try:
+            if self._wanted.is_pattern:
+                return await topics_like(connection, self._wanted.topic)
+            count = await partitions(connection, self._wanted.topic, create=True)
+        finally:
+            connection.close()
+        return [f"{self._wanted.topic}-partition-{index}" for index in range(count)] or [self._wanted.topic]
+
+    async def _attach(self, names: Iterable[str], permits: int) -> None:
+        for name in names:
+            part = _Part(name, self._wanted, self._queue, permits, self._decrypting)
+            if self._wanted.start_time_ms and self._wanted.durable:
+                await part.seek(self._service, self._credentials, self._wanted.start_time_ms)
+            self._parts[name] = part
+            await part.attach(self._service, self._credentials)
+            self._keepers.append(asyncio.create_task(self._keep(part)))
+
+    async def _discover(self) -> None:
+        """Attach to topics that came to be since, as the clients of Apache Pulsar do once a minute."""
+        while True:
+            await asyncio.sleep(DISCOVERY_S)
+            try:
+                names = await retrying(self._names, self._patience_s)
+                await self._attach([name for name in names if name not in self._parts], PERMITS // 10)
+            except (RefusedError, RetryError) as error:
+                self._queue.put_nowait(error)
+                return
 
     async def __aexit__(self, *_: object) -> None:
         for keeper in self._keepers:

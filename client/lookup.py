@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.client.address import Address
 from magnetar.client.connection import refusal
-from magnetar.client.errors import RetryError
+from magnetar.client.errors import InputError, RetryError
 from magnetar.client.pool import OneConnection
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from magnetar.client.connection import BrokerConnection
 
 _MAX_REDIRECTS = 20
+_PARTITION = re.compile(r"-partition-\d+$")
 _LOOKUP = pb.CommandLookupTopicResponse
 
 
@@ -34,6 +36,31 @@ async def partitions(connection: BrokerConnection, topic: str, *, absent_ok: boo
             return 0
         raise refusal(response.error, response.message)
     return response.partitions
+
+
+async def topics_like(connection: BrokerConnection, pattern: str) -> list[str]:
+    """Persistent topics of the pattern's namespace, partitions by their own names, whose whole name matches.
+
+    As of the client for Java the domain is no part of what is matched, and a partition matches by its topic's name.
+    Raises: InputError for a pattern without a namespace or that is no regular expression, RefusedError, RetryError.
+    """
+    rest = pattern.removeprefix("persistent://")
+    if "://" in rest:
+        raise InputError(f"{pattern}: patterns are of persistent topics")
+    tenant, _, more = rest.partition("/")
+    namespace, _, local = more.partition("/")
+    if not local:
+        if more:
+            raise InputError(f"{pattern}: give a whole name, for example public/default/orders-.*")
+        tenant, namespace, rest = "public", "default", f"public/default/{rest}"
+    try:
+        wanted = re.compile(rest)
+    except re.error as error:
+        raise InputError(f"{pattern} is no regular expression: {error}") from error
+    mode = pb.CommandGetTopicsOfNamespace.PERSISTENT
+    answer = await connection.ask(partial(requests.topics_of_namespace, namespace=f"{tenant}/{namespace}", mode=mode))
+    found = answer.getTopicsOfNamespaceResponse.topics
+    return [name for name in found if wanted.fullmatch(_PARTITION.sub("", name).removeprefix("persistent://"))]
 
 
 class Connections(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.client.encryption import CannotDecryptError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.compression import decompress
@@ -17,6 +18,8 @@ from magnetar.protocol.metadata import parse_entry_metadata, split_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from magnetar.client.encryption import Decrypting
 
 MAX_PENDING_CHUNKED = 10
 MAX_CHUNKED_BYTES = 128 * 1024 * 1024
@@ -63,8 +66,9 @@ class _Chunks(NamedTuple):
 class EntryReader:
     """Takes the entries of one topic or partition in order."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, decrypting: Decrypting | None = None) -> None:
         self._topic = topic
+        self._decrypting = decrypting
         self._chunked: dict[str, _Chunks] = {}
 
     def messages(self, place: pb.MessageIdData, entry: bytes, redelivery_count: int = 0) -> Iterator[ReceivedMessage]:
@@ -75,6 +79,13 @@ class EntryReader:
             metadata = pb.MessageMetadata(producer_name="", sequence_id=0, publish_time=0)
             yield self._message(metadata, bytes(payload), position, redelivery_count, "the metadata cannot be read")
             return
+        if metadata.encryption_keys and self._decrypting is not None:
+            try:
+                payload = memoryview(self._decrypting.decrypt(metadata, bytes(payload)))
+            except CannotDecryptError as error:
+                yield self._message(metadata, bytes(payload), position, redelivery_count, str(error))
+                return
+            metadata.ClearField("encryption_keys")
         stored = parse_entry_metadata(entry)
         index = stored.index if stored is not None and stored.HasField("index") else -1
         if metadata.num_chunks_from_msg > 1 and metadata.HasField("chunk_id"):

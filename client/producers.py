@@ -57,12 +57,20 @@ class Producers:
         connection.on_lost = self._on_lost
 
     async def open(
-        self, topic: str, name: str | None, events: ProducerEvents, schema: pb.Schema | None = None
+        self,
+        topic: str,
+        name: str | None,
+        events: ProducerEvents,
+        schema: pb.Schema | None = None,
+        *,
+        encrypted: bool = False,
     ) -> OpenedProducer:
         """Attach a producer; a name can be attached once only. Raises: RefusedError, RetryError."""
         self._last_id += 1
         producer_id = self._last_id
-        answer = await self.connection.ask(lambda request: requests.producer(request, producer_id, topic, name, schema))
+        answer = await self.connection.ask(
+            lambda request: requests.producer(request, producer_id, topic, name, schema, encrypted=encrypted)
+        )
         if answer.type != _TYPE.PRODUCER_SUCCESS:
             raise RetryError(f"an answer of type {answer.type} to PRODUCER")
         success = answer.producer_success

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 import time
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from magnetar.client.address import Address, Credentials
+    from magnetar.client.encryption import Encryption
     from magnetar.client.producers import OpenedProducer, Producers, Receipt
 
 MAX_IN_FLIGHT = 500
@@ -29,10 +31,12 @@ _INT_MAX = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One message to send. Times in milliseconds, 0 for none."""
+    """One message to send. Times in milliseconds, 0 for none. A key of bytes is stored in base64, as a separate key of
+    a KeyValue schema is.
+    """
 
     payload: bytes
-    key: str | None = None
+    key: str | bytes | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     event_time_ms: int = 0
     deliver_at_ms: int = 0
@@ -48,11 +52,17 @@ def java_string_hash(text: str) -> int:
     return value & _INT_MAX
 
 
+def _partition_key(key: str | bytes) -> str:
+    """The text in the metadata, which decides the partition, too."""
+    return base64.b64encode(key).decode() if isinstance(key, bytes) else key
+
+
 class _Part:
     """The producer of one topic or partition."""
 
-    def __init__(self, topic: str, room: asyncio.Semaphore) -> None:
+    def __init__(self, topic: str, room: asyncio.Semaphore, encryption: Encryption | None) -> None:
         self.topic = topic
+        self._encryption = encryption
         self.producers: Producers | None = None
         self.opened: OpenedProducer | None = None
         self._room = room
@@ -83,7 +93,9 @@ class _Part:
             producer_name=self.opened.name, sequence_id=sequence_id, publish_time=time.time_ns() // 1_000_000
         )
         if outgoing.key is not None:
-            metadata.partition_key = outgoing.key
+            metadata.partition_key = _partition_key(outgoing.key)
+            if isinstance(outgoing.key, bytes):
+                metadata.partition_key_b64_encoded = True
         for key, value in outgoing.properties.items():
             metadata.properties.add(key=key, value=value)
         if outgoing.event_time_ms:
@@ -96,7 +108,10 @@ class _Part:
             metadata.schema_version = self.opened.schema_version
         if codec != pb.NONE:
             metadata.compression, metadata.uncompressed_size = codec, len(outgoing.payload)  # type: ignore[assignment]
-        return encode_entry(metadata, compress(codec, outgoing.payload))
+        payload = compress(codec, outgoing.payload)
+        return encode_entry(
+            metadata, payload if self._encryption is None else self._encryption.encrypt(metadata, payload)
+        )
 
     # --- ProducerEvents ------------------------------------------------------------------------------------------
 
@@ -120,6 +135,7 @@ class TopicSender:
     """Open with `async with`. Keys decide the partition, messages without one go round them.
 
     schema: what the messages are encoded in; None for bytes. codec: pb.CompressionType.
+    encryption: of payloads; None for none.
     """
 
     def __init__(
@@ -130,7 +146,9 @@ class TopicSender:
         *,
         schema: pb.Schema | None = None,
         codec: int = pb.NONE,
+        encryption: Encryption | None = None,
     ) -> None:
+        self._encryption = encryption
         self._service, self._credentials, self._topic = service, credentials, topic
         self._schema, self._codec = schema, codec
         self._pool = ConnectionPool(credentials)
@@ -146,13 +164,15 @@ class TopicSender:
         finally:
             connection.close()
         names = [f"{self._topic}-partition-{index}" for index in range(count)] or [self._topic]
-        self._parts = [_Part(name, self._room) for name in names]
+        self._parts = [_Part(name, self._room, self._encryption) for name in names]
         self._next = random.randrange(len(names))  # noqa: S311 - spreads messages, keeps no secret
         try:
             for part in self._parts:
                 owner = await find_owner(self._pool, self._service, part.topic)
                 part.producers = await self._pool.producers(owner)
-                part.opened = await part.producers.open(part.topic, None, part, self._schema)
+                part.opened = await part.producers.open(
+                    part.topic, None, part, self._schema, encrypted=self._encryption is not None
+                )
         except BaseException:
             self._pool.close()
             raise
@@ -168,7 +188,7 @@ class TopicSender:
         """
         await self._room.acquire()
         if outgoing.key is not None:
-            part = self._parts[java_string_hash(outgoing.key) % len(self._parts)]
+            part = self._parts[java_string_hash(_partition_key(outgoing.key)) % len(self._parts)]
         else:
             part = self._parts[self._next % len(self._parts)]
             self._next += 1

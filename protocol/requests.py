@@ -54,7 +54,15 @@ def lookup(request_id: int, topic: str, *, authoritative: bool = False) -> bytes
     return encode_command(pb.BaseCommand(type=_TYPE.LOOKUP, lookupTopic=command))
 
 
-def producer(request_id: int, producer_id: int, topic: str, name: str | None, schema: pb.Schema | None = None) -> bytes:
+def producer(
+    request_id: int,
+    producer_id: int,
+    topic: str,
+    name: str | None,
+    schema: pb.Schema | None = None,
+    *,
+    encrypted: bool = False,
+) -> bytes:
     """A Shared producer. A name of the caller's own lets the broker's deduplication know it again; with None the broker
     chooses one.
     """
@@ -63,6 +71,8 @@ def producer(request_id: int, producer_id: int, topic: str, name: str | None, sc
         command.producer_name, command.user_provided_producer_name = name, True
     if schema is not None:
         command.schema.CopyFrom(schema)
+    if encrypted:
+        command.encrypted = True
     return encode_command(pb.BaseCommand(type=_TYPE.PRODUCER, producer=command))
 
 
@@ -155,6 +165,18 @@ def flow(consumer_id: int, permits: int) -> bytes:
 def get_last_message_id(request_id: int, consumer_id: int) -> bytes:
     command = pb.CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
     return encode_command(pb.BaseCommand(type=_TYPE.GET_LAST_MESSAGE_ID, getLastMessageId=command))
+
+
+def seek_to_time(request_id: int, consumer_id: int, publish_time_ms: int) -> bytes:
+    command = pb.CommandSeek(consumer_id=consumer_id, request_id=request_id, message_publish_time=publish_time_ms)
+    return encode_command(pb.BaseCommand(type=_TYPE.SEEK, seek=command))
+
+
+def topics_of_namespace(request_id: int, namespace: str, mode: int) -> bytes:
+    """mode: pb.CommandGetTopicsOfNamespace.Mode. Partitions come by their own names."""
+    command = pb.CommandGetTopicsOfNamespace(request_id=request_id, namespace=namespace)
+    command.mode = mode  # type: ignore[assignment]
+    return encode_command(pb.BaseCommand(type=_TYPE.GET_TOPICS_OF_NAMESPACE, getTopicsOfNamespace=command))
 
 
 def close_consumer(request_id: int, consumer_id: int) -> bytes:

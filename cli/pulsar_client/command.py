@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import os
 import re
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from magnetar.cli.contexts import Context
 from magnetar.cli.errors import CliError, CommandLineError
+from magnetar.cli.pulsar_client.key_values import ENCODINGS, KeyValueSchema
 from magnetar.cli.pulsar_client.payloads import MAX_MESSAGES, ValueSchema, files_of, properties_of, texts_of
-from magnetar.cli.pulsar_client.printing import BOUNDARY, message_line
+from magnetar.cli.pulsar_client.printing import BOUNDARY, message_id, message_line
 from magnetar.cli.target import Target, chosen_target, with_auth
 from magnetar.client.consumers import TopicConsumer, Wanted
+from magnetar.client.encryption import Decryption, Encryption, key_at
 from magnetar.client.errors import ClientError
 from magnetar.client.sending import Outgoing, TopicSender
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -25,31 +29,22 @@ if TYPE_CHECKING:
 
 HELP: Final = {"help_option_names": ["-h", "--help"]}
 EXIT_FAILED: Final = 1
+_NEVER_MS: Final = (1 << 63) - 1
 _TYPES: Final = {name.lower(): number for name, number in pb.CommandSubscribe.SubType.items()}
 _POSITION: Final = re.compile(r"(-?\d+):(-?\d+)(?::-?\d+)*")
 UNSUPPORTED: Final = {
     "--proxy-url": "connect to the broker itself",
     "--proxy-protocol": "connect to the broker itself",
-    "--key-value-key": "KeyValue schemas are not encoded here: use a client library",
-    "--key-value-key-file": "KeyValue schemas are not encoded here: use a client library",
-    "--key-value-encoding-type": "KeyValue schemas are not encoded here: use a client library",
-    "--encryption-key-name": "payloads are not encrypted here: use a client library",
-    "--encryption-key-value": "payloads are not encrypted or decrypted here: use a client library",
-    "--regex": "give the name of one topic; partitions of it are consumed together",
-    "--start-timestamp": "move the subscription first: magnetar admin topics reset-cursor",
-    "--end-timestamp": "give --num-messages",
 }
 """Flags of pulsar-client that end with an error, with the way out."""
 NO_EFFECT: Final = {
     "--disable-batching": "messages are entries of their own",
     "--chunking": "a message larger than maxMessageSize is refused",
-    "--key-schema": "keys are texts",
     "--disable-replication": "there is no replication",
     "--queue-size": "messages are asked for in advance",
     "--max_chunked_msg": "ten at a time",
     "--auto_ack_chunk_q_full": "the oldest is given up",
     "--pool-messages": "a matter of the JVM",
-    "--crypto-failure-action": "encrypted payloads are shown as they are stored",
     "--memory-limit": "at most 500 messages wait for their receipts",
     "--listener-name": "the broker's first advertised listener is taken",
     "--schema-type": "contents are shown as texts",
@@ -102,41 +97,60 @@ def client(**_: Any) -> None:
 @click.option("-p", "--properties", multiple=True, metavar="K=V,...")
 @click.option("-k", "--key", help="key of every message")
 @click.option("-vs", "--value-schema", default="bytes", show_default=True, help="bytes, string, json:DEF or avro:DEF")
+@click.option("-ks", "--key-schema", default="string", show_default=True, help="the same, of keys")
+@click.option("-kvet", "--key-value-encoding-type", type=click.Choice(ENCODINGS), help="send keys and values")
+@click.option("-kvk", "--key-value-key", help="the key of every such message")
+@click.option("-kvkf", "--key-value-key-file", metavar="FILE", help="a file with that key")
+@click.option("-ekn", "--encryption-key-name", metavar="NAME", help="by which readers find their key")
+@click.option(
+    "-ekv", "--encryption-key-value", metavar="URI", help="public RSA key: file:///FILE or data:...;base64,..."
+)
 @_flags(
     ("-db --disable-batching", False),
     ("-c --chunking", False),
     ("-dr --disable-replication", False),
-    ("-ks --key-schema", True),
-    ("-kvk --key-value-key", True),
-    ("-kvkf --key-value-key-file", True),
-    ("-kvet --key-value-encoding-type", True),
-    ("-ekn --encryption-key-name", True),
-    ("-ekv --encryption-key-value", True),
 )
 def produce(topic: str, **given: Any) -> None:
     """Send messages to a topic."""
     if not given["messages"] and not given["files"]:
         raise click.UsageError("Please supply message content with either --messages or --files")
+    if bool(given["encryption_key_name"]) != bool(given["encryption_key_value"]):
+        raise click.UsageError("--encryption-key-name and --encryption-key-value go together")
 
     async def work(target: Target) -> None:
-        schema = ValueSchema(given["value_schema"])
-        texts = [text.encode() for text in texts_of(given["messages"], given["separator"])]
-        payloads = [schema.encode(each) for each in (*texts, *files_of(given["files"]))]
-        total = len(payloads) * given["num_produce"]
+        schema, outgoing = _outgoing(given)
+        total = len(outgoing) * given["num_produce"]
         if total > MAX_MESSAGES:
             raise CommandLineError(f"{total} messages: at most {MAX_MESSAGES}; `magnetar produce` sends more")
-        properties = properties_of(given["properties"])
-        outgoing = [Outgoing(each, given["key"], properties) for each in payloads] * given["num_produce"]
-        await _send_all(target, topic, outgoing, schema.schema, given["rate"])
+        encryption = None
+        if given["encryption_key_name"]:
+            encryption = Encryption(given["encryption_key_name"], key_at(given["encryption_key_value"]))
+        sender = TopicSender(target.address(), target.credentials, topic, schema=schema, encryption=encryption)
+        await _send_all(sender, outgoing * given["num_produce"], given["rate"])
         click.echo(f"{total} messages successfully produced")
 
     _run(work)
 
 
-async def _send_all(
-    target: Target, topic: str, outgoing: list[Outgoing], schema: pb.Schema | None, rate: float
-) -> None:
-    async with TopicSender(target.address(), target.credentials, topic, schema=schema) as sender:
+def _outgoing(given: dict[str, Any]) -> tuple[pb.Schema | None, list[Outgoing]]:
+    """The schema and each message once. Raises: CommandLineError, FileError, ConfigurationError."""
+    texts = [text.encode() for text in texts_of(given["messages"], given["separator"])]
+    contents = [*texts, *files_of(given["files"])]
+    properties = properties_of(given["properties"])
+    encoding = given["key_value_encoding_type"]
+    if encoding is None:
+        schema = ValueSchema(given["value_schema"])
+        return schema.schema, [Outgoing(schema.encode(each), given["key"], properties) for each in contents]
+    key_value = KeyValueSchema(given["key_schema"], given["value_schema"], encoding)
+    text = given["key_value_key"] if given["key_value_key"] is not None else given["key"]
+    key = None if text is None else text.encode()
+    if given["key_value_key_file"]:
+        (key,) = files_of([given["key_value_key_file"]])
+    return key_value.schema, [key_value.outgoing(key, each, properties) for each in contents]
+
+
+async def _send_all(opened: TopicSender, outgoing: list[Outgoing], rate: float) -> None:
+    async with opened as sender:
         receipts = []
         for each in outgoing:
             receipts.append(await sender.send(each))
@@ -152,14 +166,21 @@ _SHOWN: Final = (
     click.option("--hide-content", is_flag=True, help="print no messages"),
     click.option("-r", "--rate", type=float, default=0, help="messages a second; 0 for as fast as possible"),
     click.option("-mp", "--print-metadata", is_flag=True),
+    click.option("-ekv", "--encryption-key-value", metavar="URI", help="private RSA key: file:///FILE or data:..."),
+    click.option(
+        "-ca",
+        "--crypto-failure-action",
+        type=click.Choice(["FAIL", "DISCARD", "CONSUME"], case_sensitive=False),
+        default="FAIL",
+        show_default=True,
+        help="of a message that cannot be decrypted: end, skip it, or print it as it is stored",
+    ),
     _flags(
         ("-q --queue-size", True),
         ("-mc --max_chunked_msg", True),
         ("-ac --auto_ack_chunk_q_full", False),
-        ("-ekv --encryption-key-value", True),
         ("-st --schema-type", True),
         ("-pm --pool-messages", True),
-        ("-ca --crypto-failure-action", True),
     ),
 )
 
@@ -195,10 +216,28 @@ def _shown(command: Any) -> Any:
     show_default=True,
 )
 @click.option("-rs", "--replicated", is_flag=True)
-@_flags(("--regex", False), ("-stp --start-timestamp", True), ("-etp --end-timestamp", True))
+@click.option("--regex", "is_pattern", is_flag=True, help="TOPIC is a regular expression for names of topics")
+@click.option(
+    "-stp",
+    "--start-timestamp",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="MS",
+    help="move the subscription to what was published then or later",
+)
+@click.option(
+    "-etp",
+    "--end-timestamp",
+    type=click.IntRange(min=0),
+    default=_NEVER_MS,
+    metavar="MS",
+    help="end before the first message published later",
+)
 @_shown
 def consume(topic: str, **given: Any) -> None:
     """Take messages of a subscription, print and acknowledge them."""
+    if given["end_timestamp"] < given["start_timestamp"]:
+        raise click.UsageError("end timestamp should larger than start timestamp.")
     wanted = Wanted(
         topic,
         given["subscription_name"],
@@ -206,6 +245,9 @@ def consume(topic: str, **given: Any) -> None:
         durable=given["subscription_mode"].lower() == "durable",
         earliest=given["subscription_position"].lower() == "earliest",
         replicated=given["replicated"],
+        is_pattern=given["is_pattern"],
+        start_time_ms=given["start_timestamp"],
+        rollback_s=_seconds_since(given["start_timestamp"]),
     )
 
     async def work(target: Target) -> None:
@@ -245,12 +287,26 @@ def read(topic: str, **given: Any) -> None:
     _run(work)
 
 
+def _seconds_since(time_ms: int) -> int:
+    """How far back a subscription that is not kept begins; 0 for no time."""
+    return max(1, math.ceil(time.time() - time_ms / 1000) + 1) if time_ms else 0
+
+
 async def _take(target: Target, wanted: Wanted, given: dict[str, Any], *, acknowledge: bool) -> int:
     """Print so many messages, or all for ever. Returns their number."""
-    taken, most = 0, given["num_messages"]
-    async with TopicConsumer(target.address(), target.credentials, wanted) as consumer:
+    taken, most, end_ms = 0, given["num_messages"], given.get("end_timestamp", _NEVER_MS)
+    place, action = given["encryption_key_value"], given["crypto_failure_action"].upper()
+    decrypting = Decryption(key_at(place)) if place else None
+    async with TopicConsumer(target.address(), target.credentials, wanted, decrypting=decrypting) as consumer:
         while most == 0 or taken < most:
             message = await consumer.receive()
+            if message.publish_time_ms > end_ms:
+                break
+            if message.encrypted and action != "CONSUME":
+                if action == "FAIL":
+                    raise CliError(f"message {message_id(message)}: {message.problem}; see --crypto-failure-action")
+                await consumer.acknowledge(message)
+                continue
             if not given["hide_content"]:
                 line = message_line(message, as_hex=given["as_hex"], with_metadata=given["print_metadata"])
                 click.echo(f"{BOUNDARY}\n{line}")

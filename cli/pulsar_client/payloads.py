@@ -50,6 +50,7 @@ class ValueSchema:
     def __init__(self, text: str) -> None:
         """Raises: CommandLineError, ConfigurationError when Avro's library is missing."""
         kind, _, definition = text.partition(":")
+        self.kind, self.definition = kind.upper(), definition.encode()
         self.schema: pb.Schema | None = None
         self.encode: Callable[[bytes], bytes] = lambda data: data
         if kind == "bytes":

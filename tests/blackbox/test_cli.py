@@ -6,8 +6,12 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
+import pulsar
 import pytest
+
+from tests.blackbox.clients import quiet_client
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.executable).parent
@@ -53,7 +57,7 @@ def test_the_page_can_be_typed(run, tmp_path):
     assert {each["check"]: each["verdict"] for each in json.loads(said[2])}["service port"] == "ok"
     assert (tmp_path / "magnetar.fish").read_text()
     assert '"retentionTimeInMinutes" : 1440' in said[4]
-    assert said[4].count("----- got message -----") == 4
+    assert said[4].count("----- got message -----") == 5
 
 
 def test_failures_have_their_codes_and_say_what_to_do(run):
@@ -69,3 +73,50 @@ def test_failures_have_their_codes_and_say_what_to_do(run):
     run("magnetar lag --above 2")
     assert "no such variable" in run("magnetar topics list --token env:NOSUCH_TOKEN", code=78)
     assert "is no namespace" in run("magnetar topics list public", code=2)
+
+
+def test_client_encrypts_as_the_official_client_does(run, tmp_path):
+    run(
+        "openssl genrsa -out private.pem 2048 2>/dev/null; openssl rsa -in private.pem -pubout -out public.pem 2>/dev/null"
+    )
+    run("magnetar client produce -m secret -ekn billing -ekv file://$PWD/public.pem ours")
+    client = quiet_client(run("echo $MAGNETAR_URL").strip())
+    keys = pulsar.CryptoKeyReader(str(tmp_path / "public.pem"), str(tmp_path / "private.pem"))
+    consumer = client.subscribe("ours", "s", initial_position=pulsar.InitialPosition.Earliest, crypto_key_reader=keys)
+    assert consumer.receive(20_000).data() == b"secret"
+    producer = client.create_producer(
+        "theirs", encryption_key="billing", crypto_key_reader=keys, compression_type=pulsar.CompressionType.ZSTD
+    )
+    for number in range(3):
+        producer.send_async(b"order %d" % number, None)
+    producer.flush()
+    client.close()
+    said = run("magnetar client consume -s s -p Earliest -n 3 -ekv $PWD/private.pem theirs")
+    assert re.findall("content:(.*)", said) == ["order 0", "order 1", "order 2"]
+    refused = run("magnetar client consume -s t -p Earliest theirs", code=1)
+    assert "the payload is encrypted; see --crypto-failure-action" in refused
+    assert "content:" in run("magnetar client consume -s u -p Earliest -ca consume theirs")
+    run("magnetar client produce -m plain theirs")
+    assert "content:plain" in run("magnetar client consume -s v -p Earliest -ca discard theirs")
+
+
+def test_client_takes_patterns_times_and_keys_with_values(run):
+    run("magnetar client produce -m one orders-1; magnetar topics create orders-2 --partitions 2")
+    run("magnetar client produce -m two orders-2; magnetar client produce -m other deliveries")
+    said = run("magnetar client consume --regex -s s -p Earliest -n 2 'public/default/orders-.*'")
+    assert set(re.findall("content:(.*)", said)) == {"one", "two"}
+    assert "is no regular expression" in run("magnetar client consume --regex -s s '('", code=1)
+
+    run("magnetar client produce -m before times")
+    middle = time.time_ns() // 1_000_000 + 1
+    run("sleep 0.01; magnetar client produce -m after times")
+    for subscription, mode in (("kept", "Durable"), ("not-kept", "NonDurable")):
+        said = run(f"magnetar client consume -s {subscription} -m {mode} -p Earliest -stp {middle} times")
+        assert re.findall("content:(.*)", said) == ["after"], mode
+    said = run(f"magnetar client consume -s until -p Earliest -n 0 -etp {middle} times")
+    assert re.findall("content:(.*)", said) == ["before"]
+    assert "should larger" in run(f"magnetar client consume -s x -stp {middle} -etp 1 times", code=2)
+
+    run("magnetar client produce -m v1 -kvet inline -kvk k1 -vs string pairs")
+    assert '"kv.encoding.type": "INLINE"' in run("magnetar admin schemas get pairs")
+    assert "k1\x00\x00\x00\x02v1" in run("magnetar client consume -s s -p Earliest pairs")

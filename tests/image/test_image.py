@@ -5,12 +5,15 @@ Docker's API for the run.
 """
 
 import base64
+import contextlib
 import datetime as dt
 import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -22,7 +25,10 @@ from tests.waiting import wait_for
 IMAGE = os.environ.get("MAGNETAR_IMAGE", "")
 CONTAINERS = os.environ.get("CONTAINERS") or shutil.which("podman") or shutil.which("docker") or ""
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 CONF = "/pulsar/bin/apply-config-from-env.py /pulsar/conf/standalone.conf && bin/pulsar standalone"
+LOOPBACK = {"TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1"}
+"""Where the published ports are, also for a program that runs in a container itself."""
 MOST_BYTES = 150 * 10**6
 pytestmark = [
     pytest.mark.skipif(not (IMAGE and CONTAINERS), reason="make image-test"),
@@ -246,3 +252,72 @@ def test_javas_testcontainers_take_it_as_a_substitute(tmp_path):
         env=os.environ | {"MAGNETAR_IMAGE": IMAGE},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:]
+
+
+@pytest.mark.timeout(400)
+def test_the_go_module_of_testcontainers_takes_it(tmp_path):
+    if not shutil.which("go"):
+        pytest.skip("no Go here")
+    shutil.copytree(HERE / "go", tmp_path / "go")
+    done = subprocess.run(
+        ["go", "test", "-count=1", "."], cwd=tmp_path / "go", capture_output=True, text=True, timeout=380, check=False,
+        env=os.environ | LOOPBACK | {"GOFLAGS": "-mod=mod", "GOSUMDB": os.environ.get("GOSUMDB", "off")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_testcontainers_for_node_start_it(tmp_path):
+    if not shutil.which("npm"):
+        pytest.skip("no Node here")
+    shutil.copytree(HERE / "node", tmp_path / "node")
+    for command in (
+        ["npm", "install", "--no-audit", "--no-fund"],
+        ["node", "--experimental-websocket", "--test", "image.test.js"],
+    ):
+        done = subprocess.run(
+            command, cwd=tmp_path / "node", capture_output=True, text=True, timeout=200, check=False,
+            env=os.environ | LOOPBACK,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_the_compose_file_gives_a_broker_that_prometheus_scrapes(tmp_path):
+    """Needs docker-compose, and prom/prometheus on this machine or a registry that has it."""
+    compose = shutil.which("docker-compose")
+    if compose is None:
+        pytest.skip("no docker-compose here")
+    name = f"magnetar{os.getpid()}"
+    ports = dict(zip(("MAGNETAR_PORT", "MAGNETAR_HTTP_PORT", "PROMETHEUS_PORT"), free_ports(3), strict=True))
+    environ = os.environ | {key: str(value) for key, value in ports.items()}
+    arguments = [compose, "-p", name, "-f", str(ROOT / "docker/compose.yml")]
+    ended = threading.Event()
+    checking = threading.Thread(target=check_health, args=(f"{name}_pulsar_1", ended))
+    checking.start()
+    try:
+        subprocess.run(
+            [*arguments, "up", "-d", "--no-build"], env=environ, capture_output=True, timeout=120, check=True
+        )
+        assert exchange(f"pulsar://127.0.0.1:{ports['MAGNETAR_PORT']}") == b"order 17"
+        query = f"http://127.0.0.1:{ports['PROMETHEUS_PORT']}/api/v1/query?query=pulsar_in_messages_total"
+        wait_for(lambda: b"orders" in fetched(query), 90, "the scraped topic", every=1, ignoring=OSError)
+    finally:
+        ended.set()
+        checking.join()
+        subprocess.run([*arguments, "down", "-v", "-t", "5"], env=environ, capture_output=True, timeout=60, check=False)
+
+
+def check_health(container, ended):
+    """podman leaves the timing of health checks to systemd, which is not everywhere."""
+    while not ended.wait(0.5):
+        containers("healthcheck", "run", container, check=False)
+
+
+def fetched(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read()
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,125 @@
+"""End-to-end encryption of payloads as Apache Pulsar's clients do: the broker never sees a key.
+
+A data key of AES-256 encrypts payloads (GCM, a nonce of 12 bytes in `encryption_param`, the tag behind the payload).
+The RSA key of each reader encrypts the data key (OAEP with SHA-1 and MGF1, as MessageCrypto of the clients for Java
+and C++), in `encryption_keys`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import unquote
+
+from magnetar.client.errors import InputError
+
+if TYPE_CHECKING:
+    from magnetar.protocol import pulsar_api_pb2 as pb
+
+DATA_KEY_BYTES: Final = 32
+NONCE_BYTES: Final = 12
+_ONLY_RSA: Final = "no RSA key: keys of elliptic curves (ECIES) are for the client for Java"
+
+
+class CannotDecryptError(Exception):
+    """The payload is not for this key, or was changed."""
+
+
+class Decrypting(Protocol):
+    """Makes payloads readable."""
+
+    def decrypt(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+        """Raises: CannotDecryptError."""
+        ...
+
+
+def key_at(place: str) -> bytes:
+    """The PEM text at `file:///PATH`, a plain path, or `data:...;base64,...`. Raises: InputError."""
+    if place.startswith("data:"):
+        head, _, text = place.partition(",")
+        try:
+            return base64.b64decode(text, validate=True) if head.endswith(";base64") else unquote(text).encode()
+        except ValueError as error:
+            raise InputError(f"a key in {head},...: {error}") from error
+    path = unquote(place.removeprefix("file://")) if place.startswith("file://") else place.removeprefix("file:")
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the key {path}: {error.strerror}") from error
+
+
+class Encryption:
+    """Encrypts payloads for the holder of one private key. The data key is made anew for each run of a program."""
+
+    def __init__(self, name: str, public_key: bytes) -> None:
+        """Args: name: by which readers find their key. public_key: PEM. Raises: InputError."""
+        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - slow to load
+        from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415 - the same
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same
+
+        try:
+            key = serialization.load_pem_public_key(public_key)
+        except ValueError as error:
+            raise InputError(f"the public key {name} cannot be read: {error}") from error
+        if not isinstance(key, rsa.RSAPublicKey):
+            raise InputError(f"the public key {name} is {_ONLY_RSA}")
+        data_key = os.urandom(DATA_KEY_BYTES)
+        sha1 = hashes.SHA1()  # noqa: S303 - the protocol's; OAEP does not rest on its resistance to collisions
+        self._for_reader = key.encrypt(data_key, padding.OAEP(padding.MGF1(sha1), sha1, None))
+        self._name, self._cipher = name, AESGCM(data_key)
+
+    def encrypt(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+        """The payload (compressed before) encrypted; `metadata` says how."""
+        nonce = os.urandom(NONCE_BYTES)
+        metadata.encryption_keys.add(key=self._name, value=self._for_reader)
+        metadata.encryption_param = nonce
+        return self._cipher.encrypt(nonce, payload, None)
+
+
+class Decryption:
+    """Decrypts payloads with one private key."""
+
+    def __init__(self, private_key: bytes) -> None:
+        """Args: private_key: PEM. Raises: InputError."""
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to load
+        from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - the same
+
+        try:
+            key = serialization.load_pem_private_key(private_key, None)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"the private key cannot be read: {error}") from error
+        if not isinstance(key, rsa.RSAPrivateKey):
+            raise InputError(f"the private key is {_ONLY_RSA}")
+        self._key = key
+        self._last: tuple[bytes, bytes] = b"", b""
+        """The data key that was decrypted last: a producer uses one for hours."""
+
+    def decrypt(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+        """As `Decrypting`."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - slow to load
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same
+
+        for each in metadata.encryption_keys:
+            data_key = self._data_key(each.value)
+            if data_key is None:
+                continue
+            try:
+                return AESGCM(data_key).decrypt(metadata.encryption_param, payload, None)
+            except (InvalidTag, ValueError) as error:
+                raise CannotDecryptError("the payload was changed, or encrypted in another way") from error
+        names = ", ".join(repr(each.key) for each in metadata.encryption_keys)
+        raise CannotDecryptError(f"the payload is encrypted for the keys {names}, not for this one")
+
+    def _data_key(self, encrypted: bytes) -> bytes | None:
+        from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - slow to load
+        from cryptography.hazmat.primitives.asymmetric import padding  # noqa: PLC0415 - the same
+
+        if encrypted != self._last[0]:
+            sha1 = hashes.SHA1()  # noqa: S303 - as for `Encryption`
+            try:
+                self._last = encrypted, self._key.decrypt(encrypted, padding.OAEP(padding.MGF1(sha1), sha1, None))
+            except ValueError:
+                return None
+        return self._last[1]
