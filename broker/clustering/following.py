@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -13,7 +14,7 @@ from magnetar.protocol.topic_name import PERSISTENT, TopicName
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.tasks import TaskSet
@@ -27,6 +28,8 @@ log = structlog.get_logger(__name__)
 _POLICIES: Final = "/admin/policies"
 _CLUSTERS: Final = "/admin/clusters"
 _TOPICS: Final = "/managed-ledgers"
+_TOGETHER: Final = 500
+"""Names looked at in one turn."""
 
 
 class Following:
@@ -37,6 +40,9 @@ class Following:
         self._tasks = tasks
         self._stops: list[Callable[[], None]] = []
         self._topic_watches: dict[str, Callable[[], None]] = {}
+        self._reports = asyncio.Lock()
+        self._children: dict[str, frozenset[str]] = {}
+        """Names of topics as last reported, by namespace: of very many only those that differ are looked at."""
         self._namespaces: NamespaceStore
         self._catalog: TopicCatalog
         self._ready = False
@@ -94,16 +100,29 @@ class Following:
             self._topic_watches[namespace] = self._metadata.watch_children(path, changed)
 
     async def _topics_changed(self, namespace: str, children: list[str]) -> None:
+        """What the report before had and this one has not is gone; what was made here just now is in a later one."""
+        async with self._reports:
+            names, before = frozenset(children), self._children.get(namespace)
+            self._children[namespace] = names
+            listed = await self._parsed(namespace, names - (before or frozenset()))
+            if before is None:
+                gone = [name for name in self._catalog.topics(namespace) if str(name) not in listed]
+            else:
+                gone = list((await self._parsed(namespace, before - names)).values())
+            for name in listed.values():
+                self._catalog.created(name)
+            for name in gone:
+                self._catalog.deleted(name)
+
+    async def _parsed(self, namespace: str, children: Iterable[str]) -> dict[str, TopicName]:
         found = {}
-        for child in children:
+        for number, child in enumerate(children, 1):
             name = TopicName.from_persistence_name(f"{namespace}/{PERSISTENT}/{child}")
             if name is not None:
                 found[str(name)] = name
-        known = {str(name): name for name in self._catalog.topics(namespace)}
-        for text in found.keys() - known.keys():
-            self._catalog.created(found[text])
-        for text in known.keys() - found.keys():
-            self._catalog.deleted(known[text])
+            if number % _TOGETHER == 0:
+                await asyncio.sleep(0)
+        return found
 
     def _partitioned_changed(self, path: str) -> None:
         parts = path.removeprefix(PARTITIONED).split("/")[1:]

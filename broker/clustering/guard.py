@@ -1,6 +1,6 @@
-"""Ends this broker when it stands still for as long as its session lasts: suspended, or in a call that never returns.
+"""Ends this broker when it stands still until its session is about to end: suspended, or in a call that never returns.
 
-Its topics belong to others by then, and it would give up its clients as soon as it went on. Until then they would wait:
+Its topics belong to others soon, and it would give up its clients as soon as it went on. Until then they would wait:
 a connection to a process that stands still is open, and clients find out by a keep-alive of 30 s and more. A guard's
 process sees to it that the connections are closed, in the one way that works from outside.
 """

@@ -37,6 +37,10 @@ log = structlog.get_logger(__name__)
 
 _CLOSE_TOGETHER: Final = 64
 """Topics of a bundle."""
+_STANDSTILL: Final = 2 / 3
+"""Of the session: so long the client of ZooKeeper waits for an answer. When the session ends, the clients of a broker
+that was ended have turned to others.
+"""
 PRODUCER_NUMBERS: Final = "/counters/producer-name/-"
 """Pulsar's: an ephemeral node per broker, whose number is in the names it makes for producers."""
 
@@ -77,7 +81,7 @@ class ClusterMember:
         self._following: Following
         self._ownership: BundleOwnership | None = None
         self._started_ms = broker.now_ms()
-        self._guard = Guard(broker.settings.metadata_store_session_timeout_millis / 1000)
+        self._guard = Guard(broker.settings.metadata_store_session_timeout_millis / 1000 * _STANDSTILL)
 
     async def open(self, cache_bytes: int, max_record_bytes: int) -> ClusterStores:
         """Raises ValueError, StorageError."""

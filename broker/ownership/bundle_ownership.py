@@ -13,9 +13,10 @@ A lookup of a bundle without an owner (5.2 of Pulsar's behaviour):
 
 A lookup whose answer would be a broker that does not answer waits for the end of that broker's session (``peers``).
 
-The session. While it is suspended topics are served on; when it ended, or was suspended for as long as the service
-keeps it, every bundle is given up and its clients are disconnected. A node that vanished is made again at once, one
-that another broker made means that the bundle is its.
+The session. While it is suspended topics are served on, for some session timeouts: when the service is away no other
+broker can take them, and when only this one is cut off, the fence of a ledger ends what another one has taken. When the
+session ended, or was suspended for so long, every bundle is given up and its clients are disconnected.
+A node that vanished is made again at once, one that another broker made means that the bundle is its.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from magnetar.broker.errors import MetadataError, ServiceNotReadyError
 from magnetar.broker.ownership.broker_choice import choose_broker
 from magnetar.broker.ownership.bundle_map import BundleMap
 from magnetar.broker.ownership.cluster_nodes import NAMESPACES, BundleOwner, decode_owner, encode_node
+from magnetar.broker.ownership.owner_nodes import OwnerNodes
 from magnetar.broker.ownership.ownership import AskBroker, Here, ServedAt
 from magnetar.broker.policies.records import bundle_of, bundle_ranges
 from magnetar.storage.coordination import Session
@@ -56,6 +58,8 @@ log = structlog.get_logger(__name__)
 
 _AGAIN: Final = "Please redo the lookup"
 _RETRY_S: Final = 0.2
+_SESSIONS_WITHOUT_SERVICE: Final = 5
+"""Topics are served without the metadata service for so many session timeouts."""
 
 
 class _State(enum.Enum):
@@ -94,6 +98,7 @@ class BundleOwnership:
         self._tasks = tasks
         self._random = random
         self._others = others
+        self._nodes = OwnerNodes(metadata)
         self._bundles = BundleMap(metadata, topics.default_bundles, self._namespace_cut_anew)
         self._owned: dict[str, _Bundle] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -169,6 +174,7 @@ class BundleOwnership:
         await self.register.leave()
         await asyncio.gather(*(self.release(bundle) for bundle in self.owned))
         self._bundles.close()
+        self._nodes.close()
 
     # --- lookups -------------------------------------------------------------------------------------------------
 
@@ -178,12 +184,12 @@ class BundleOwnership:
             if owned.state is _State.SERVING:
                 return Here()
             raise ServiceNotReadyError(f"Namespace bundle {path} is being unloaded. {_AGAIN}")
-        found = await self._metadata.get(path)
-        if found is not None and found[0] != self._node:
-            owner = _owner(path, found[0])
+        found = await self._nodes.get(path)
+        if found is not None and found != self._node:
+            owner = _owner(path, found)
             if await self._others.answers(owner):
                 return ServedAt(owner)
-            await self._others.until_gone(owner, path, found[0])
+            await self._others.until_gone(owner, path, found)
             return await self._lookup(path, authoritative=authoritative, persistent=persistent)
         if authoritative or found is not None:  # a node of ours from before a restart is taken over
             return await self._take(path)
@@ -315,7 +321,7 @@ class BundleOwnership:
             self._tasks.spawn(self._connected_again(), "ownership.connected")
 
     async def _wait_for_connection(self, number: int) -> None:
-        await asyncio.sleep(self._metadata.session_timeout_s)
+        await asyncio.sleep(self._metadata.session_timeout_s * _SESSIONS_WITHOUT_SERVICE)
         if self._suspensions == number and not self._closed:
             log.warning("ownership.suspended_too_long", bundles=len(self._owned))
             await self._give_up(list(self._owned))

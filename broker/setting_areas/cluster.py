@@ -46,6 +46,6 @@ class ClusterSettings(Table):
         "standstillGuardEnabled",
         True,
         "A second, small process ends this broker when it has stood still (suspended, or in a call that never returns) "
-        "for metadataStoreSessionTimeoutMillis: others serve its topics by then, but its clients would wait for it.",
+        "for two thirds of metadataStoreSessionTimeoutMillis: others serve its topics soon, its clients would wait.",
         source="Magnetar",
     )

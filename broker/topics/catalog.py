@@ -8,6 +8,7 @@ of its own under ``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<enco
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_plus
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.factory import ManagedLedgerFactory
 
 ROOT = "/admin/partitioned-topics"
+_TOGETHER = 64
+"""Records read at the same time."""
 
 
 class PartitionedTopic(msgspec.Struct, omit_defaults=True):
@@ -60,8 +63,10 @@ class TopicCatalog:
                     )
 
     async def _load_partitioned(self, path: str, prefix: str) -> None:
-        for encoded in await self._metadata.children(path):
-            await self._read_partitioned(path, prefix, encoded)
+        names = await self._metadata.children(path)
+        for start in range(0, len(names), _TOGETHER):
+            reads = (self._read_partitioned(path, prefix, encoded) for encoded in names[start : start + _TOGETHER])
+            await asyncio.gather(*reads)
 
     async def _read_partitioned(self, path: str, prefix: str, encoded: str) -> None:
         found, name = await self._metadata.get(f"{path}/{encoded}"), f"{prefix}/{unquote_plus(encoded)}"

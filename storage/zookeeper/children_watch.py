@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["ChildrenWatch"]
 
 _RETRY_S = 0.2
+_NAMES_PER_S = 50_000
+"""Of one node, in the long run: every name comes again with each change, to every broker."""
 
 
 class ChildrenWatch:
-    """``callback(names)`` at first and after each change, until ``cancel``. There is one watch at a time."""
+    """``callback(names)``, in no order, at first and after each change, until ``cancel``. There is one watch at a time.
+
+    Changes in quick succession are reported together, the more names there are.
+    """
 
     def __init__(
         self, session: ZooKeeperSession, path: str, callback: Callable[[list[str]], None], background: Background
@@ -52,9 +57,10 @@ class ChildrenWatch:
             if names is None:
                 continue
             if not self._cancelled:
-                self._callback(sorted(names))
+                self._callback(names)
             self.ready.set()
             await self._fired.wait()
+            await asyncio.sleep(len(names) / _NAMES_PER_S)
 
     async def _names(self) -> list[str] | None:
         """None: the node came or went in between."""

@@ -12,15 +12,13 @@ from tests.cluster.figures import figure
 from tests.cluster.load import Load
 from tests.waiting import wait_for
 
-__all__ = ["PRODUCERS", "SESSION_S", "busiest", "end", "loaded", "owners", "two_members"]
+__all__ = ["PRODUCERS", "SESSION_S", "SHORT_LEDGERS", "busiest", "end", "loaded", "owners", "two_members"]
 
 SESSION_S = 6
 PRODUCERS = 8
-SETTINGS = {
-    "metadataStoreSessionTimeoutMillis": SESSION_S * 1000,
-    "managedLedgerMaxEntriesPerLedger": 3000,
-    "managedLedgerMinLedgerRolloverTimeMinutes": 0,
-}
+SETTINGS = {"metadataStoreSessionTimeoutMillis": SESSION_S * 1000}
+SHORT_LEDGERS = {"managedLedgerMaxEntriesPerLedger": 3000, "managedLedgerMinLedgerRolloverTimeMinutes": 0}
+"""A ledger every ten seconds: its beginning and its end meet faults too."""
 
 
 def two_members(directory, zookeeper, **settings):

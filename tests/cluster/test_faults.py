@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.broker_processes import initialize
 from tests.cluster.conftest import LONG
+from tests.cluster.figures import figure
 from tests.cluster.scenes import SESSION_S, busiest, end, loaded, two_members
 
 pytestmark = pytest.mark.timeout(400)
@@ -104,6 +105,8 @@ def test_too_few_bookies(cluster, members, load):
     time.sleep(2)
     assert load.receipts() == before
     cluster.start("b1")
-    load.more()
+    began_s = time.monotonic()
+    load.more(1)
+    figure("two bookies of three again", resumed_s=time.monotonic() - began_s)
     cluster.start("b2")
-    end("one bookie of three for 10 s", load, 40)
+    end("one bookie of three for some time", load, 60)

@@ -15,7 +15,7 @@ from tests.cluster.broker_processes import free_port, initialize
 from tests.cluster.conftest import LONG
 from tests.cluster.network import FRONT, Network
 from tests.cluster.real_cluster import RealCluster
-from tests.cluster.scenes import SESSION_S, busiest, end, loaded, two_members
+from tests.cluster.scenes import SESSION_S, SHORT_LEDGERS, busiest, end, loaded, two_members
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
 
@@ -40,7 +40,7 @@ class Field:
         for port in self.bookie_ports:
             self.network.serve(port)
         initialize(self.cluster)
-        self.members = two_members(directory, self.cluster.zookeeper, advertisedAddress=FRONT)
+        self.members = two_members(directory, self.cluster.zookeeper, advertisedAddress=FRONT, **SHORT_LEDGERS)
         for each in self.members:
             each.program = "tests.cluster.redirected_broker"
             each.settings |= {"brokerServicePort": free_port(), "webServicePort": free_port()}

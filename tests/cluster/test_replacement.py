@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.broker_processes import Member, free_port
 from tests.cluster.figures import figure
 from tests.cluster.pulsar_broker import LIB, MORE, NO_LIB, PulsarBroker, initialize_by_pulsar
-from tests.cluster.scenes import SETTINGS, loaded, owners
+from tests.cluster.scenes import SETTINGS, SHORT_LEDGERS, loaded, owners
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.skipif(not LIB, reason=NO_LIB)]
 
@@ -28,7 +28,15 @@ def places(cluster, tmp_path_factory):
         ports = {"brokerServicePort": free_port(), "webServicePort": free_port()}
         made.append(
             [
-                kind(directory, f"{kind.__name__}-{number}", cluster.zookeeper, **MORE, **SETTINGS, **ports)
+                kind(
+                    directory,
+                    f"{kind.__name__}-{number}",
+                    cluster.zookeeper,
+                    **MORE,
+                    **SETTINGS,
+                    **SHORT_LEDGERS,
+                    **ports,
+                )
                 for kind in (PulsarBroker, Member)
             ]
         )

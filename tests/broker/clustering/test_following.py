@@ -94,6 +94,33 @@ async def test_topics_come_and_go(brokers):
     await until(lambda: two.catalog.partitioned(parts) is None)
 
 
+async def test_of_many_topics_those_that_differ_are_looked_at(brokers, monkeypatch):
+    one, two = brokers
+    names = [TopicName.parse(f"persistent://public/default/{number}") for number in range(1200)]
+    for name in names:
+        await one.ledgers.make_known(name.persistence_name)
+    await until(lambda: all(map(two.catalog.exists, names)))
+    parsed = []
+    monkeypatch.setattr(
+        "magnetar.broker.clustering.following.TopicName.from_persistence_name",
+        lambda text, whole=TopicName.from_persistence_name: parsed.append(text) or whole(text),
+    )
+    await one.ledgers.delete(names[7].persistence_name)
+    await until(lambda: not two.catalog.exists(names[7]))
+    await until(lambda: not one.catalog.exists(names[7]))
+    assert set(parsed) == {names[7].persistence_name}
+    assert all(two.catalog.exists(name) for name in names if name is not names[7])
+
+
+async def test_a_topic_that_went_before_its_namespace_was_watched_is_gone(brokers):
+    one, _ = brokers
+    name = TopicName.parse("persistent://public/default/gone")
+    one.catalog.created(name)  # as read; deleted by another broker before the watch was set
+    one.following._children.clear()
+    await one.following._topics_changed("public/default", [])
+    assert not one.catalog.exists(name)
+
+
 async def test_a_node_that_cannot_be_read_changes_nothing(brokers):
     one, two = brokers
     await one.metadata.put("/admin/policies/public/default", b"garbage")

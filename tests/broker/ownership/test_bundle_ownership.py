@@ -265,9 +265,11 @@ async def test_an_interruption_as_long_as_the_session_lives_gives_everything_up(
 async def test_owners_that_cannot_be_read_are_an_error_of_the_lookup(brokers, cluster):
     for garbage in (b"", b"{}", b"x"):
         await cluster.store.put(node_of(), garbage)
+        await asyncio.sleep(0)  # the watch reports it
         with pytest.raises(MetadataError):
             await brokers[0].lookup(authoritative=True)
     await cluster.store.put(node_of(), b'{"nativeUrl":"pulsar://h:1","disabled":true}')
+    await asyncio.sleep(0)
     with pytest.raises(ServiceNotReadyError):
         await brokers[0].lookup(authoritative=True)
 
