@@ -1,5 +1,6 @@
 /* CRC-32C (Castagnoli, reflected). With the processor's instruction three streams at once, so that its latency is hidden;
- * else slicing by eight. `crc32c_init` once, then `crc32c_update(crc, data, size)` with the finished checksum of what came before. */
+ * else slicing by eight. `crc32c_init` once, then `crc32c_update(crc, data, size)` with the finished checksum of what came before.
+ * `crc32c_append` is the same for data whose own checksum is known: it does not read what is long. */
 #ifndef MAGNETAR_CRC32C_H
 #define MAGNETAR_CRC32C_H
 
@@ -10,6 +11,7 @@
 #define CRC_POLY 0x82f63b78u
 #define CRC_LONG 1024 /* bytes of each of the three streams */
 #define CRC_SHORT 64
+#define CRC_KNOWN_FROM 512 /* fewer bytes are read as fast */
 
 static uint32_t crc_table[8][256];
 static uint32_t crc_long_shift[4][256], crc_short_shift[4][256];
@@ -53,7 +55,8 @@ static void crc_shift_table(uint32_t table[4][256], size_t size) {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <nmmintrin.h>
-static int crc_hardware;
+#include <wmmintrin.h>
+static int crc_hardware, crc_multiplies;
 
 static inline uint32_t crc_shift(uint32_t table[4][256], uint32_t crc) {
     return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^ table[3][crc >> 24];
@@ -92,6 +95,43 @@ __attribute__((target("sse4.2"))) static uint32_t crc_hard(uint32_t start, const
         crc = _mm_crc32_u8((uint32_t)crc, *p++);
     return (uint32_t)crc;
 }
+
+/* Polynomials modulo that of the checksum, reflected: bit 31 is x^0. All here are kept as p * x^-33, since the product that the
+ * instructions give is a * b * x^33: so `crc_times` of two such is such again, and of one with a plain value a plain one. */
+static uint32_t crc_powers[48]; /* x^(8 * 2^k) */
+static struct { size_t size; uint32_t power; } crc_known[64]; /* x^(8 * size) */
+
+__attribute__((target("sse4.2,pclmul"))) static uint32_t crc_times(uint32_t a, uint32_t b) {
+    __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b), 0);
+    return (uint32_t)_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
+}
+
+static void crc_powers_init(void) {
+    uint32_t power = 1u << 31;
+    for (int i = 0; i < 33 - 8; i++) /* divided by x */
+        power = power >> 31 ? (power ^ CRC_POLY) << 1 | 1 : power << 1;
+    for (int k = 0; k < 48; k++) {
+        crc_powers[k] = power;
+        power = crc_times(power, power);
+    }
+}
+
+/* The effect of `size` > 0 zero bytes on a finished checksum, before that of these bytes is added. */
+static uint32_t crc_moved(uint32_t crc, size_t size) {
+    size_t at = size & 63;
+    if (crc_known[at].size != size) {
+        uint32_t power = 0;
+        int found = 0;
+        for (int k = 0; size >> k; k++)
+            if (size >> k & 1) {
+                power = found ? crc_times(power, crc_powers[k]) : crc_powers[k];
+                found = 1;
+            }
+        crc_known[at].size = size;
+        crc_known[at].power = power;
+    }
+    return crc_times(crc, crc_known[at].power);
+}
 #endif
 
 static void crc32c_init(void) {
@@ -108,6 +148,8 @@ static void crc32c_init(void) {
     crc_shift_table(crc_short_shift, CRC_SHORT);
 #if defined(__x86_64__) && defined(__GNUC__)
     crc_hardware = __builtin_cpu_supports("sse4.2");
+    if ((crc_multiplies = crc_hardware && __builtin_cpu_supports("pclmul")))
+        crc_powers_init();
 #endif
 }
 
@@ -117,6 +159,16 @@ static inline uint32_t crc32c_update(uint32_t crc, const uint8_t *p, size_t n) {
         return ~crc_hard(~crc, p, n);
 #endif
     return ~crc_soft(~crc, p, n);
+}
+
+/* The checksum of what `crc` covers and then these bytes, whose own is `known`. Not for two threads at once. */
+static inline uint32_t crc32c_append(uint32_t crc, const uint8_t *p, size_t n, uint32_t known) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (crc_multiplies && n >= CRC_KNOWN_FROM)
+        return crc_moved(crc, n) ^ known;
+#endif
+    (void)known;
+    return crc32c_update(crc, p, n);
 }
 
 #endif

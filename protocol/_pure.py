@@ -29,6 +29,7 @@ from magnetar.protocol._pure_records import (
     entry_prefix,
     scan_records,
     stamp,
+    stamp_in_place,
     varint,
     varints,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "scan_records",
     "send_fields",
     "stamp",
+    "stamp_in_place",
 ]
 
 COMPILED = False

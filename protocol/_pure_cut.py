@@ -67,6 +67,7 @@ class _Run:
         "deliver_at",
         "ends",
         "flags",
+        "gap",
         "highest",
         "parts",
         "producer_id",
@@ -75,8 +76,9 @@ class _Run:
         "usual",
     )
 
-    def __init__(self, producer_id: int) -> None:
+    def __init__(self, producer_id: int, gap: int) -> None:
         self.producer_id = producer_id
+        self.gap = gap
         self.usual: _Usual | None = None
         self.parts: list[memoryview] = []
         self.size = 0
@@ -103,12 +105,14 @@ class _Run:
         for flag in set(self.flags):
             any_flags |= flag
             all_flags &= flag
-        sequences, counts = self.sequences, self.counts
+        sequences, counts, gap = self.sequences, self.counts, self.gap
+        ends = [end + k * gap for k, end in enumerate(self.ends)] if gap else self.ends
+        space = bytes(gap)
         return (
             self.producer_id,
             len(self.flags),
-            b"".join(self.parts),
-            array("q", self.ends).tobytes(),
+            b"".join([part for entry in self.parts for part in (space, entry)] if gap else self.parts),
+            array("q", ends).tobytes(),
             array("q", sequences).tobytes(),
             array("q", self.highest).tobytes(),
             array("q", counts).tobytes(),
@@ -118,6 +122,7 @@ class _Run:
             all_flags,
             sum(counts) if min(counts) >= 0 else sum(n for n in counts if n > 0),
             all(map(operator.lt, sequences, sequences[1:])),
+            gap,
         )
 
 
@@ -142,7 +147,9 @@ class _Usual:
         return cls(command, found.start(1), send.sequence_id, send.num_messages)
 
 
-def cut(buffer: Any, start: int, end: int, max_frame_bytes: int, /) -> tuple[int, list[tuple[Any, ...]], str | None]:
+def cut(
+    buffer: Any, start: int, end: int, max_frame_bytes: int, gap: int = 0, /
+) -> tuple[int, list[tuple[Any, ...]], str | None]:
     items: list[tuple[Any, ...]] = []
     run: _Run | None = None
     data = buffer if isinstance(buffer, (bytes, bytearray)) else bytes(buffer)
@@ -181,7 +188,7 @@ def cut(buffer: Any, start: int, end: int, max_frame_bytes: int, /) -> tuple[int
             if run is None or run.producer_id != send.producer_id:
                 if run is not None:
                     items.append(run.done())
-                run = _Run(send.producer_id)
+                run = _Run(send.producer_id, gap)
             entry = view[at + 8 + size : at + 4 + total]
             run.add(send, entry, *look_at(send, entry))
             run.usual = _Usual.of(command, send)

@@ -32,6 +32,7 @@ def stamp(
     last_add_confirmed: int,
     broker_timestamp_ms: int,
     index_before: int,
+    gap: int = 0,
     /,
 ) -> tuple[bytes, bytes]:
     where = memoryview(offsets).cast("q")
@@ -43,17 +44,34 @@ def stamp(
     at, start, entry_id = 0, where[i], first_entry_id
     identity, encode = _IDENTITY.pack, _CHECKSUM.pack
     for prefix, end in zip(prefixes, where[i + 1 : j + 1], strict=True):
-        size = len(prefix) + end - start
+        size = len(prefix) + end - start - gap
         known = sizes.get(size)
         if known is None:
             encoded = encode(size)
             known = sizes[size] = encoded, crc32c(encoded)
-        rest, entry = identity(ledger_id, entry_id, last_add_confirmed) + prefix, view[start:end]
+        rest, entry = identity(ledger_id, entry_id, last_add_confirmed) + prefix, view[start + gap : end]
         parts += (known[0], encode(crc32c(entry, crc32c(rest, known[1]))), rest, entry)
         at += RECORD_HEADER.size + size
         record_offsets.append(at)
         start, entry_id = end, entry_id + 1
     return b"".join(parts), array("q", record_offsets).tobytes()
+
+
+def stamp_in_place(
+    data: bytes,  # noqa: ARG001 - the twin's parameters
+    offsets: bytes,  # noqa: ARG001
+    num_messages: bytes,  # noqa: ARG001
+    gap: int,  # noqa: ARG001
+    verified: bool,  # noqa: ARG001
+    ledger_id: int,  # noqa: ARG001
+    first_entry_id: int,  # noqa: ARG001
+    last_add_confirmed: int,  # noqa: ARG001
+    broker_timestamp_ms: int,  # noqa: ARG001
+    index_before: int,  # noqa: ARG001
+    /,
+) -> bool:
+    """Python changes no bytes: the caller takes `stamp`."""
+    return False
 
 
 def _prefixes(counts: memoryview, broker_timestamp_ms: int, index_before: int) -> list[bytes]:

@@ -13,7 +13,7 @@ enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
     HAS_HIGHEST = 256, BATCHED = 512, NAMES_FORMAT = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
-enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768 };
+enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, MOST_PREFIX = 6 + 22 };
 typedef struct { const uint8_t *p, *end; } span;
 typedef enum { FINE, UNUSUAL } look;
 
@@ -39,14 +39,7 @@ static inline size_t put_varint(uint8_t *p, uint64_t v) {
     return n;
 }
 
-static inline size_t varint_size(uint64_t v) {
-    size_t n = 1;
-    while (v > 127) {
-        v >>= 7;
-        n++;
-    }
-    return n;
-}
+static inline size_t varint_size(uint64_t v) { return (size_t)(70 - __builtin_clzll(v | 1)) / 7; }
 
 /* A varint of at most ten bytes, whole; UNUSUAL otherwise. */
 static inline look get_varint(span *s, uint64_t *out) {
@@ -274,7 +267,7 @@ typedef struct {
     uint64_t producer_id;
     size_t count;
     PyObject *data; /* bytes, written in place and cut to `used` in the end */
-    size_t used, limit;
+    size_t used, gap;
     buffer offsets, sequences, highest, counts, deliver_at, flags;
     uint32_t any_flags, all_flags;
     int64_t total, last_sequence;
@@ -288,14 +281,12 @@ static void run_free(run *r) {
     Py_XDECREF(r->data);
 }
 
-/* `limit`: no more bytes than these can follow in this read. */
-static int run_start(run *r, uint64_t producer_id, size_t limit) {
+static int run_start(run *r, uint64_t producer_id) {
     buffer *all[] = {&r->offsets, &r->sequences, &r->highest, &r->counts, &r->deliver_at, &r->flags};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         all[i]->size = 0;
     Py_CLEAR(r->data);
     r->used = 0;
-    r->limit = limit;
     r->producer_id = producer_id;
     r->count = 0;
     r->any_flags = 0;
@@ -305,12 +296,13 @@ static int run_start(run *r, uint64_t producer_id, size_t limit) {
     return push_i64(&r->offsets, 0);
 }
 
-/* Room for n more bytes: a little at first, then for all that can follow, so that nothing is copied twice. */
-static int run_room(run *r, size_t n) {
+/* Room for n more bytes: a little at first, then for the `left` bytes of this read when they are frames like this one of
+ * `frame` bytes, so that nearly nothing is copied twice. */
+static int run_room(run *r, size_t n, size_t frame, size_t left) {
     size_t have = r->data ? (size_t)PyBytes_GET_SIZE(r->data) : 0, need = r->used + n;
     if (r->data && need <= have)
         return 0;
-    size_t room = r->data || need > RUN_START ? r->limit : RUN_START;
+    size_t room = r->data || need > RUN_START ? need + left + r->gap * (left / frame) : RUN_START;
     if (room < need)
         room = need;
     if (!r->data)
@@ -318,12 +310,15 @@ static int run_room(run *r, size_t n) {
     return _PyBytes_Resize(&r->data, (Py_ssize_t)room);
 }
 
-static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n, uint32_t flags, int64_t deliver_at) {
-    if (run_room(r, n))
+/* `frame` bytes are those of the entry's frame, `left` those of the read from there on. */
+static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n, uint32_t flags, int64_t deliver_at, size_t frame, size_t left) {
+    if (run_room(r, r->gap + n, frame, left))
         return -1;
+    uint8_t *place = (uint8_t *)PyBytes_AS_STRING(r->data) + r->used;
+    memset(place, 0, r->gap);
     if (n)
-        memcpy(PyBytes_AS_STRING(r->data) + r->used, entry, n);
-    r->used += n;
+        memcpy(place + r->gap, entry, n);
+    r->used += r->gap + n;
     int64_t sequence = (int64_t)c->sequence_id;
     if (r->count && sequence <= r->last_sequence)
         r->ascending = 0;
@@ -345,9 +340,9 @@ static int run_done(run *r, PyObject *items) {
     PyObject *data = r->data;
     r->data = NULL;
     PyObject *due = r->any_flags & HAS_DELIVER_AT ? as_bytes(&r->deliver_at) : Py_NewRef(Py_None);
-    PyObject *item = Py_BuildValue("(KnNNNNNNNIILN)", (unsigned long long)r->producer_id, (Py_ssize_t)r->count, data,
+    PyObject *item = Py_BuildValue("(KnNNNNNNNIILNn)", (unsigned long long)r->producer_id, (Py_ssize_t)r->count, data,
         as_bytes(&r->offsets), as_bytes(&r->sequences), as_bytes(&r->highest), as_bytes(&r->counts), due, as_bytes(&r->flags),
-        (unsigned)r->any_flags, (unsigned)r->all_flags, (long long)r->total, PyBool_FromLong(r->ascending));
+        (unsigned)r->any_flags, (unsigned)r->all_flags, (long long)r->total, PyBool_FromLong(r->ascending), (Py_ssize_t)r->gap);
     r->count = 0;
     if (!item)
         return -1;
@@ -387,15 +382,16 @@ static int send_of(const uint8_t *p, size_t n, send_command *out) {
 
 static PyObject *cut(PyObject *self, PyObject *args) {
     Py_buffer view;
-    Py_ssize_t start, end, limit;
+    Py_ssize_t start, end, limit, gap = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "y*nnn", &view, &start, &end, &limit))
+    if (!PyArg_ParseTuple(args, "y*nnn|n", &view, &start, &end, &limit, &gap))
         return NULL;
     const uint8_t *p = view.buf;
     PyObject *error = NULL, *items = NULL, *result = NULL;
     run r;
     memset(&r, 0, sizeof r);
-    if (start < 0 || end < start || end > view.len) {
+    r.gap = (size_t)gap;
+    if (start < 0 || end < start || end > view.len || gap < 0 || gap > MOST_GAP) {
         PyErr_SetString(PyExc_ValueError, "range outside the buffer");
         goto out;
     }
@@ -437,13 +433,13 @@ static PyObject *cut(PyObject *self, PyObject *args) {
                 break;
             }
             if (!r.count || r.producer_id != c.producer_id)
-                if (run_done(&r, items) || run_start(&r, c.producer_id, stop - at))
+                if (run_done(&r, items) || run_start(&r, c.producer_id))
                     goto out;
             const uint8_t *entry = command + size;
             size_t n = total - 4 - size;
             uint32_t flags = c.flags;
             int64_t due;
-            if (look_at_entry(&flags, &due, entry, n) || run_add(&r, &c, entry, n, flags, due))
+            if (look_at_entry(&flags, &due, entry, n) || run_add(&r, &c, entry, n, flags, due, 4 + total, stop - at))
                 goto out;
         } else {
             if (run_done(&r, items))
@@ -502,18 +498,63 @@ bad:
     return -1;
 }
 
+/* What goes into the next record. `known`: the checksums that the entries bring were verified. */
+typedef struct { int64_t ledger, id, confirmed, now, index; int known; } stamping;
+
+/* Write the 0x0e02 part of an entry of so many messages; returns its size. Moves the index. */
+static inline size_t put_prefix(stamping *s, uint8_t *p, int64_t messages) {
+    int indexed = s->index != -2;
+    if ((s->now < 0 && !indexed) || messages <= 0)
+        return 0;
+    if (indexed)
+        s->index += messages;
+    size_t size = 0;
+    if (s->now >= 0) {
+        p[6] = 0x08;
+        size = 1 + put_varint(p + 7, (uint64_t)s->now);
+    }
+    if (indexed && s->index >= 0) {
+        p[6 + size] = 0x10;
+        size += 1 + put_varint(p + 7 + size, (uint64_t)s->index);
+    }
+    p[0] = 0x0e;
+    p[1] = 0x02;
+    put_be32(p + 2, (uint32_t)size);
+    return 6 + size;
+}
+
+/* The header of a record of `prefix` and then n bytes, all of them in place. Moves the entry id. */
+static inline void put_header(stamping *s, uint8_t *head, size_t prefix, size_t n) {
+    const uint8_t *entry = head + RECORD_HEADER + prefix;
+    put_le32(head, (uint32_t)(prefix + n));
+    put_le64(head + 8, (uint64_t)s->ledger);
+    put_le64(head + 16, (uint64_t)s->id++);
+    put_le64(head + 24, (uint64_t)s->confirmed);
+    uint32_t crc = crc32c_update(0, head, 4);
+    if (s->known && n >= 6) { /* magic, checksum, and what it covers */
+        crc = crc32c_update(crc, head + 8, RECORD_HEADER - 8 + prefix + 6);
+        crc = crc32c_append(crc, entry + 6, n - 6, be32(entry + 2));
+    } else
+        crc = crc32c_update(crc, head + 8, RECORD_HEADER - 8 + prefix + n);
+    put_le32(head + 4, crc);
+}
+
 static PyObject *stamp(PyObject *self, PyObject *args) {
     Py_buffer data, offsets, counts;
-    Py_ssize_t i, j;
+    Py_ssize_t i, j, gap = 0;
     long long ledger, first, confirmed, now, index;
     (void)self;
-    if (!PyArg_ParseTuple(args, "y*y*y*nnLLLLL", &data, &offsets, &counts, &i, &j, &ledger, &first, &confirmed, &now, &index))
+    if (!PyArg_ParseTuple(args, "y*y*y*nnLLLLL|n", &data, &offsets, &counts, &i, &j, &ledger, &first, &confirmed, &now, &index, &gap))
         return NULL;
     PyObject *slab = NULL, *where = NULL, *result = NULL;
-    int prefixed = now >= 0 || index != -2, indexed = index != -2;
-    if (check_offsets(&offsets, i, j, data.len, 0) || check_array(&counts, j, "num_messages"))
+    stamping s = {ledger, first, confirmed, now, index, 0};
+    if (gap < 0 || gap > MOST_GAP) {
+        PyErr_SetString(PyExc_ValueError, "no such gap");
         goto out;
-    Py_ssize_t room = at_i64(&offsets, j) - at_i64(&offsets, i) + (j - i) * (RECORD_HEADER + 6 + 22);
+    }
+    if (check_offsets(&offsets, i, j, data.len, gap) || check_array(&counts, j, "num_messages"))
+        goto out;
+    Py_ssize_t room = at_i64(&offsets, j) - at_i64(&offsets, i) + (j - i) * (RECORD_HEADER + MOST_PREFIX - gap);
     if (!(slab = PyBytes_FromStringAndSize(NULL, room)) || !(where = PyBytes_FromStringAndSize(NULL, 8 * (j - i + 1))))
         goto out;
     uint8_t *out = (uint8_t *)PyBytes_AS_STRING(slab), *marks = (uint8_t *)PyBytes_AS_STRING(where);
@@ -521,34 +562,12 @@ static PyObject *stamp(PyObject *self, PyObject *args) {
     int64_t zero = 0;
     memcpy(marks, &zero, 8);
     for (Py_ssize_t k = i; k < j; k++) {
-        const uint8_t *entry = (const uint8_t *)data.buf + at_i64(&offsets, k);
-        size_t n = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k));
-        uint8_t *head = out + at, *body = head + RECORD_HEADER;
-        size_t prefix = 0;
-        int64_t messages = at_i64(&counts, k);
-        if (prefixed && messages > 0) {
-            if (indexed)
-                index += messages;
-            size_t size = 0;
-            if (now >= 0) {
-                body[6] = 0x08;
-                size = 1 + put_varint(body + 7, (uint64_t)now);
-            }
-            if (indexed && index >= 0) {
-                body[6 + size] = 0x10;
-                size += 1 + put_varint(body + 7 + size, (uint64_t)index);
-            }
-            body[0] = 0x0e;
-            body[1] = 0x02;
-            put_be32(body + 2, (uint32_t)size);
-            prefix = 6 + size;
-        }
-        memcpy(body + prefix, entry, n);
-        put_le32(head, (uint32_t)(prefix + n));
-        put_le64(head + 8, (uint64_t)ledger);
-        put_le64(head + 16, (uint64_t)(first + (k - i)));
-        put_le64(head + 24, (uint64_t)confirmed);
-        put_le32(head + 4, crc32c_update(crc32c_update(0, head, 4), head + 8, RECORD_HEADER - 8 + prefix + n));
+        const uint8_t *entry = (const uint8_t *)data.buf + at_i64(&offsets, k) + gap;
+        size_t n = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k) - gap);
+        uint8_t *head = out + at;
+        size_t prefix = put_prefix(&s, head + RECORD_HEADER, at_i64(&counts, k));
+        memcpy(head + RECORD_HEADER + prefix, entry, n);
+        put_header(&s, head, prefix, n);
         at += RECORD_HEADER + prefix + n;
         int64_t mark = (int64_t)at;
         memcpy(marks + 8 * (k - i + 1), &mark, 8);
@@ -560,6 +579,57 @@ out:
     Py_XDECREF(slab);
     Py_XDECREF(where);
     PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&counts);
+    return result;
+}
+
+/* Whether what is put before each entry takes exactly `gap` bytes. */
+static int fills_gap(const stamping *s, const Py_buffer *counts, Py_ssize_t count, Py_ssize_t gap) {
+    int indexed = s->index != -2, any = s->now >= 0 || indexed;
+    int64_t index = s->index;
+    size_t whole = RECORD_HEADER + 6 + (s->now >= 0 ? 1 + varint_size((uint64_t)s->now) : 0);
+    for (Py_ssize_t k = 0; k < count; k++) {
+        int64_t messages = at_i64(counts, k);
+        size_t size = RECORD_HEADER;
+        if (any && messages > 0) {
+            index += indexed ? messages : 0;
+            size = whole + (indexed && index >= 0 ? 1 + varint_size((uint64_t)index) : 0);
+        }
+        if (size != (size_t)gap)
+            return 0;
+    }
+    return 1;
+}
+
+static PyObject *stamp_in_place(PyObject *self, PyObject *args) {
+    Py_buffer offsets, counts;
+    PyObject *data, *result = NULL;
+    Py_ssize_t gap, count;
+    int known;
+    long long ledger, first, confirmed, now, index;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!y*y*npLLLLL", &PyBytes_Type, &data, &offsets, &counts, &gap, &known, &ledger, &first, &confirmed, &now, &index))
+        return NULL;
+    stamping s = {ledger, first, confirmed, now, index, known};
+    count = offsets.len / 8 - 1;
+    if (gap < 0 || gap > MOST_GAP || count < 1 || PyBytes_GET_SIZE(data) < 2) {
+        PyErr_SetString(PyExc_ValueError, "no such gap, or no entries");
+        goto out;
+    }
+    if (check_offsets(&offsets, 0, count, PyBytes_GET_SIZE(data), gap) || check_array(&counts, count, "num_messages"))
+        goto out;
+    if (gap < RECORD_HEADER || !fills_gap(&s, &counts, count, gap)) {
+        result = Py_NewRef(Py_False);
+        goto out;
+    }
+    for (Py_ssize_t k = 0; k < count; k++) {
+        uint8_t *head = (uint8_t *)PyBytes_AS_STRING(data) + at_i64(&offsets, k);
+        put_prefix(&s, head + RECORD_HEADER, at_i64(&counts, k));
+        put_header(&s, head, (size_t)gap - RECORD_HEADER, (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k) - gap));
+    }
+    result = Py_NewRef(Py_True);
+out:
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&counts);
     return result;
@@ -923,6 +993,7 @@ static PyObject *crc32c(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
     {"cut", cut, METH_VARARGS, NULL},
     {"stamp", stamp, METH_VARARGS, NULL},
+    {"stamp_in_place", stamp_in_place, METH_VARARGS, NULL},
     {"scan_records", scan_records, METH_VARARGS, NULL},
     {"encode_receipts", encode_receipts, METH_VARARGS, NULL},
     {"encode_messages", encode_messages, METH_VARARGS, NULL},

@@ -5,7 +5,7 @@ from typing import Any
 from magnetar.protocol._pure import Facts
 
 def cut(
-    buffer: Any, start: int, end: int, max_frame_bytes: int, /
+    buffer: Any, start: int, end: int, max_frame_bytes: int, gap: int = 0, /
 ) -> tuple[int, list[tuple[Any, ...]], str | None]: ...
 def stamp(
     data: bytes,
@@ -18,8 +18,22 @@ def stamp(
     last_add_confirmed: int,
     broker_timestamp_ms: int,
     index_before: int,
+    gap: int = 0,
     /,
 ) -> tuple[bytes, bytes]: ...
+def stamp_in_place(
+    data: bytes,
+    offsets: bytes,
+    num_messages: bytes,
+    gap: int,
+    verified: bool,
+    ledger_id: int,
+    first_entry_id: int,
+    last_add_confirmed: int,
+    broker_timestamp_ms: int,
+    index_before: int,
+    /,
+) -> bool: ...
 def scan_records(buffer: Any, start: int, end: int, ledger_id: int, /) -> tuple[bytes, int, str | None]: ...
 def encode_receipts(
     producer_id: int,

@@ -56,20 +56,28 @@ class _Fields:
     all_flags: int
     total_messages: int
     ascending: bool
+    gap: int = 0
     size_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size_bytes = len(self.data)
+        self.size_bytes = len(self.data) - self.gap * self.count
 
 
 class EntryRun(_Fields):
-    """`count` entries of one producer, in the order they were sent. Immutable.
+    """`count` entries of one producer, in the order they were sent. Immutable, but for the gaps.
 
-    data: the entries' headers and payload one behind the other, untouched; offsets: native int64[count + 1] into data.
+    data: the entries' headers and payload one behind the other, untouched, each behind `gap` bytes that are left for
+    what a log record has before it; offsets: native int64[count + 1] into data, where these parts begin and end.
+    size_bytes: of the entries alone.
     sequence_ids, highest_sequence_ids (0 when absent), num_messages, deliver_at: native int64[count], u64 of the wire
     as signed. flags: native uint32[count] of EntryFlag; any_flags and all_flags are their OR and AND. ascending: each
     sequence id is above the one before.
     """
+
+    are_records = False
+    """Whether what log records have before their bodies stands in the gaps: `data` is a ledger's slab then."""
+    wanted_gap = 0
+    """The gap that would have spared this run a copy; 0: not known, or it had it."""
 
     @classmethod
     def from_cut(cls, item: tuple[Any, ...]) -> EntryRun:
@@ -121,7 +129,12 @@ class EntryRun(_Fields):
     def entry(self, i: int) -> memoryview:
         """Headers and payload of entry `i`, not copied."""
         offsets = self._views[0]
-        return memoryview(self.data)[offsets[i] : offsets[i + 1]]
+        return memoryview(self.data)[offsets[i] + self.gap : offsets[i + 1]]
+
+    def largest_entry_bytes(self) -> int:
+        offsets = self._views[0]
+        largest: int = max(offsets[k + 1] - offsets[k] for k in range(self.count))
+        return largest - self.gap
 
     def sequence(self, i: int) -> int:
         value: int = self._views[1][i]
@@ -160,4 +173,5 @@ class EntryRun(_Fields):
             all_flags,
             sum(n for n in counts if n > 0),
             all(sequences[k] < sequences[k + 1] for k in range(i, j - 1)),
+            self.gap,
         )

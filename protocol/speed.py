@@ -8,13 +8,20 @@ Log record, little-endian: ``u32 body_bytes | u32 crc32c | u64 ledger_id | u64 e
 body``; the checksum covers bytes 0..3 and 8..end. The body is an entry: an optional broker entry metadata part
 (``0x0e02 | u32 size | BrokerEntryMetadata``, big-endian) and the client's headers and payload.
 
-cut(buffer, start, end, max_frame_bytes) -> (consumed_end, items, error)
-    Cut complete frames. Items in stream order: the fields of an EntryRun as a tuple of 13, or (command type, command
+cut(buffer, start, end, max_frame_bytes, gap=0) -> (consumed_end, items, error)
+    Cut complete frames. Items in stream order: the fields of an EntryRun as a tuple of 14, or (command type, command
     bytes). A malformed or oversized frame ends the cut with `error` saying why; what was before it is in `items`.
+    `gap` bytes (at most 1024) are left before each entry of a run, for `stamp_in_place`.
 stamp(data, offsets, num_messages, i, j, ledger_id, first_entry_id, last_add_confirmed, broker_timestamp_ms,
-        index_before) -> (slab, record_offsets)
+        index_before, gap=0) -> (slab, record_offsets)
     Log records of entries i .. j-1 of a run. broker_timestamp_ms < 0: no timestamp; index_before -2: no index, else
     the index of the message before. An entry of no messages (num_messages <= 0) gets neither.
+stamp_in_place(data, offsets, num_messages, gap, verified, ledger_id, first_entry_id, last_add_confirmed,
+        broker_timestamp_ms, index_before) -> bool
+    Make the run's own `data` the records that `stamp` gives for all its entries; `offsets` are theirs then. False, with
+    nothing changed, unless what stands before each entry takes exactly `gap` bytes; always False of the twin. For
+    bytes that nothing else has seen as a value. verified: each entry begins with its checksum, and it is right (then
+    the record's checksum follows from it, and long entries are not read again).
 scan_records(buffer, start, end, ledger_id or -1) -> (record_offsets, valid_end, reason or None)
     The valid records from `start` on; reason why it stopped early: short, crc, ledger, order.
 encode_receipts(producer_id, sequence_ids, highest_sequence_ids, i, j, ledger_id, first_entry_id, step=1) -> bytes
@@ -47,11 +54,13 @@ __all__ = [
     "entry_prefix",
     "scan_records",
     "stamp",
+    "stamp_in_place",
 ]
 
 COMPILED = False
 cut = _pure.cut
 stamp = _pure.stamp
+stamp_in_place = _pure.stamp_in_place
 scan_records = _pure.scan_records
 encode_receipts = _pure.encode_receipts
 encode_messages = _pure.encode_messages
@@ -66,6 +75,7 @@ if not os.environ.get("MAGNETAR_PURE"):
         COMPILED = True
         cut = _speedups.cut
         stamp = _speedups.stamp
+        stamp_in_place = _speedups.stamp_in_place
         scan_records = _speedups.scan_records
         encode_receipts = _speedups.encode_receipts
         encode_messages = _speedups.encode_messages

@@ -10,14 +10,21 @@ Journal, ledger files and cache hold these same bytes; nothing is encoded again 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import struct
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.protocol import speed
+from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.position import Position
 
-__all__ = ["RECORD_HEADER_BYTES", "Slab", "Span"]
+if TYPE_CHECKING:
+    from magnetar.protocol.runs import EntryRun
+
+__all__ = ["RECORD_HEADER_BYTES", "Slab", "Span", "slab_of_run"]
 
 RECORD_HEADER_BYTES = 32
+_PAIR = struct.Struct("=2q")
+_HAS, _BAD = EntryFlag.HAS_CHECKSUM, EntryFlag.BAD_CHECKSUM
 
 
 class Slab:
@@ -129,3 +136,54 @@ class Span(NamedTuple):
         """(the first ``entries`` entries, the rest)."""
         middle = min(self.start + entries, self.end)
         return Span(self.slab, self.start, middle), Span(self.slab, middle, self.end)
+
+
+def slab_of_run(
+    run: EntryRun,
+    start: int,
+    end: int,
+    ledger_id: int,
+    first_entry_id: int,
+    last_add_confirmed: int,
+    timestamp_ms: int,
+    index_before: int,
+) -> Slab:
+    """The entries ``start .. end - 1`` of a run as ``speed.stamp`` makes records of them.
+
+    A whole run whose gaps fit gives its own bytes away, at most once; else its entries are copied, and
+    ``run.wanted_gap`` says which gap would have fitted the last of them.
+    """
+    gap = run.gap
+    if gap and end - start == run.count and not run.are_records:
+        run.are_records = speed.stamp_in_place(
+            run.data,
+            run.offsets,
+            run.num_messages,
+            gap,
+            run.all_flags & _HAS != 0 and not run.any_flags & _BAD,
+            ledger_id,
+            first_entry_id,
+            last_add_confirmed,
+            timestamp_ms,
+            index_before,
+        )
+        if run.are_records:
+            return Slab(ledger_id, first_entry_id, run.data, run.offsets)
+    data, offsets = speed.stamp(
+        run.data,
+        run.offsets,
+        run.num_messages,
+        start,
+        end,
+        ledger_id,
+        first_entry_id,
+        last_add_confirmed,
+        timestamp_ms,
+        index_before,
+        gap,
+    )
+    if speed.COMPILED:
+        at, stop = _PAIR.unpack_from(run.offsets, 8 * end - 8)
+        record_at, record_stop = _PAIR.unpack_from(offsets, len(offsets) - 16)
+        run.wanted_gap = record_stop - record_at - (stop - at - gap)
+    return Slab(ledger_id, first_entry_id, data, offsets)

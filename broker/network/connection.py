@@ -220,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
                 if len(item) == 2:
                     self._on_command(item[0], item[1])
                 else:
-                    self._on_run(EntryRun.from_cut(item))
+                    self._on_run(EntryRun(*item))
             if error is None:
                 return not self.closed
             if self._buffer.may_cut_again and self.connected and not self.closed:
@@ -270,6 +270,8 @@ class Connection(asyncio.BufferedProtocol):
         producer = self.producers.get(run.producer_id)
         if producer is not None and not isinstance(producer, asyncio.Future):
             producer.publish(run)
+            if run.wanted_gap:
+                self._buffer.gap = run.wanted_gap
             return
         closed_at = self.recently_closed_producers.get(run.producer_id)
         keep_alive_s = self._settings.keep_alive_interval_seconds

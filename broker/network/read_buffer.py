@@ -46,7 +46,7 @@ class ReadBuffer:
     connection.
     """
 
-    __slots__ = ("_in_private", "_left", "_max_frame", "_private", "_refused", "_shared", "large_frames")
+    __slots__ = ("_in_private", "_left", "_max_frame", "_private", "_refused", "_shared", "gap", "large_frames")
 
     def __init__(self, shared: SharedReadBuffer, max_frame_bytes: int) -> None:
         self._shared = shared
@@ -55,6 +55,8 @@ class ReadBuffer:
         self._private: bytearray | None = None  # an incomplete frame, large
         self._in_private = 0
         self._refused: tuple[int, int, int, int] | None = None
+        self.gap = 0
+        """Bytes left before each entry of a run, so that it becomes a log record where it lies."""
         self.large_frames = 0
         """Incomplete frames that got a buffer of their own, since the start of the connection."""
 
@@ -116,10 +118,13 @@ class ReadBuffer:
         return self._cut(source, 0, end, count)
 
     def _cut(self, source: bytearray, start: int, end: int, count: int) -> tuple[list[Any], str | None]:
-        consumed, items, error = speed.cut(source, start, end, self._max_frame)
+        consumed, items, error = speed.cut(source, start, end, self._max_frame, self.gap)
         self._refused = None
         if error is None:
-            self._keep(source, consumed, end, count)
+            if consumed == end:
+                self._left, self._private, self._in_private = b"", None, 0
+            else:
+                self._keep(source, consumed, end, count)
         elif source is self._shared.bytes:
             self._refused = self._max_frame, consumed, end, count
         return items, error
@@ -129,8 +134,6 @@ class ReadBuffer:
         self._private = None
         self._in_private = 0
         self._left = b""
-        if not left:
-            return
         if left >= _PRIVATE_FROM or (left > _TRICKLE_BYTES and count < _STREAM_BYTES):
             self._private = bytearray(min(2 * left, _room_for(memoryview(source)[consumed:end])))
             self._private[:left] = memoryview(source)[consumed:end]

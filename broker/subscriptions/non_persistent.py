@@ -35,7 +35,7 @@ def as_slab(run: EntryRun) -> Slab:
     """The entries of a run as records that all have the id (0, 0), ready to be encoded for any consumer."""
     records, offsets = [], array("q", [0])
     for k in range(run.count):
-        record, _ = speed.stamp(run.data, run.offsets, run.num_messages, k, k + 1, 0, 0, -1, -1, -2)
+        record, _ = speed.stamp(run.data, run.offsets, run.num_messages, k, k + 1, 0, 0, -1, -1, -2, run.gap)
         records.append(record)
         offsets.append(offsets[-1] + len(record))
     return Slab(0, 0, b"".join(records), offsets.tobytes())

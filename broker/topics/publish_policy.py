@@ -73,10 +73,10 @@ class PublishPolicy:
 
         Raises ConnectionFatalError for what breaks the connection.
         """
-        flags, offsets = run.flag_view(), run.offset_view()
-        start, verdict = 0, self._refusal(run, 0, flags[0], offsets[1] - offsets[0])
+        flags, offsets, gap = run.flag_view(), run.offset_view(), run.gap
+        start, verdict = 0, self._refusal(run, 0, flags[0], offsets[1] - offsets[0] - gap)
         for i in range(1, run.count):
-            following = self._refusal(run, i, flags[i], offsets[i + 1] - offsets[i])
+            following = self._refusal(run, i, flags[i], offsets[i + 1] - offsets[i] - gap)
             if following != verdict:
                 yield run.slice(start, i), verdict
                 start, verdict = i, following

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from magnetar.protocol import speed
 from magnetar.storage import events
 from magnetar.storage.errors import (
     EntryTooLargeError,
@@ -40,7 +39,7 @@ from magnetar.storage.errors import (
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult, PendingAppend
 from magnetar.storage.managed.entry_interception import Stamping, stamp_with
 from magnetar.storage.managed.roll_policy import entries_of_room, is_full, is_nearly_full
-from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab
+from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab, slab_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,26 +193,15 @@ class Appender:
         timestamp_ms = self._env.clock.now_ms() if config.entry_timestamp else -1
         index = self._index if config.entry_index else -2
         if config.entry_metadata is None:
-            data, offsets = speed.stamp(
-                run.data,
-                run.offsets,
-                run.num_messages,
-                start,
-                end,
-                ledger_id,
-                first,
-                confirmed,
-                timestamp_ms,
-                index,
-            )
+            slab = slab_of_run(run, start, end, ledger_id, first, confirmed, timestamp_ms, index)
         else:
             stamping = Stamping(timestamp_ms, index)
             data, offsets = stamp_with(
                 config.entry_metadata, self.name, run, start, end, ledger_id, first, confirmed, stamping
             )
+            slab = Slab(ledger_id, first, data, offsets)
         if config.entry_index:
             self._index += _messages(run, start, end)
-        slab = Slab(ledger_id, first, data, offsets)
         op.pieces.append(AppendPiece(ledger_id, first, start, end))
         op.next = end
         op.indexes.append(self._index)
@@ -243,7 +231,7 @@ class Appender:
         offsets = memoryview(run.offsets).cast("q")
         size = 0
         for k in range(start, end):
-            size += offsets[k + 1] - offsets[k] + RECORD_HEADER_BYTES
+            size += offsets[k + 1] - offsets[k] - run.gap + RECORD_HEADER_BYTES
             if size >= room:
                 return k + 1
         return end
@@ -252,8 +240,7 @@ class Appender:
         if self.state is not AppendState.OPEN:
             return self.state_error()
         if run.size_bytes > self._largest_bytes:
-            offsets = memoryview(run.offsets).cast("q")
-            largest = max(offsets[k + 1] - offsets[k] for k in range(run.count))
+            largest = run.largest_entry_bytes()
             if largest > self._largest_bytes:
                 return EntryTooLargeError(self._ledgers.last_confirmed.ledger_id, -1, largest, self._largest_bytes)
         return None

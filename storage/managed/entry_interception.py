@@ -64,7 +64,7 @@ def stamp_with(
     offsets = array("q", [0])
     at = 0
     for k, prefix in zip(range(start, end), prefixes, strict=True):
-        entry = data[where[k] : where[k + 1]]
+        entry = data[where[k] + run.gap : where[k + 1]]
         parts += (prefix, entry)
         at += len(prefix) + len(entry)
         offsets.append(at)

@@ -22,3 +22,14 @@ def test_a_run_of_one_for_what_the_broker_appends():
     run = EntryRun.single(b"body", num_messages=0, flags=EntryFlag.MARKER)
     assert (run.count, run.size_bytes, run.total_messages, bytes(run.entry(0))) == (1, 4, 0, b"body")
     assert run.flags == array("I", [EntryFlag.MARKER]).tobytes()
+
+
+def test_gaps_count_for_no_entry():
+    data = DATA + DATA + DATA
+    plain = EntryRun.from_cut(_pure.cut(data, 0, len(data), 1000)[1][0])
+    run = EntryRun.from_cut(_pure.cut(data, 0, len(data), 1000, 40)[1][0])
+    assert (run.size_bytes, len(run.data)) == (plain.size_bytes, plain.size_bytes + 3 * 40)
+    part = run.slice(1, 3)
+    assert (part.gap, part.size_bytes) == (40, plain.slice(1, 3).size_bytes)
+    assert [bytes(part.entry(i)) for i in range(2)] == [bytes(plain.entry(i)) for i in range(2)]
+    assert run.largest_entry_bytes() == len(plain.entry(0))

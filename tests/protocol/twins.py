@@ -12,6 +12,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.checksum import crc32c
 
 LIMIT = 5 * 1024 * 1024 + 10240
+GAPS = (0, 0, 1, 32, 53)
 
 
 def entries_of(rng: random.Random) -> list[bytes]:
@@ -35,7 +36,7 @@ def check_cut(compiled, rng: random.Random) -> None:
     buffer = bytearray(before + data + rng.randbytes(rng.randrange(3)))
     end = len(before) + len(data)
     limit = rng.choice((LIMIT, LIMIT, 600))
-    given = (buffer, len(before), end, limit)
+    given = (buffer, len(before), end, limit, rng.choice(GAPS))
     assert compiled.cut(*given) == _pure.cut(*given)
 
 
@@ -57,8 +58,8 @@ def check_like_frames(compiled, rng: random.Random) -> None:
         frames.append(changed(rng, base, meta, rng.randbytes(rng.choice((0, 10, 10, 300)))))
     data = b"".join(frames)
     end = len(data) - rng.choice((0, 0, 1, 9, 20))  # what lies behind it is of an earlier read
-    for buffer in (data, bytearray(data)):
-        assert compiled.cut(buffer, 0, end, LIMIT) == _pure.cut(buffer, 0, end, LIMIT)
+    for buffer, gap in ((data, 0), (bytearray(data), rng.choice(GAPS))):
+        assert compiled.cut(buffer, 0, end, LIMIT, gap) == _pure.cut(buffer, 0, end, LIMIT, gap)
     assert compiled.cut(data, 0, end, 200) == _pure.cut(data, 0, end, 200)
 
 
@@ -98,13 +99,14 @@ def check_metadata(compiled, rng: random.Random) -> None:
 
 def stamped(rng: random.Random) -> tuple[tuple, int]:
     entries = entries_of(rng)
-    data, offsets = run_of(entries)
+    gap = rng.choice(GAPS)
+    data, offsets = run_of([bytes(gap) + one for one in entries])
     counts = array("q", [rng.choice((1, 1, 3, 0, -1)) for _ in entries]).tobytes()
     i = rng.randrange(len(entries) + 1)
     j = rng.randrange(i, len(entries) + 1)
     now = rng.choice((-1, 0, 1_700_000_000_001))
     index = rng.choice((-2, -1, 0, 127, 2**40))
-    return (data, offsets, counts, i, j, rng.getrandbits(40), rng.getrandbits(20), i64(rng), now, index), j - i
+    return (data, offsets, counts, i, j, rng.getrandbits(40), rng.getrandbits(20), i64(rng), now, index, gap), j - i
 
 
 def check_records(compiled, rng: random.Random) -> None:
@@ -127,6 +129,29 @@ def check_records(compiled, rng: random.Random) -> None:
         assert compiled.encode_messages(*given) == _pure.encode_messages(*given)
     want_hash = rng.random() < 0.5
     assert compiled.entry_facts(slab, offsets, i, j, want_hash) == _pure.entry_facts(slab, offsets, i, j, want_hash)
+
+
+def check_in_place(compiled, rng: random.Random) -> None:
+    """Records made in a run's own bytes are those of a copy; where they do not fit, nothing is changed."""
+    now, index = rng.choice((-1, 0, 1_700_000_000_001)), rng.choice((-2, -1, 0, 120, 2**21 - 5, 2**40))
+    usual = len(_pure.entry_prefix(now, max(index, 0) if index != -2 else -1)) if now >= 0 or index != -2 else 0
+    gap = rng.choice((0, 31, 32, 32 + usual, 32 + usual, 33 + usual))
+    sizes = (0, 10, 500, 501, 502, 3000, 70_000)
+    entries = [entry(metadata(rng), rng.randbytes(rng.choice(sizes))) for _ in range(rng.randrange(1, 6))]
+    if rng.random() < 0.2:
+        entries.append(rng.randbytes(rng.randrange(1, 12)))
+    verified = all(one.startswith(b"\x0e\x01") for one in entries)
+    data, offsets = run_of([bytes(gap) + one for one in entries])
+    counts = array("q", [rng.choice((1, 1, 1, 1, 2, 0, -3)) for _ in entries]).tobytes()
+    ids = (rng.getrandbits(40), rng.getrandbits(20), i64(rng), now, index)
+    copied = _pure.stamp(data, offsets, counts, 0, len(entries), *ids, gap)
+    own = bytes(bytearray(data))
+    if compiled.stamp_in_place(own, offsets, counts, gap, verified, *ids):
+        assert (own, offsets) == copied
+    else:
+        assert own == data
+        assert len(copied[0]) != len(data) or copied[1] != offsets
+    assert not _pure.stamp_in_place(own, offsets, counts, gap, verified, *ids)
 
 
 def check_receipts(compiled, rng: random.Random) -> None:
@@ -161,6 +186,8 @@ def check_bounds(compiled, rng: random.Random) -> None:
     counts = array("q", [1] * rng.randrange(4)).tobytes()
     for call in (
         lambda: compiled.stamp(data, offsets, counts, i, j, 1, 1, 1, -1, -2),
+        lambda: compiled.stamp(data, offsets, counts, i, j, 1, 1, 1, -1, -2, rng.randrange(-1, 40)),
+        lambda: compiled.stamp_in_place(data, offsets, counts, rng.randrange(-1, 60), True, 1, 1, 1, -1, -2),
         lambda: compiled.encode_messages(1, data, offsets, i, j, -1, 0, -1, None),
         lambda: compiled.entry_facts(data, offsets, i, j, True),
         lambda: compiled.encode_receipts(1, counts, counts, i, j, 1, 1),
@@ -173,4 +200,13 @@ def check_bounds(compiled, rng: random.Random) -> None:
             continue
 
 
-CHECKS = (check_cut, check_like_frames, check_metadata, check_records, check_receipts, check_crc, check_bounds)
+CHECKS = (
+    check_cut,
+    check_like_frames,
+    check_metadata,
+    check_records,
+    check_in_place,
+    check_receipts,
+    check_crc,
+    check_bounds,
+)
