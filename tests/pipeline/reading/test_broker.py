@@ -9,7 +9,7 @@ from magnetar.pipeline.read_errors import CatalogUnavailableError
 from magnetar.pipeline.reading import broker
 from magnetar.pipeline.reading.index_tracker import with_index
 from magnetar.pipeline.reading.settings import ReadSettings
-from tests.pipeline.test_index_tracker import chunk_of, sent
+from tests.pipeline.reading.test_index_tracker import chunk_of, sent
 
 
 class LostConnection:
