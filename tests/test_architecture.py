@@ -94,12 +94,34 @@ GENERATED = {
 }
 
 
+@functools.cache
 def sources():
+    return tuple(_sources())
+
+
+def _sources():
     for room in ROOMS:
         yield from ((room, p) for p in sorted((ROOT / room).rglob("*.py")) if p.name not in GENERATED)
 
 
-SOURCES = [pytest.param(room, path, id=str(path.relative_to(ROOT))) for room, path in sources()]
+def for_each_file(chosen=lambda room: True):
+    """A test of one file becomes a test of all files of the chosen rooms, which names each that fails."""
+
+    def over_all(check):
+        def test():
+            problems = []
+            for room, path in sources():
+                if chosen(room):
+                    try:
+                        check(room, path)
+                    except AssertionError as problem:
+                        problems.append(f"{path.relative_to(ROOT)}: {problem}")
+            assert not problems, "\n".join(problems)
+
+        test.__doc__ = check.__doc__
+        return test
+
+    return over_all
 
 
 def module_name(path):
@@ -113,6 +135,12 @@ def modules():
 
 
 @functools.cache
+def walked(tree):
+    """All nodes of a tree, which several tests look at."""
+    return tuple(ast.walk(tree))
+
+
+@functools.cache
 def parsed(path):
     return ast.parse(path.read_text())
 
@@ -120,7 +148,7 @@ def parsed(path):
 def imports(tree):
     """Modules imported when the module runs; those under TYPE_CHECKING do not count."""
     guarded = set()
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             guarded.update(id(n) for child in node.body for n in ast.walk(child))
     yield from every_import(tree, guarded)
@@ -128,7 +156,7 @@ def imports(tree):
 
 def every_import(tree, left_out=frozenset()):
     """Modules imported anywhere in the tree, but for the nodes left out."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if id(node) in left_out:
             continue
         if isinstance(node, ast.Import):
@@ -142,7 +170,7 @@ def every_import(tree, left_out=frozenset()):
                 yield from {name if name in modules() else node.module for name in named}
 
 
-@pytest.mark.parametrize(("room", "path"), SOURCES)
+@for_each_file()
 def test_arrows_point_downwards(room, path):
     for module in every_import(parsed(path)):
         top, *rest = module.split(".")
@@ -151,7 +179,7 @@ def test_arrows_point_downwards(room, path):
             assert rest[0] == room or rest[0] in MAY_IMPORT[room], f"{room} may not import {module}"
 
 
-@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] not in ("pipeline", "cli")])
+@for_each_file(lambda room: room not in ("pipeline", "cli"))
 def test_the_broker_runs_without_what_the_pipeline_needs(room, path):
     found = {m.split(".")[0] for m in imports(parsed(path))} & PIPELINE_ONLY
     assert not {m for m in found if (path.name, m) not in OPTIONAL}, f"{path.name} imports {found}"
@@ -161,23 +189,23 @@ def at_import_time(tree):
     """The imports that run when the module loads: all but those inside functions."""
     inside = {
         id(node)
-        for function in ast.walk(tree)
+        for function in walked(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
     }
-    outside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and id(node) not in inside]
+    outside = [node for node in walked(tree) if isinstance(node, ast.stmt) and id(node) not in inside]
     kept = [node for node in outside if isinstance(node, ast.Import | ast.ImportFrom | ast.If)]
     return imports(ast.Module(body=kept, type_ignores=[]))
 
 
-@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] in ("pipeline", "cli")])
+@for_each_file(lambda room: room in ("pipeline", "cli"))
 def test_tools_read_storage_through_its_public_door(room, path):
     for module in imports(parsed(path)):
         if module.startswith("magnetar.storage"):
             assert module.startswith("magnetar.storage.reading"), f"private to storage: {module}"
 
 
-@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "cli"])
+@for_each_file(lambda room: room == "cli")
 def test_commands_load_heavy_packages_when_they_need_them(room, path):
     found = {
         m
@@ -187,7 +215,7 @@ def test_commands_load_heavy_packages_when_they_need_them(room, path):
     assert not found, f"{path.name} imports {found} when it loads"
 
 
-@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "pipeline"])
+@for_each_file(lambda room: room == "pipeline")
 def test_the_pipeline_keeps_to_its_doors(room, path):
     if path.relative_to(ROOT / "pipeline").parts[0] not in SPARK_SHELLS:
         found = {m for m in at_import_time(parsed(path)) if m.split(".")[0] == "pyspark"}
@@ -204,7 +232,7 @@ def test_every_part_of_the_broker_has_its_floor():
     assert parts == set(BROKER_FLOORS)
 
 
-@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "broker"])
+@for_each_file(lambda room: room == "broker")
 def test_arrows_inside_the_broker_point_downwards(room, path):
     part = broker_part(path)
     lower = {part, *BROKER_FLOORS[: BROKER_FLOORS.index(part)]} if part in BROKER_FLOORS else set()
@@ -223,7 +251,7 @@ def test_every_package_of_storage_is_a_sibling():
     assert parts == {*STORAGE_SIBLINGS, *STORAGE_READERS}
 
 
-@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] == "storage"])
+@for_each_file(lambda room: room == "storage")
 def test_engines_and_the_managed_layer_do_not_know_each_other(room, path):
     part = storage_part(path)
     allowed = {part, *STORAGE_SIBLINGS} if part in STORAGE_READERS else {part}
@@ -232,17 +260,17 @@ def test_engines_and_the_managed_layer_do_not_know_each_other(room, path):
         assert part not in STORAGE_SIBLINGS or part in allowed, f"{path.name} may not import {module}"
 
 
-@pytest.mark.parametrize(("room", "path"), [p for p in SOURCES if p.values[0] in PURE_ROOMS])
+@for_each_file(lambda room: room in PURE_ROOMS)
 def test_pure_rooms_touch_nothing(room, path):
     found = {m for m in imports(parsed(path)) if m.split(".")[0] in IMPURE}
     assert not found, f"{room} is pure, but {path.name} imports {found}"
 
 
-@pytest.mark.parametrize(("room", "path"), SOURCES)
+@for_each_file()
 def test_files_and_functions_stay_small(room, path):
     text = path.read_text()
     assert text.count("\n") <= MAX_FILE_LINES, "split it: one noun a file"
-    for node in ast.walk(parsed(path)):
+    for node in walked(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node, clean=False)
             lines = node.end_lineno - node.lineno + 1 - (docstring.count("\n") + 1 if docstring else 0)
@@ -259,7 +287,7 @@ def at_module_level(tree):
     """Every import that a reader of the module meets outside functions, also those under TYPE_CHECKING."""
     inside = {
         id(node)
-        for function in ast.walk(tree)
+        for function in walked(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
     }
@@ -364,14 +392,14 @@ DOORS = {
 
 def starts(tree):
     """Names of what is called that begins a task or a thread."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", None))
             if name in STARTERS:
                 yield f"{name} in line {node.lineno}"
 
 
-@pytest.mark.parametrize(("room", "path"), SOURCES)
+@for_each_file()
 def test_tasks_and_threads_begin_at_the_doors(room, path):
     name = str(path.relative_to(ROOT))
     if room in ("broker", "bookkeeper", "storage", "delayed", "converters", "protocol"):
