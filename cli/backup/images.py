@@ -38,19 +38,26 @@ _SPARE_DESCRIPTORS: Final = 64
 
 @dataclass(slots=True)
 class Taken:
-    """What the instant gave: small files whole, ledger files open."""
+    """What the instant gave: what is written in place has been copied, ledger files are open.
+
+    copied: bytes of each file of the journal and the metadata, by its name within the data directory; not synced yet.
+    """
 
     moment_ms: int = 0
     stopped_ms: float = 0.0
-    small: dict[str, bytes] = field(default_factory=dict)
+    copied: dict[str, int] = field(default_factory=dict)
     ledgers: dict[str, tuple[int, os.stat_result]] = field(default_factory=dict)
     """Name -> descriptor, and what the file was; descriptor -1 for one that the image before has."""
 
 
-def take(data_dir: Path, known: dict[str, list[int]], stack: ExitStack) -> Taken:
+def take(data_dir: Path, target: Path, known: dict[str, list[int]], stack: ExitStack) -> Taken:
     """The state of the directory at one instant. `stack` closes the ledger files.
 
-    Args:    known: identities of ledger files that need not be opened.
+    The journal is written in place (segments are used again), so it is copied while the broker stands still: in pieces,
+    into the page cache, at the speed of memory.
+
+    Args:    target: where journal and metadata are copied to.
+             known: identities of ledger files that need not be opened.
     Raises:  CliError, OSError.
     """
     pid = broker_of(data_dir)
@@ -58,12 +65,15 @@ def take(data_dir: Path, known: dict[str, list[int]], stack: ExitStack) -> Taken
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    for name in ("ledgers", *_SMALL_FOLDERS):
+        (target / name).mkdir(parents=True, mode=0o700)
     taken = Taken()
     begun = time.monotonic()
     with nullcontext() if pid is None else stopped(pid):
         taken.moment_ms = time.time_ns() // 1_000_000
         for path in [data_dir / "VERSION", *(each for name in _SMALL_FOLDERS for each in (data_dir / name).iterdir())]:
-            taken.small[str(path.relative_to(data_dir))] = path.read_bytes()
+            name = str(path.relative_to(data_dir))
+            taken.copied[name] = _copy_at_once(path, target / name)
         for path in (data_dir / "ledgers").iterdir():
             found = path.stat()
             if identity(found) == known.get(path.name):
@@ -119,11 +129,12 @@ def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -
     previous = earlier[-1][0] / "data" / "ledgers" if earlier else None
     known = manifest.get("ledgers", {}) if manifest.get("source") == str(data_dir.resolve()) else {}
     with ExitStack() as stack:
-        taken = take(data_dir, known, stack)
-        moment = datetime.fromtimestamp(taken.moment_ms / 1000, UTC)
-        name = f"{moment.strftime(_NAME)}.{taken.moment_ms % 1000:03d}Z"
-        partial = folder / f".partial-{name}"
+        partial = folder / f".partial-{os.getpid()}"
+        shutil.rmtree(partial, ignore_errors=True)
         try:
+            taken = take(data_dir, partial / "data", known, stack)
+            moment = datetime.fromtimestamp(taken.moment_ms / 1000, UTC)
+            name = f"{moment.strftime(_NAME)}.{taken.moment_ms % 1000:03d}Z"
             new_bytes = _write(taken, partial / "data", previous, progress)
             _verify(partial / "data")
             facts = {
@@ -145,13 +156,11 @@ def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -
 
 def _write(taken: Taken, target: Path, previous: Path | None, progress: Callable[[int], None]) -> int:
     """Everything into the target, synced; the bytes that were not there before."""
-    for name in ("ledgers", *_SMALL_FOLDERS):
-        (target / name).mkdir(parents=True, mode=0o700)
     total = 0
-    for name, data in taken.small.items():
-        _write_file(target / name, data)
-        total += len(data)
-        progress(len(data))
+    for name, size in taken.copied.items():
+        _sync(target / name)
+        total += size
+        progress(size)
     for name, (descriptor, found) in taken.ledgers.items():
         path = target / "ledgers" / name
         if descriptor < 0:
@@ -179,6 +188,17 @@ def _copy(descriptor: int, path: Path, size: int, progress: Callable[[int], None
         os.fsync(file.fileno())
 
 
+def _copy_at_once(source: Path, target: Path) -> int:
+    """The whole file, in pieces of bounded size, not synced; its bytes."""
+    size = 0
+    with source.open("rb", buffering=0) as read, target.open("xb") as written:
+        os.fchmod(written.fileno(), 0o600)
+        while piece := read.read(_PIECE):
+            written.write(piece)
+            size += len(piece)
+    return size
+
+
 def _write_file(path: Path, data: bytes) -> None:
     with path.open("xb") as file:
         os.fchmod(file.fileno(), 0o600)
@@ -192,8 +212,9 @@ def _sync_folders(root: Path) -> None:
         _sync(Path(folder))
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _sync(path: Path) -> None:
+    """A folder, or a file that was written before."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,0 +1,41 @@
+"""What an image takes of the machine: a journal of any size goes through a few MiB of memory."""
+
+import tracemalloc
+from contextlib import ExitStack
+
+from magnetar.cli.backup.images import take
+
+JOURNAL_BYTES = 64 << 20
+MOST_BYTES = 16 << 20
+
+
+def data_directory(path):
+    """A stopped broker's, with a large journal."""
+    for name in ("journal", "metadata", "ledgers"):
+        (path / name).mkdir(parents=True)
+    (path / "VERSION").write_bytes(b"1\n")
+    (path / "LOCK").write_bytes(b"")
+    with (path / "journal" / "1.journal").open("wb") as file:
+        file.truncate(JOURNAL_BYTES)
+        file.seek(-5, 2)
+        file.write(b"end..")
+    return path
+
+
+def test_a_large_journal_is_copied_in_pieces(tmp_path):
+    data = data_directory(tmp_path / "data")
+    tracemalloc.start()
+    try:
+        with ExitStack() as stack:
+            taken = take(data, tmp_path / "image", {}, stack)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MOST_BYTES
+    assert taken.copied == {"VERSION": 2, "journal/1.journal": JOURNAL_BYTES}
+    copied = tmp_path / "image" / "journal" / "1.journal"
+    assert copied.stat().st_size == JOURNAL_BYTES
+    assert copied.stat().st_mode & 0o077 == 0
+    with copied.open("rb") as file:
+        file.seek(-5, 2)
+        assert file.read() == b"end.."
