@@ -12,10 +12,14 @@ a local name makes it partition n of the topic before it. The four-part names of
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
+from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.errors import InvalidTopicNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"
@@ -208,3 +212,12 @@ def _parse(text: str) -> TopicName:
     if not local_name.strip():
         raise InvalidTopicNameError(f"Invalid topic name: {text}")
     return TopicName(domain, tenant, namespace, local_name)
+
+
+def topics_hash(names: Iterable[str]) -> str:
+    """The hash by which clients know whether their list of topic names is still true.
+
+    CRC-32C of the sorted names joined by commas, its bytes little-endian in hex; 00000000 for no names.
+    """
+    joined = ",".join(sorted(names))
+    return crc32c(joined.encode()).to_bytes(4, "little").hex() if joined else "00000000"

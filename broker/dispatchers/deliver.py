@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from magnetar.broker.consumers import ack_sets
 from magnetar.broker.dispatchers.sift import batch_sizes, messages_in
+from magnetar.protocol import ack_sets
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from magnetar.broker.consumers import ack_sets
 from magnetar.broker.consumers.consumer import SHARED
 from magnetar.broker.dispatchers.chunks import ChunkOwners, chunk_in
 from magnetar.broker.dispatchers.deliver import partial_acks
@@ -14,6 +13,7 @@ from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
 from magnetar.broker.dispatchers.round_robin_plan import plan_round_robin
 from magnetar.broker.dispatchers.sift import batch_sizes
+from magnetar.protocol import ack_sets
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:

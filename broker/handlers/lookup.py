@@ -19,8 +19,7 @@ from magnetar.broker.topics.patterns import InvalidPatternError, JavaPatternErro
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.errors import InvalidTopicNameError as BadName
-from magnetar.protocol.topic_list import topics_hash
-from magnetar.protocol.topic_name import NamespaceName, TopicName
+from magnetar.protocol.topic_name import NamespaceName, TopicName, topics_hash
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from magnetar.broker.consumers import ack_sets
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
 from magnetar.broker.dispatchers.ports import AckCursor
 from magnetar.broker.limits import MAX_ACK_SET_WORDS, check_ack_set
+from magnetar.protocol import ack_sets
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position

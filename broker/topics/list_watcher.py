@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
-from magnetar.protocol.topic_list import topics_hash
+from magnetar.protocol.topic_name import topics_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

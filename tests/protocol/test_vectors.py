@@ -11,7 +11,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.key_hash import murmur3_32, murmur3_32_with_each, sticky_hash
 from magnetar.protocol.runs import EntryFlag, EntryRun
-from magnetar.protocol.topic_list import topics_hash
+from magnetar.protocol.topic_name import topics_hash
 
 try:
     from magnetar.protocol import _speedups

@@ -7,13 +7,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.consumers.ack_sets import is_empty, remaining
 from magnetar.broker.consumers.draining_hashes import DrainingHashes
 from magnetar.broker.consumers.permits import Permits, UnackedLimit
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.key_shared_plan import plan_by_key
 from magnetar.broker.dispatchers.round_robin_plan import plan_round_robin
-from magnetar.storage.managed.cursors.ack_words import words_to_bits
+from magnetar.protocol.ack_sets import is_empty, remaining, words_to_bits
 
 STEPS = st.lists(
     st.one_of(

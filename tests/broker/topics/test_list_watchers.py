@@ -11,8 +11,7 @@ from magnetar.broker.topics.catalog import TopicCatalog
 from magnetar.broker.topics.list_watcher import WatchedNames
 from magnetar.broker.topics.list_watchers import TopicListWatchers
 from magnetar.broker.topics.patterns import TopicPattern
-from magnetar.protocol.topic_list import topics_hash
-from magnetar.protocol.topic_name import TopicName
+from magnetar.protocol.topic_name import TopicName, topics_hash
 from tests.twins.fake_connection import FakeConnection
 
 NAMESPACE = "public/default"
