@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline image image-test fault-kit-languages fuzz crash-long simulate soak bench docs site help clean
+.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline image image-test fault-kit-languages fuzz crash-long simulate soak bench bench-scenarios bench-pulsar docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -155,8 +155,16 @@ docs: setup  ## generate conf/standalone.conf and docs/settings.md from the tabl
 site: setup  ## the documentation as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-bench: setup  ## every benchmark; figures go to docs/performance.md by hand
-	$(BIN)/python -m bench
+bench: setup  ## all contenders in one interleaved run; ARGS="--rounds 5 --json FILE --plots FOLDER"
+	$(BIN)/python bench/contenders.py $(ARGS)
+
+bench-scenarios: setup  ## each scenario beside the limit server, fresh processes; ARGS="NAME ..." or components
+	$(BIN)/python -m bench $(ARGS)
+
+PULSAR_JARS := $(HOME)/.cache/magnetar/pulsar-standalone
+
+bench-pulsar:  ## the jars of an Apache Pulsar as a contender (250 MB); needs Maven, and Java 17 to run it
+	mvn -q -B -f bench/pulsar-pom.xml org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=$(PULSAR_JARS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -21,6 +21,8 @@ HOST = "127.0.0.1"
 SEND_RECEIPT, SEND_ERROR, MESSAGE, PING = 7, 8, 9, 18
 SILENCE = 30.0
 _U32 = struct.Struct(">I")
+look_up = False
+"""Whether topics are looked up before they are used: Apache Pulsar serves no other."""
 
 
 class Connection:
@@ -57,6 +59,13 @@ class Connection:
                 raise RuntimeError(f"unexpected {got}")
             self.drop()
 
+    def use(self, topic: str) -> None:
+        """To be called before the topic is produced to or consumed."""
+        if look_up:
+            lookup = pb.CommandLookupTopic(topic=topic, request_id=0)
+            command = pb.BaseCommand(type=pb.BaseCommand.LOOKUP, lookupTopic=lookup)
+            self.request(command, pb.BaseCommand.LOOKUP_RESPONSE)
+
     def receive(self) -> list[tuple[int, int]]:
         """(start, end) after the total size of each whole frame in the buffer; ``drop`` them when read."""
         got = self.socket.recv_into(memoryview(self.buffer)[self.have :])
@@ -87,6 +96,7 @@ class Producer(Connection):
 
     def __init__(self, port: int, topic: str, count: int, size: int, batch: int = 1):
         super().__init__(port)
+        self.use(topic)
         body = pb.CommandProducer(topic=topic, producer_id=1, request_id=1)
         command = pb.BaseCommand(type=pb.BaseCommand.PRODUCER, producer=body)
         name = self.request(command, pb.BaseCommand.PRODUCER_SUCCESS).producer_success.producer_name
@@ -159,13 +169,14 @@ def encode_entry(producer_name: str, sequence_id: int, payload: bytes, batch: in
 class Consumer(Connection):
     """An Exclusive subscription from the earliest message, one message an entry unless ``batch`` says otherwise."""
 
-    def __init__(self, port: int, topic: str, permits: int = 20_000, batch: int = 1):
+    def __init__(self, port: int, topic: str, permits: int = 20_000, batch: int = 1, subscription: str = "bench"):
         super().__init__(port)
+        self.use(topic)
         self.permits, self.credit, self.batch = permits, 0, batch
         self.messages = 0
         self.arrivals: list[tuple[int, float]] = []  # (messages so far, when)
         subscribe = pb.CommandSubscribe(
-            topic=topic, subscription="bench", subType=pb.CommandSubscribe.Exclusive, consumer_id=1, request_id=1,
+            topic=topic, subscription=subscription, subType=pb.CommandSubscribe.Exclusive, consumer_id=1, request_id=1,
             initialPosition=pb.CommandSubscribe.Earliest,
         )  # fmt: skip
         self.request(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=subscribe), pb.BaseCommand.SUCCESS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -17,7 +18,8 @@ Start = Callable[[], servers.Server]
 
 
 def topic() -> str:
-    return f"persistent://public/default/bench-{next(_numbers)}"
+    """A new name, also in a directory that an earlier run has used."""
+    return f"persistent://public/default/bench-{time.time_ns()}-{next(_numbers)}"
 
 
 def quantile(values: list[float], q: float) -> float:
@@ -58,23 +60,65 @@ def publish(
 def one_in_flight(start: Start, scale: float, count: int) -> Figures:
     """Milliseconds from a SEND of 1 KiB to its receipt with nothing else outstanding."""
     with start().wait_ready() as server:
-        took = load.one_in_flight(load.Producer(server.port, topic(), max(100, int(count * scale)), 1024))[20:]
-        return {"p50 ms": quantile(took, 0.5), "p99 ms": quantile(took, 0.99)}
+        producer = load.Producer(server.port, topic(), max(100, int(count * scale)), 1024)
+        before = server.cpu_seconds()
+        took = load.one_in_flight(producer)
+        cost = (server.cpu_seconds() - before) / len(took) * 1e6
+        took = took[20:]
+        return {"p50 ms": quantile(took, 0.5), "p99 ms": quantile(took, 0.99), "server µs CPU/msg": cost}
 
 
-def backlog(start: Start, scale: float, count: int) -> Figures:
-    """Messages a second of a consumer that reads a stored backlog of 1 KiB entries, the producer gone."""
+def backlog(start: Start, scale: float, count: int, batch: int = 1) -> Figures:
+    """Messages a second of a consumer that reads a stored backlog of 1 KiB messages, the producer gone."""
     with start().wait_ready() as server:
         name, n = topic(), int(count * scale)
         load.Consumer(server.port, name).close()
-        producer = load.Producer(server.port, name, n, 1024)
-        load.publish([producer], 1000)
+        producer = load.Producer(server.port, name, n, 1024, batch)
+        load.publish([producer], 1000 if batch == 1 else 20)
         producer.close()
         time.sleep(0.5)
-        consumer = load.Consumer(server.port, name)
+        consumer = load.Consumer(server.port, name, batch=batch)
         before = server.cpu_seconds()
-        took = load.drain(consumer, n)
-        return {"msg/s": n / took, "server µs CPU/msg": (server.cpu_seconds() - before) / n * 1e6}
+        took = load.drain(consumer, n * batch)
+        consumer.close()
+        return {"msg/s": n * batch / took, "server µs CPU/msg": (server.cpu_seconds() - before) / n / batch * 1e6}
+
+
+def _drain_all(port: int, name: str, n: int, consumers: int) -> float:
+    """Read all that is published by as many subscriptions; the seconds from the first permits to the last message."""
+    crowd = [load.Consumer(port, name, subscription=f"fan-{number}") for number in range(consumers)]
+    started, left, poll = load.now(), len(crowd), select.epoll()
+    by_fd = {consumer.fileno(): consumer for consumer in crowd}
+    for fd, consumer in by_fd.items():
+        poll.register(fd, select.EPOLLIN)
+        consumer.flow()
+    while left:
+        events = poll.poll(load.SILENCE)
+        if not events:
+            raise TimeoutError("no message")
+        for fd, _ in events:
+            consumer = by_fd[fd]
+            consumer.pull()
+            if consumer.messages >= n:
+                poll.unregister(fd)
+                left -= 1
+    took = load.now() - started
+    for consumer in crowd:
+        consumer.close()
+    return took
+
+
+def fan_out(start: Start, scale: float, count: int, consumers: int) -> Figures:
+    """Deliveries a second of a stored backlog of 1 KiB entries to so many Exclusive subscriptions at once."""
+    with start().wait_ready() as server:
+        name, n = topic(), int(count * scale)
+        for number in range(consumers):
+            load.Consumer(server.port, name, subscription=f"fan-{number}").close()
+        load.publish([load.Producer(server.port, name, n, 1024)], 1000)
+        before = server.cpu_seconds()
+        took = _drain_all(server.port, name, n, consumers)
+        deliveries = n * consumers
+        return {"msg/s": deliveries / took, "server µs CPU/msg": (server.cpu_seconds() - before) / deliveries * 1e6}
 
 
 def _arrivals(port: int, name: str, n: int) -> list[tuple[int, float]]:
@@ -89,10 +133,11 @@ def tail(start: Start, scale: float, count: int) -> Figures:
         name, n = topic(), int(count * scale)
         wait = beside(_arrivals, server.port, name, n)
         producer = load.Producer(server.port, name, n, 1024)
-        started = load.now()
+        before, started = server.cpu_seconds(), load.now()
         published = load.publish([producer], 1000)
         arrivals = wait()
-        return {"msg/s": n / (arrivals[-1][1] - started), "published/s": n / published}
+        cost = (server.cpu_seconds() - before) / n * 1e6
+        return {"msg/s": n / (arrivals[-1][1] - started), "published/s": n / published, "server µs CPU/msg": cost}
 
 
 def paced(start: Start, scale: float, rate: int, seconds: float) -> Figures:
@@ -101,12 +146,15 @@ def paced(start: Start, scale: float, rate: int, seconds: float) -> Figures:
         name, n = topic(), int(rate * max(1.0, seconds * scale))
         wait = beside(_arrivals, server.port, name, n)
         producer = load.Producer(server.port, name, n, 1024)
+        before = server.cpu_seconds()
         first_due = load.paced(producer, rate)
         late: list[float] = []
         for reached, when in wait():
             late += [when - (first_due + i / rate) for i in range(len(late), reached)]
+        cost = (server.cpu_seconds() - before) / n * 1e6
         late = late[n // 10 :]
-        return {"p50 ms": quantile(late, 0.5), "p99 ms": quantile(late, 0.99), "p99.9 ms": quantile(late, 0.999)}
+        figures = {"p50 ms": quantile(late, 0.5), "p99 ms": quantile(late, 0.99), "p99.9 ms": quantile(late, 0.999)}
+        return figures | {"server µs CPU/msg": cost}
 
 
 def paced_receipt(start: Start, scale: float, rate: int, seconds: float) -> Figures:
@@ -191,6 +239,8 @@ SCENARIOS: dict[str, Scenario] = {
         publish, {"count": 100_000, "size": 1024, "window": 1000}, True, pure=True, aim=">= 50,000/s"
     ),
     "backlog": Scenario(backlog, {"count": 200_000}, aim=">= 200,000/s"),
+    "backlog-batched": Scenario(backlog, {"count": 3_000, "batch": 100}, aim=">= 1,000,000/s"),
+    "fan-out": Scenario(fan_out, {"count": 2_000, "consumers": 100}, aim=">= 1,000,000/s"),
     "tail": Scenario(tail, {"count": 150_000}),
     "paced-1000": Scenario(paced, {"rate": 1_000, "seconds": 8}),
     "paced-10000": Scenario(paced, {"rate": 10_000, "seconds": 8}),

@@ -18,11 +18,20 @@ SOURCE = pathlib.Path(__file__).with_name("limit_server.c")
 class Server:
     """A process that was started for one measurement; a context manager that ends it and drops its files."""
 
-    def __init__(self, name: str, command: list[str], folder: str, environment: dict[str, str] | None = None):
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        folder: str,
+        environment: dict[str, str] | None = None,
+        *,
+        output: int = subprocess.PIPE,
+        cwd: str | None = None,
+    ):
         self.name, self.folder = name, folder
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | (environment or {})
+            command, stdout=output, stderr=subprocess.DEVNULL, env=os.environ | (environment or {}), cwd=cwd
         )
         self.port = 0
 
@@ -46,7 +55,15 @@ class Server:
         return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
     def cpu_seconds(self) -> float:
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        """Of all threads that live; to the nanosecond where the system counts them so."""
+        folder = pathlib.Path(f"/proc/{self.process.pid}")
+        try:
+            each = [int(path.read_text().split()[0]) for path in folder.glob("task/*/schedstat")]
+        except (OSError, ValueError, IndexError):
+            each = []
+        if each and any(each):
+            return sum(each) / 1e9
+        fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def __enter__(self) -> Self:
@@ -59,12 +76,17 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self.process.stdout.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def broker(
-    port: int = 0, pure: bool = False, settings: dict[str, object] | None = None, folder: str | None = None
+    port: int = 0,
+    pure: bool = False,
+    settings: dict[str, object] | None = None,
+    folder: str | None = None,
+    environment: dict[str, str] | None = None,
 ) -> Server:
     """Our broker with its default settings but those given; ``pure`` runs it without the compiled helper. ``folder``: a
     data directory that is there already; it is gone afterwards too.
@@ -74,7 +96,7 @@ def broker(
     command += ["--set", f"brokerServicePort={port}", "--set", "webServicePort=0"]
     for key, value in (settings or {}).items():
         command += ["--set", f"{key}={value}"]
-    return Server("ours", command, folder, {"MAGNETAR_PURE": "1"} if pure else None)
+    return Server("ours", command, folder, (environment or {}) | ({"MAGNETAR_PURE": "1"} if pure else {}))
 
 
 def build_limit_server(folder: str) -> str | None:
