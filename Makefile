@@ -126,6 +126,7 @@ fuzz: setup  ## long fuzzing of everything that reads foreign bytes
 		MAGNETAR_PURE=1 $(BIN)/python tests/fuzz/guided.py $$target -max_total_time=$(GUIDED_SECONDS) || exit 1; \
 	done
 	tests/fuzz/asan.sh 300 $(BIN)/python
+	tests/fuzz/compiled/run.sh $(GUIDED_SECONDS) $(BIN)/python
 
 crash-long: setup  ## every crash point, thousands of random histories, and kill -9 under live clients
 	MAGNETAR_CRASH_LONG=1 $(BIN)/python -m pytest -n 2 -q tests/crash tests/model/test_broker_model.py tests/blackbox/test_kill.py tests/blackbox/test_churn.py tests/blackbox/test_delayed.py tests/blackbox/test_damaged_directory.py --timeout 3600

@@ -486,11 +486,11 @@ static inline int64_t at_i64(const Py_buffer *b, Py_ssize_t i) {
 static int check_offsets(const Py_buffer *b, Py_ssize_t i, Py_ssize_t j, Py_ssize_t size, Py_ssize_t least) {
     if (i < 0 || j < i || check_array(b, j + 1, "offsets"))
         goto bad;
-    for (Py_ssize_t k = i; k < j; k++)
-        if (at_i64(b, k) < 0 || at_i64(b, k + 1) - at_i64(b, k) < least)
+    for (Py_ssize_t k = i; k < j; k++) {
+        int64_t begin = at_i64(b, k), end = at_i64(b, k + 1);
+        if (begin < 0 || end < begin || end > size || end - begin < least)
             goto bad;
-    if (j > i && at_i64(b, j) > size)
-        goto bad;
+    }
     return 0;
 bad:
     if (!PyErr_Occurred())

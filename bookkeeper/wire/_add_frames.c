@@ -26,10 +26,13 @@ static int64_t offset_at(const Py_buffer *offsets, Py_ssize_t k) {
 
 /* Whether the offsets cut the data into pieces that have at least `skip` bytes. */
 static int fits(const Py_buffer *data, const Py_buffer *offsets, Py_ssize_t count, Py_ssize_t skip) {
-    if (count < 1 || offsets->len % 8 || skip < 0 || offset_at(offsets, 0) < 0 || offset_at(offsets, count) > data->len)
+    if (count < 1 || offsets->len % 8 || skip < 0)
         return 0;
     for (Py_ssize_t k = 0; k < count; k++) {
-        int64_t size = offset_at(offsets, k + 1) - offset_at(offsets, k);
+        int64_t begin = offset_at(offsets, k), end = offset_at(offsets, k + 1);
+        if (begin < 0 || end < begin || end > data->len)
+            return 0;
+        int64_t size = end - begin;
         if (size < skip || size - skip > INT32_MAX - OVERHEAD)
             return 0;
     }
