@@ -115,7 +115,7 @@ cluster-sample: setup  ## quick tests on a real ZooKeeper and real bookies; need
 cluster: setup  ## the same with random histories by the thousand and faults that take minutes
 	MAGNETAR_CLUSTER_LONG=1 $(BIN)/python -m pytest -q tests/cluster tests/bookkeeper --timeout 3600
 
-GUIDED := frames entries http schemas rest_body kafka journal ledger_file metadata_log metadata_files cursors buckets
+GUIDED := frames entries http schemas rest_body kafka journal ledger_file metadata_log metadata_files cursors buckets backups
 GUIDED_SECONDS ?= 120
 ATHERIS := atheris>=3,<4
 

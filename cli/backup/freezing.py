@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from magnetar.cli.backup.own_files import holds_open, open_own
 from magnetar.cli.errors import ConflictError, DeniedError, NotFoundError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def broker_of(data_dir: Path) -> int | None:
     """The process that uses the directory, None when none does. Raises: NotFoundError, ConflictError."""
     path = data_dir / "LOCK"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_own(data_dir, "LOCK")
     except FileNotFoundError:
         raise NotFoundError(f"{data_dir} is no data directory: it has no LOCK") from None
     except OSError as error:
@@ -35,13 +36,24 @@ def broker_of(data_dir: Path) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        return _holder(data_dir, descriptor)
     else:
         return None
     finally:
         os.close(descriptor)
-    if not text.isdigit() or not Path(f"/proc/{text}").exists():
+
+
+def _holder(data_dir: Path, lock: int) -> int:
+    """The process that LOCK names, if it has LOCK open: any number may have been written there."""
+    text = os.pread(lock, 32, 0).decode(errors="replace").strip()
+    if not (text.isascii() and text.isdigit()) or not Path(f"/proc/{text}").exists():
         raise ConflictError(f"process {text or '?'} uses {data_dir}, but is not here: run this where the broker runs")
+    try:
+        holds = holds_open(int(text), lock)
+    except OSError:
+        raise DeniedError(f"process {text} may not be looked at: run this as its user, or as root") from None
+    if not holds:
+        raise ConflictError(f"LOCK of {data_dir} names process {text}, which has not opened it: it is not stopped")
     return int(text)
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.cli.backup.freezing import broker_of, stopped
+from magnetar.cli.backup.own_files import Folder, open_folder, open_own
 from magnetar.cli.errors import BrokerFailedError, ConflictError, FileError, NotFoundError
 
 if TYPE_CHECKING:
@@ -71,23 +72,35 @@ def take(data_dir: Path, target: Path, known: dict[str, list[int]], stack: ExitS
     begun = time.monotonic()
     with nullcontext() if pid is None else stopped(pid):
         taken.moment_ms = time.time_ns() // 1_000_000
-        for path in [data_dir / "VERSION", *(each for name in _SMALL_FOLDERS for each in (data_dir / name).iterdir())]:
-            name = str(path.relative_to(data_dir))
-            taken.copied[name] = _copy_at_once(path, target / name)
-        for path in (data_dir / "ledgers").iterdir():
-            found = path.stat()
-            if identity(found) == known.get(path.name):
-                taken.ledgers[path.name] = (-1, found)
-                continue
-            if len(taken.ledgers) + _SPARE_DESCRIPTORS > hard != resource.RLIM_INFINITY:
-                raise ConflictError(f"more than {hard} ledger files are new: raise the limit of descriptors")
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            stack.callback(os.close, descriptor)
-            taken.ledgers[path.name] = (descriptor, os.fstat(descriptor))
+        _copy_small(data_dir, target, taken)
+        with open_folder(data_dir, "ledgers") as folder:
+            _open_ledgers(folder, known, hard, taken, stack)
         taken.stopped_ms = (time.monotonic() - begun) * 1000 if pid is not None else 0.0
     if pid is None and broker_of(data_dir) is not None:
         raise ConflictError(f"a broker has started on {data_dir} meanwhile: try again")
     return taken
+
+
+def _copy_small(data_dir: Path, target: Path, taken: Taken) -> None:
+    """VERSION, journal and metadata."""
+    for part in ("", *_SMALL_FOLDERS):
+        with open_folder(data_dir, part) as folder:
+            for name in folder.names() if part else ["VERSION"]:
+                place = Path(part, name)
+                taken.copied[str(place)] = _copy_at_once(folder.open(name), target / place)
+
+
+def _open_ledgers(folder: Folder, known: dict[str, list[int]], most: int, taken: Taken, stack: ExitStack) -> None:
+    for name in folder.names():
+        found = folder.stat(name)
+        if identity(found) == known.get(name):
+            taken.ledgers[name] = (-1, found)
+            continue
+        if len(taken.ledgers) + _SPARE_DESCRIPTORS > most != resource.RLIM_INFINITY:
+            raise ConflictError(f"more than {most} ledger files are new: raise the limit of descriptors")
+        descriptor = folder.open(name)
+        stack.callback(os.close, descriptor)
+        taken.ledgers[name] = (descriptor, os.fstat(descriptor))
 
 
 def _alone(data_dir: Path, stack: ExitStack) -> None:
@@ -95,7 +108,7 @@ def _alone(data_dir: Path, stack: ExitStack) -> None:
 
     Raises: ConflictError.
     """
-    descriptor = os.open(data_dir / "VERSION", os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_own(data_dir, "VERSION")
     stack.callback(os.close, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,11 +126,25 @@ def images(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     found = []
     for path in sorted(folder.glob("*/manifest.json")):
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            manifest = parse_manifest(path.read_bytes())
+        except OSError:
             continue
-        if manifest.get("format") == FORMAT and not path.parent.name.startswith("."):
+        if manifest is not None and not path.parent.name.startswith("."):
             found.append((path.parent, manifest))
+    return found
+
+
+def parse_manifest(data: bytes) -> dict[str, Any] | None:
+    """The facts of an image; None when it is no manifest of this format: the image was not completed, or is damaged."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        return None
+    known = found.get("ledgers")
+    if not isinstance(found.get("moment_ms"), int) or not isinstance(known, dict):
+        return None
     return found
 
 
@@ -188,10 +215,10 @@ def _copy(descriptor: int, path: Path, size: int, progress: Callable[[int], None
         os.fsync(file.fileno())
 
 
-def _copy_at_once(source: Path, target: Path) -> int:
-    """The whole file, in pieces of bounded size, not synced; its bytes."""
+def _copy_at_once(descriptor: int, target: Path) -> int:
+    """The whole file, in pieces of bounded size, not synced; its bytes. Closes the descriptor."""
     size = 0
-    with source.open("rb", buffering=0) as read, target.open("xb") as written:
+    with os.fdopen(descriptor, "rb", buffering=0) as read, target.open("xb") as written:
         os.fchmod(written.fileno(), 0o600)
         while piece := read.read(_PIECE):
             written.write(piece)

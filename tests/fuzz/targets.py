@@ -23,6 +23,7 @@ from magnetar.broker.admin.produce_body import produce_body
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible
+from magnetar.cli.backup.images import parse_manifest
 from magnetar.converters.kafka.errors import KafkaFormatError
 from magnetar.converters.kafka.record_set import RecordSet
 from magnetar.delayed import catalogue, snapshot_format
@@ -298,6 +299,16 @@ def _bucket_seeds() -> list[bytes]:
     return [catalogue.encode(catalogue.CatalogueRecord()), b"\0" * 40]
 
 
+def backups(data: bytes) -> None:
+    """The manifest of an image; the data directory in it is read by what reads any."""
+    found = parse_manifest(data)
+    assert found is None or isinstance(found["moment_ms"], int)
+
+
+def _backup_seeds() -> list[bytes]:
+    return [b'{"format":1,"moment_ms":5,"source":"/data","ledgers":{"000000000001.ledger":[1,2,3,4]}}']
+
+
 TARGETS = {
     "frames": Target(frames, _frame_seeds),
     "entries": Target(entries, _entry_seeds),
@@ -311,4 +322,5 @@ TARGETS = {
     "metadata_files": Target(metadata_files, _metadata_seeds, of_files=True),
     "cursors": Target(cursors, _cursor_seeds),
     "buckets": Target(buckets, _bucket_seeds, of_files=True),
+    "backups": Target(backups, _backup_seeds),
 }

@@ -36,5 +36,7 @@ def test_every_helper_is_a_target():
         assert importlib.util.find_spec(place.rpartition(".")[0])
     built = {name for _, names in TARGETS.values() for name in names}
     sources = pathlib.Path(__file__).parents[2]
-    compiled = {path.stem for room in ("protocol", "delayed", "bookkeeper/wire") for path in (sources / room).glob("_*.c")}
+    compiled = {
+        path.stem for room in ("protocol", "delayed", "bookkeeper/wire") for path in (sources / room).glob("_*.c")
+    }
     assert built == compiled == set(PLACES)

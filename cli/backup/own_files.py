@@ -1,0 +1,90 @@
+"""Opening the files of a data directory for a user who may read more than the broker may, as root does.
+
+The broker's user can put anything into the directory: a link to a file that only root reads, a FIFO that never ends,
+the number of a foreign process in LOCK. So only regular files of the directory's own owner are opened, links are not
+followed, and a folder may be a link only to another folder of that owner (a journal on a disk of its own).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from magnetar.cli.errors import DeniedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Folder", "holds_open", "open_folder", "open_own"]
+
+_FILE: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+
+
+class Folder:
+    """An open folder of the data directory's owner."""
+
+    def __init__(self, path: Path, descriptor: int, owner: int) -> None:
+        self.path, self._descriptor, self._owner = path, descriptor, owner
+
+    def names(self) -> list[str]:
+        """Of everything in it, sorted."""
+        return sorted(os.listdir(self._descriptor))  # noqa: PTH208 - by descriptor: the path may change
+
+    def stat(self, name: str) -> os.stat_result:
+        """Of a file, links not followed. Raises: FileNotFoundError."""
+        return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+
+    def open(self, name: str) -> int:
+        """A descriptor for reading. Raises: DeniedError, OSError."""
+        return _checked(self.path / name, os.open(name, _FILE, dir_fd=self._descriptor), self._owner)
+
+    def read(self, name: str) -> bytes:
+        """The whole file. Raises: DeniedError, OSError."""
+        with os.fdopen(self.open(name), "rb") as file:
+            return file.read()
+
+
+@contextmanager
+def open_folder(data_dir: Path, name: str = "") -> Iterator[Folder]:
+    """The directory itself, or a folder in it. Raises: DeniedError, OSError."""
+    owner = data_dir.stat().st_uid
+    path = data_dir / name
+    descriptor = os.open(path, _FOLDER)
+    try:
+        if os.fstat(descriptor).st_uid != owner:
+            raise DeniedError(f"{path} is a folder of another user than {data_dir}: it is not read")
+        yield Folder(path, descriptor, owner)
+    finally:
+        os.close(descriptor)
+
+
+def open_own(data_dir: Path, name: str) -> int:
+    """A descriptor for reading a file right in the data directory. Raises: DeniedError, OSError."""
+    with open_folder(data_dir) as folder:
+        return folder.open(name)
+
+
+def holds_open(pid: int, descriptor: int) -> bool:
+    """Whether the process has the same file open. Raises: PermissionError when that cannot be seen."""
+    wanted = os.fstat(descriptor)
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found = link.stat()
+        except FileNotFoundError:
+            continue  # closed meanwhile, or nothing that has a name
+        if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+            return True
+    return False
+
+
+def _checked(path: Path, descriptor: int, owner: int) -> int:
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == owner:
+        return descriptor
+    os.close(descriptor)
+    what = "a file of another user" if stat.S_ISREG(found.st_mode) else "no regular file"
+    raise DeniedError(f"{path} is {what}: it is not read, and nothing was kept")
