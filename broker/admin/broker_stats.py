@@ -10,6 +10,7 @@ from magnetar.broker.admin.responses import json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.stats_json import topic_stats
 from magnetar.broker.auth.table import PROBE, SUPER
+from magnetar.broker.compat.absent_features import ALLOCATOR_STATS, ALLOCATORS, LEDGER_OPERATIONS
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData
@@ -22,9 +23,6 @@ STATS = ADMIN + "/broker-stats"
 _CHUNK: Final = 64 * 1024
 _TURN: Final = 16 * 1024
 """Characters of the page of metrics that are made in a turn of the loop."""
-_LEDGER_OPERATIONS: Final = [
-    f"{kind}Ledger{what}Op" for kind in ("data", "cursor") for what in ("Open", "Close", "Create", "Delete")
-]
 
 
 @routes.get("/metrics", PROBE)
@@ -82,33 +80,26 @@ async def json_metrics(call: Call) -> Response:
 
 @routes.get(STATS + "/bookieops", SUPER)
 async def bookie_operations(call: Call) -> Response:
-    """Namespace -> persistent topic -> what it waits for of its bookies: never anything."""
+    """Namespace -> persistent topic -> operations that wait for bookies; this broker never has any."""
     out: dict[str, dict[str, dict[str, int]]] = {}
     for name in call.topics.loaded_names():
         if name.persistent:
-            out.setdefault(name.namespace, {})[str(name)] = dict.fromkeys(_LEDGER_OPERATIONS, 0)
+            out.setdefault(name.namespace, {})[str(name)] = LEDGER_OPERATIONS
     return json_response(out)
 
 
 @routes.get(STATS + "/mbeans", SUPER)
 async def mbeans(_call: Call) -> Response:
-    """There is no Java here."""
+    """The beans of the Java process: none."""
     return json_response([])
 
 
 @routes.get(STATS + "/allocator-stats/{allocator}", SUPER)
 async def allocator(call: Call) -> Response:
     """There are no arenas here; the allocators that Apache Pulsar has are known by name."""
-    if call.param("allocator") not in ("default", "ml-cache"):
+    if call.param("allocator") not in ALLOCATORS:
         raise RestError(406, "there is no such allocator")
-    return json_response(
-        {
-            **dict.fromkeys(("numDirectArenas", "numHeapArenas", "numThreadLocalCaches"), 0),
-            **dict.fromkeys(("smallCacheSize", "normalCacheSize", "usedDirectMemory", "usedHeapMemory"), 0),
-            "directArenas": [],
-            "heapArenas": [],
-        }
-    )
+    return json_response(ALLOCATOR_STATS)
 
 
 @routes.get(STATS + "/broker-resource-availability/{tenant}/{namespace}", SUPER)

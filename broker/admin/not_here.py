@@ -10,6 +10,7 @@ from magnetar.broker.admin.responses import precondition
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.admin.topic_calls import topic_missing
 from magnetar.broker.auth.table import OPEN
+from magnetar.broker.compat.java_refusals import invalid_package_domain
 from magnetar.broker.compat.jetty_http import media_type
 from magnetar.broker.compat.rest_errors import RestError
 
@@ -96,7 +97,7 @@ _KINDS: Final = ("function", "sink", "source")
 async def _no_packages(call: Call) -> Response:
     kind = call.param("type")
     if kind not in _KINDS:
-        raise RestError(500, f"java.lang.IllegalArgumentException: Invalid package domain: '{kind}'")
+        raise RestError(500, invalid_package_domain(kind))
     raise RestError(503, "Package Management Service is not enabled in the broker.")
 
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.compat import absent_features
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
@@ -14,12 +15,6 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.topic_stats import ProducerStats, TopicStats
 
 Json = dict[str, Any]
-# Counted by Apache Pulsar's rate limiters.
-_THROTTLED = {
-    f"dispatchThrottled{what}EventsBy{where}Limit": 0
-    for where in ("Subscription", "Topic", "Broker")
-    for what in ("Msg", "Bytes")
-}
 
 
 def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Json:
@@ -57,10 +52,8 @@ def _topic_figures(stats: "TopicStats") -> Json:
         "msgThroughputOut": sum((s.msg_throughput_out for s in subscriptions), 0.0),
         "bytesInCounter": stats.bytes_in_counter,
         "msgInCounter": stats.msg_in_counter,
-        "systemTopicBytesInCounter": 0,
         "bytesOutCounter": sum(s.bytes_out_counter for s in subscriptions),
         "msgOutCounter": sum(s.msg_out_counter for s in subscriptions),
-        "bytesOutInternalCounter": 0,
         "averageMsgSize": stats.average_msg_size,
         "msgChunkPublished": stats.msg_chunk_published,
         "storageSize": stats.storage_bytes,
@@ -68,16 +61,9 @@ def _topic_figures(stats: "TopicStats") -> Json:
         "oldestBacklogMessageAgeSeconds": stats.oldest_backlog_age_seconds,
         "publishRateLimitedTimes": stats.publish_rate_limited_times,
         "earliestMsgPublishTimeInBacklogs": min(earliest, default=0),
-        "offloadedStorageSize": 0,
-        "lastOffloadLedgerId": 0,
-        "lastOffloadSuccessTimeStamp": 0,
-        "lastOffloadFailureTimeStamp": 0,
-        "ongoingTxnCount": 0,
-        "abortedTxnCount": 0,
-        "committedTxnCount": 0,
+        **absent_features.TOPIC_FIELDS,
         "waitingPublishers": stats.waiting_publishers,
         "nonContiguousDeletedMessagesRanges": sum(stats.non_contiguous_deleted_ranges.values()),
-        "nonContiguousDeletedMessagesRangesSerializedSize": 0,
         "delayedMessageIndexSizeInBytes": stats.delayed_index_bytes,
     }
 
@@ -88,7 +74,7 @@ def _of_no_partition() -> Json:
         **dict.fromkeys(("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut"), 0.0),
         **dict.fromkeys(("bytesInCounter", "msgInCounter", "bytesOutCounter", "msgOutCounter"), 0),
         **dict.fromkeys(("storageSize", "backlogSize", "waitingPublishers", "publishRateLimitedTimes"), 0),
-        **dict.fromkeys(("ongoingTxnCount", "abortedTxnCount", "committedTxnCount", "offloadedStorageSize"), 0),
+        **absent_features.UNUSED_TOPIC_FIELDS,
         "msgChunkPublished": False,
         "backlogQuotaLimitSize": -1,
         "backlogQuotaLimitTime": -1,
@@ -170,14 +156,9 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str) -> 
         "drainingHashesClearedTotal": stats.draining_hashes_cleared_total,
         "drainingHashesUnackedMessages": stats.draining_hashes_unacked_messages,
         "nonContiguousDeletedMessagesRanges": topic.non_contiguous_deleted_ranges.get(name, 0),
-        "nonContiguousDeletedMessagesRangesSerializedSize": 0,
         "delayedMessageIndexSizeInBytes": stats.delayed_index_bytes,
         "subscriptionProperties": stats.subscription_properties,
-        "filterProcessedMsgCount": 0,
-        "filterAcceptedMsgCount": 0,
-        "filterRejectedMsgCount": 0,
-        "filterRescheduledMsgCount": 0,
-        **_THROTTLED,
+        **absent_features.SUBSCRIPTION_FIELDS,
         "durable": durable,
         "replicated": stats.is_replicated,
     }

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
+from magnetar.broker.compat.absent_features import FILTER_GAUGES, OFFLOADING_GAUGES, TRANSACTION_GAUGES
+
 if TYPE_CHECKING:
     from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
     from magnetar.broker.policies.effective import TopicConfig
@@ -85,7 +87,7 @@ TOPIC_ROWS: Final[tuple[Row[TopicView], ...]] = (
     Row("pulsar_storage_size", lambda v: v.stats.storage_bytes),
     Row("pulsar_storage_logical_size", lambda v: v.stats.storage_bytes),
     Row("pulsar_storage_backlog_size", lambda v: v.stats.backlog_bytes),
-    Row("pulsar_storage_offloaded_size", lambda _: 0),
+    *(Row(name, lambda _: 0) for name in OFFLOADING_GAUGES),
     Row("pulsar_storage_write_rate", lambda v: v.stats.storage_write_rate),
     Row("pulsar_storage_read_rate", lambda v: v.stats.storage_read_rate),
     Row("pulsar_storage_read_cache_misses_rate", lambda v: v.stats.storage_read_misses_rate),
@@ -94,9 +96,7 @@ TOPIC_ROWS: Final[tuple[Row[TopicView], ...]] = (
     Row("pulsar_storage_backlog_age_seconds", lambda v: v.stats.oldest_backlog_age_seconds, _largest),
     Row("pulsar_msg_backlog", lambda v: v.msg_backlog),
     Row("pulsar_delayed_message_index_size_bytes", lambda v: v.stats.delayed_index_bytes),
-    Row("pulsar_txn_tb_active_total", lambda _: 0),
-    Row("pulsar_txn_tb_aborted_total", lambda _: 0),
-    Row("pulsar_txn_tb_committed_total", lambda _: 0),
+    *(Row(name, lambda _: 0) for name in TRANSACTION_GAUGES),
     Row("pulsar_compaction_removed_event_count", lambda v: v.stats.compaction.removed_events),
     Row("pulsar_compaction_succeed_count", lambda v: v.stats.compaction.runs_succeeded),
     Row("pulsar_compaction_failed_count", lambda v: v.stats.compaction.runs_failed),
@@ -127,10 +127,7 @@ SUBSCRIPTION_ROWS: Final[tuple[Row[SubscriptionView], ...]] = (
     Row("pulsar_subscription_total_msg_expired", lambda v: v.stats.total_msg_expired),
     Row("pulsar_subscription_msg_drop_rate", lambda v: v.stats.msg_drop_rate),
     Row("pulsar_subscription_consumers_count", lambda v: len(v.stats.consumers)),
-    Row("pulsar_subscription_filter_processed_msg_count", lambda _: 0),
-    Row("pulsar_subscription_filter_accepted_msg_count", lambda _: 0),
-    Row("pulsar_subscription_filter_rejected_msg_count", lambda _: 0),
-    Row("pulsar_subscription_filter_rescheduled_msg_count", lambda _: 0),
+    *(Row(name, lambda _: 0) for name in FILTER_GAUGES),
     Row("pulsar_out_bytes_total", lambda v: v.stats.bytes_out_counter),
     Row("pulsar_out_messages_total", lambda v: v.stats.msg_out_counter),
 )

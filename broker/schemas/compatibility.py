@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from magnetar.broker.compat.java_refusals import unreadable_schema
 from magnetar.broker.errors import (
     BrokenKeyValueError,
     ImpossibleSchemaError,
@@ -207,11 +208,7 @@ def _unreadable(strategy: Strategy, reader: Text, writer: Text, problem: str = "
     """The refusal in Apache Pulsar's words, since clients and their tests look for them; behind them the place in the
     schema and what can be done.
     """
-    text = (
-        f"Error during schema compatibility check with strategy {strategy.value}: "
-        "org.apache.avro.SchemaValidationException: Unable to read schema: "
-        f"\n{writer}\nusing schema:\n{reader}"
-    )
+    text = unreadable_schema(strategy.value, str(reader), str(writer))
     return IncompatibleSchemaError(f"{text}\n{problem[:_PRINTED_BYTES]}{_REMEDY}" if problem else text)
 
 

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import quote
 
+from magnetar.broker.compat.java_refusals import INCOMPATIBLE_SCHEMA
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
@@ -56,8 +57,6 @@ MAX_TOPIC_BYTES: Final = 8 << 20
 _MOST_FINGERPRINTS: Final = 10_000
 AUTO_CONSUME = pb.Schema.AutoConsume
 NO_SCHEMA: int = getattr(pb.Schema, "None")
-_REFUSED = "org.apache.pulsar.broker.service.schema.exceptions.IncompatibleSchemaException: "
-"""What a producer's refusal begins with: applications tell it from others by the name in its text."""
 
 
 class SchemaOwner(Protocol):
@@ -227,7 +226,9 @@ class SchemaRegistry:
         if not topic.config.is_allow_auto_update_schema:
             known = await self.find(topic.name, schema.type, schema.schema_data)
             if known is None:
-                raise IncompatibleSchemaError(_REFUSED + "Schema not found and schema auto updating is disabled.")
+                raise IncompatibleSchemaError(
+                    INCOMPATIBLE_SCHEMA + "Schema not found and schema auto updating is disabled."
+                )
             return known.version_bytes
         strategy = Strategy(topic.config.schema_compatibility_strategy)
         try:
@@ -235,7 +236,7 @@ class SchemaRegistry:
         except InvalidSchemaError:
             raise
         except IncompatibleSchemaError as e:
-            raise IncompatibleSchemaError(f"{_REFUSED}{e} caused by {_REFUSED}{e}") from e
+            raise IncompatibleSchemaError(f"{INCOMPATIBLE_SCHEMA}{e} caused by {INCOMPATIBLE_SCHEMA}{e}") from e
         return stored.version_bytes
 
     async def for_consumer(self, topic: SchemaOwner, schema: pb.Schema) -> None:
