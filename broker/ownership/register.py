@@ -18,6 +18,7 @@ from magnetar.broker.ownership.cluster_nodes import (
     encode_node,
     encode_report,
 )
+from magnetar.broker.ownership.shared_read import SharedRead
 from magnetar.storage.errors import BadVersionError, StorageError
 
 if TYPE_CHECKING:
@@ -33,13 +34,20 @@ log = structlog.get_logger(__name__)
 
 REPORT_EVERY_S: Final = 15.0
 _RETRY_S: Final = 0.2
+_FRESH_S: Final = 0.2
+"""For so long what was read of the other brokers serves further lookups: thousands come when a broker has died."""
 
 
 class BrokerRegister:
     """Enter last when a broker starts, leave first when it stops."""
 
     def __init__(
-        self, metadata: Coordination, broker_id: str, report: Callable[[], LoadReport], tasks: TaskSet
+        self,
+        metadata: Coordination,
+        broker_id: str,
+        report: Callable[[], LoadReport],
+        tasks: TaskSet,
+        fresh_s: float = _FRESH_S,
     ) -> None:
         self.broker_id = broker_id
         self.is_leader = False
@@ -50,6 +58,8 @@ class BrokerRegister:
         self._entered = False
         self._stops: list[Callable[[], None]] = []
         self._writing = asyncio.Lock()
+        self._reports = SharedRead(self._read_reports, fresh_s)
+        self._leader_node = SharedRead(lambda: metadata.get(LEADER), fresh_s)
 
     async def enter(self) -> None:
         """Other brokers send lookups from now on. Raises ValueError, StorageError."""
@@ -87,12 +97,16 @@ class BrokerRegister:
 
     async def candidates(self, *, persistent: bool) -> dict[str, LoadReport]:
         """Brokers that lookups may be sent to, by id; a node that cannot be read is left out."""
+        reports = await self._reports.get()
+        return {name: each for name, each in reports.items() if is_candidate(name, each, persistent=persistent)}
+
+    async def _read_reports(self) -> dict[str, LoadReport]:
         names = await self._metadata.children(BROKERS)
         found = await asyncio.gather(*(self._metadata.get(f"{BROKERS}/{name}") for name in names))
         reports = {}
         for name, node in zip(names, found, strict=True):
             report = None if node is None else decode_report(node[0])
-            if report is not None and is_candidate(name, report, persistent=persistent):
+            if report is not None:
                 reports[name] = report
         return reports
 
@@ -107,7 +121,7 @@ class BrokerRegister:
 
     async def leader_address(self) -> tuple[str, str] | None:
         """Its id and its web address."""
-        found = await self._metadata.get(LEADER)
+        found = await self._leader_node.get()
         leader = None if found is None else decode_leader(found[0])
         if leader is None:
             return None

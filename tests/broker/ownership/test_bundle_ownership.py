@@ -37,7 +37,7 @@ class World:
         self.unload_waits = asyncio.Event()
         self.unload_waits.set()
         self.silent = set()
-        register = BrokerRegister(self.session, self.name, self.report, self.tasks)
+        register = BrokerRegister(self.session, self.name, self.report, self.tasks, fresh_s=0)
         others = Peers(self.session, self.tasks, self.connects)
         self.ownership = BundleOwnership(self.session, self.own, register, self, self.tasks, random.Random(1), others)
 
