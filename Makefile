@@ -111,9 +111,12 @@ attack: setup  ## the attacks of docs/security.md against our process
 
 cluster-sample: setup  ## quick tests on a real ZooKeeper and real bookies; needs Java 17 and Maven, else skipped
 	$(BIN)/python -m pytest -q tests/cluster
+	$(BIN)/python -m tests.cluster.on_bookkeeper sample
 
 cluster: setup  ## the same with random histories by the thousand and faults that take minutes
 	MAGNETAR_CLUSTER_LONG=1 $(BIN)/python -m pytest -q tests/cluster tests/bookkeeper --timeout 3600
+	$(BIN)/python -m tests.cluster.on_bookkeeper conformance
+	$(BIN)/python -m tests.cluster.on_bookkeeper blackbox
 
 GUIDED := frames entries http schemas rest_body kafka journal ledger_file metadata_log metadata_files cursors buckets backups
 GUIDED_SECONDS ?= 120

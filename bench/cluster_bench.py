@@ -1,6 +1,6 @@
 """A broker of this project and one of Apache Pulsar in one cluster, in turn: the same ZooKeeper and bookies (E3 W3 A2).
 
-``python -m bench.cluster_bench [ROUNDS]``; needs Java 17 and Maven, and the jars of Apache Pulsar 4.2 in the directory
+``python -m bench.cluster_bench [ROUNDS [WORD OF A CASE]]``; needs Java 17 and Maven, and the jars of Apache Pulsar 4.2 in the directory
 that MAGNETAR_PULSAR_LIB names (without them this project's broker is measured alone). The load generator is that of the
 other benchmarks. Printed are medians over the rounds: rate, and processor time of the broker a message.
 """
@@ -92,7 +92,7 @@ CASES = {
 }
 
 
-def main(rounds=3):
+def main(rounds=3, word=""):
     if (reason := missing()) is not None:
         sys.exit(reason)
     with tempfile.TemporaryDirectory() as name:
@@ -112,17 +112,19 @@ def main(rounds=3):
                 print(f"{each.name}: ready in {time.monotonic() - began_s:.1f} s")
                 answer = requests.put(f"{each.http}/admin/v2/namespaces/public/bench-{each.name}", timeout=60)
                 assert answer.status_code == 204, answer.text
-            run(brokers, rounds)
+            run(brokers, rounds, word)
         finally:
             for each in brokers:
                 each.end()
             cluster.down()
 
 
-def run(brokers, rounds):
+def run(brokers, rounds, word):
     print("| case | " + " | ".join(f"{each.name}/s | us CPU" for each in brokers) + " | ratio |")
     print("|---" * (2 * len(brokers) + 2) + "|")
     for case, measure in CASES.items():
+        if word not in case:
+            continue
         figures = {each.name: [] for each in brokers}
         for number in range(rounds):
             for each in brokers if number % 2 else reversed(brokers):
@@ -134,4 +136,4 @@ def run(brokers, rounds):
 
 
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3, *sys.argv[2:])

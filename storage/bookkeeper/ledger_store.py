@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.errors import NoSuchLedgerError as NoSuchBookKeeperLedgerError
 from magnetar.storage.bookkeeper.ledger_writer import BookKeeperLedgerWriter, info_of
-from magnetar.storage.bookkeeper.slab_entries import slab_of_entries
+from magnetar.storage.bookkeeper.read_ahead import ReadAhead
 from magnetar.storage.bookkeeper.store_errors import storage_errors
 from magnetar.storage.errors import LedgerFencedError, NoSuchEntryError, NoSuchLedgerError, StorageClosedError
 
@@ -43,6 +43,7 @@ class BookKeeperLedgerStore:
         self._writers: dict[int, BookKeeperLedgerWriter] = {}
         self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
         self._recoveries: dict[int, asyncio.Future[LedgerInfo]] = {}
+        self._ahead = ReadAhead(cache)
         self._closed = False
 
     async def create(self, properties: Mapping[str, str] | None = None) -> BookKeeperLedgerWriter:
@@ -75,7 +76,10 @@ class BookKeeperLedgerStore:
         return await asyncio.shield(running)
 
     def read_cached(self, ledger_id: int, first: int, last: int, max_bytes: int) -> Slab | None:  # noqa: ARG002 - hints for stores that copy
-        return self.cache.get(ledger_id, first)
+        slab = self.cache.get(ledger_id, first)
+        if slab is not None:
+            self._ahead.touched(slab)
+        return slab
 
     async def read(self, ledger_id: int, first: int, last: int, max_bytes: int) -> list[Slab]:
         self._check_open()
@@ -85,12 +89,10 @@ class BookKeeperLedgerStore:
             raise NoSuchEntryError(ledger_id, first)
         cached = self.cache.get(ledger_id, first)
         if cached is not None:
+            self._ahead.touched(cached)
             return [cached]
         with storage_errors():
-            entries = await reader.read(first, min(last, reader.last_add_confirmed), max(max_bytes, 1))
-        slab = slab_of_entries(entries)
-        self.cache.put(slab)
-        return [slab]
+            return [await self._ahead.read(reader, first, min(last, reader.last_add_confirmed), max_bytes)]
 
     async def delete(self, ledger_id: int) -> None:
         self._check_open()
@@ -100,6 +102,7 @@ class BookKeeperLedgerStore:
         self._readers.pop(ledger_id, None)
         with storage_errors(), contextlib.suppress(NoSuchBookKeeperLedgerError):
             await self._client.delete(ledger_id)
+        self._ahead.forget(ledger_id)
         self.cache.drop_ledger(ledger_id)
 
     async def list_ledgers(self) -> list[int]:
@@ -122,6 +125,7 @@ class BookKeeperLedgerStore:
         """Open ledgers stay open in BookKeeper, to be recovered by their next owner; the metadata session stays too."""
         if not self._closed:
             self._closed = True
+            await self._ahead.close()
             await self._client.close()
 
     async def _recover(self, ledger_id: int) -> LedgerInfo:

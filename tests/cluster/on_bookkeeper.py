@@ -2,6 +2,7 @@
 
     python -m tests.cluster.on_bookkeeper conformance [ARGUMENTS OF PYTEST]
     python -m tests.cluster.on_bookkeeper blackbox [ARGUMENTS OF PYTEST]
+    python -m tests.cluster.on_bookkeeper sample
 
 The broker is a member of a cluster of one: a real ZooKeeper, three real bookies, every entry on all of them (E3 W3 A2).
 Tests of what only a data directory has (damage, backup, files, its start) are left out.
@@ -40,6 +41,8 @@ ELSEWHERE = {
 }
 """Black-box tests that are about the embedded engine, and what they are about."""
 KEPT = ("zookeeper", "ledgers")
+EVERY = {"default": "not security", "auth": "security"}
+SAMPLE = {"default": "wire_sending or wire_backlog"}
 GIVEN = ("clusterName", "topicLevelPoliciesEnabled")
 
 
@@ -68,9 +71,10 @@ def settings_of(path):
     return {key: value for key, _, value in lines if key not in GIVEN}
 
 
-def conformance(cluster, directory, arguments):
+def conformance(cluster, directory, arguments, chosen_of):
+    """``chosen_of``: expression of pytest for the scenarios, by profile."""
     code = 0
-    for profile, chosen in (("default", "not security"), ("auth", "security")):
+    for profile, chosen in chosen_of.items():
         fresh(cluster.zookeeper)
         settings = settings_of(CONFORMANCE / f"{profile}.conf")
         member = Member(directory, f"{profile}-{uuid.uuid4().hex[:4]}", cluster.zookeeper, **settings)
@@ -85,9 +89,9 @@ def conformance(cluster, directory, arguments):
     return code
 
 
-def blackbox(cluster, arguments):
+def blackbox(tests, cluster, arguments):
     left_out = [f"--ignore={BLACKBOX / name}.py" for name in ELSEWHERE]
-    return pytest([str(BLACKBOX), *left_out, *arguments], {ZOOKEEPER: cluster.zookeeper})
+    return pytest([*tests, *left_out, *arguments], {ZOOKEEPER: cluster.zookeeper})
 
 
 def pytest(arguments, environment):
@@ -104,9 +108,14 @@ def main(what, *arguments):
         cluster = RealCluster(directory / "bk")
         stack.callback(cluster.down)
         cluster.up(3)
-        if what == "conformance":
-            return conformance(cluster, directory, arguments)
-        return blackbox(cluster, arguments)
+        code = 0
+        if what in ("conformance", "sample"):
+            code |= conformance(cluster, directory, arguments, SAMPLE if what == "sample" else EVERY)
+        if what == "blackbox":
+            code |= blackbox([str(BLACKBOX)], cluster, arguments)
+        if what == "sample":
+            code |= blackbox([str(BLACKBOX / "test_publish_and_consume.py")], cluster, arguments)
+        return code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,115 @@
+"""Reads of a backlog: whole chunks for a reader that goes through a ledger, and the next one while it is delivered.
+
+A dispatcher asks for a hundred entries at a time. One request to a bookie for each of them takes as long as one for a
+thousand. So a read that goes on where the one before ended takes a chunk, and begins to read the next. Chunks lie in
+the cache: one ahead of each ledger, and so many at the same time at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from magnetar.bookkeeper.background import Background
+from magnetar.bookkeeper.errors import BookKeeperError
+from magnetar.storage.bookkeeper.slab_entries import slab_of_entries
+
+if TYPE_CHECKING:
+    from magnetar.bookkeeper.ledgers.reader import LedgerReader
+    from magnetar.storage.entry_cache import EntryCache
+    from magnetar.storage.slab import Slab
+
+__all__ = ["ReadAhead"]
+
+CHUNK_BYTES: Final = 1 << 20
+_MOST_CHUNKS: Final = 32
+"""Being read at the same time."""
+_MOST_LEDGERS: Final = 1000
+"""Whose readers are remembered."""
+_MOST_ENTRIES: Final = 10_000
+
+
+class ReadAhead:
+    """Puts what it reads into the cache. Loop only."""
+
+    def __init__(self, cache: EntryCache) -> None:
+        self._cache = cache
+        self._background = Background("read ahead")
+        self._expected: OrderedDict[int, int] = OrderedDict()
+        """Ledger: entry behind the last read."""
+        self._fronts: dict[int, tuple[int, LedgerReader]] = {}
+        """Ledger: first entry of the chunk that is furthest ahead, which begins the next one when it is touched."""
+        self._running: dict[tuple[int, int], asyncio.Task[Slab]] = {}
+
+    async def read(self, reader: LedgerReader, first: int, last: int, max_bytes: int) -> Slab:
+        """Entries from `first` on, at least one; up to `last`, or further for a reader that goes through the ledger.
+
+        Raises as ``LedgerReader.read``.
+        """
+        ledger_id = reader.ledger_id
+        running = self._running.get((ledger_id, first))
+        if running is not None:
+            try:
+                slab = await asyncio.shield(running)
+            except BookKeeperError:
+                pass  # about the moment when it was begun
+            else:
+                self._go_on(reader, slab)
+                return slab
+        goes_through = self._expected.get(ledger_id) == first
+        if goes_through:
+            last, max_bytes = min(first + _MOST_ENTRIES, reader.last_add_confirmed), max(max_bytes, CHUNK_BYTES)
+        slab = await self._fetch(reader, first, last, max_bytes)
+        self._expect(ledger_id, slab.last_entry_id + 1)
+        if goes_through:
+            self._go_on(reader, slab)
+        return slab
+
+    def touched(self, slab: Slab) -> None:
+        """A reader has come to this slab of the cache."""
+        front = self._fronts.get(slab.ledger_id)
+        if front is not None and front[0] == slab.first_entry_id:
+            self._go_on(front[1], slab)
+
+    def forget(self, ledger_id: int) -> None:
+        self._expected.pop(ledger_id, None)
+        self._fronts.pop(ledger_id, None)
+
+    async def close(self) -> None:
+        await self._background.close()
+
+    def _go_on(self, reader: LedgerReader, slab: Slab) -> None:
+        """Begin to read what follows the slab."""
+        ledger_id, first = slab.ledger_id, slab.last_entry_id + 1
+        self._fronts.pop(ledger_id, None)
+        if first > reader.last_add_confirmed or len(self._running) >= _MOST_CHUNKS:
+            return
+        where = (ledger_id, first)
+        if where in self._running or self._cache.peek(ledger_id, first) is not None:
+            return
+        self._fronts[ledger_id] = (first, reader)
+        last = min(first + _MOST_ENTRIES, reader.last_add_confirmed)
+        task = self._running[where] = self._background.awaited(
+            self._fetch(reader, first, last, CHUNK_BYTES), f"ledger {ledger_id}"
+        )
+        task.add_done_callback(lambda ended: self._ended(where, ended))
+
+    def _ended(self, where: tuple[int, int], task: asyncio.Task[Slab]) -> None:
+        del self._running[where]
+        ledger_id, first = where
+        if task.cancelled() or task.exception() is not None:
+            self._fronts.pop(ledger_id, None)
+        elif self._expected.get(ledger_id) == first:
+            self._expect(ledger_id, task.result().last_entry_id + 1)
+
+    async def _fetch(self, reader: LedgerReader, first: int, last: int, max_bytes: int) -> Slab:
+        slab = slab_of_entries(await reader.read(first, last, max(max_bytes, 1)))
+        self._cache.put(slab)
+        return slab
+
+    def _expect(self, ledger_id: int, entry_id: int) -> None:
+        self._expected[ledger_id] = entry_id
+        self._expected.move_to_end(ledger_id)
+        if len(self._expected) > _MOST_LEDGERS:
+            self.forget(next(iter(self._expected)))
