@@ -226,9 +226,8 @@ class SchemaRegistry:
         if not topic.config.is_allow_auto_update_schema:
             known = await self.find(topic.name, schema.type, schema.schema_data)
             if known is None:
-                raise IncompatibleSchemaError(
-                    INCOMPATIBLE_SCHEMA + "Schema not found and schema auto updating is disabled."
-                )
+                text = "Schema not found and schema auto updating is disabled."
+                raise IncompatibleSchemaError(INCOMPATIBLE_SCHEMA + text)
             return known.version_bytes
         strategy = Strategy(topic.config.schema_compatibility_strategy)
         try:
