@@ -55,7 +55,7 @@ from magnetar.storage.embedded.engine import EngineEnvironment, open_embedded
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.broker.admin.api import BrokerUrls
     from magnetar.broker.admin_backend.publishing import AdminPublishing
@@ -188,6 +188,7 @@ class Broker:
             converting=self.converting,
             serves=self.ownership.serves,
             taken_over=self._on_taken_over,
+            policies_ready=self._policies_ready,
         )
         if self.traces is not None:
             context.make_producer = self.traces.producer
@@ -230,8 +231,8 @@ class Broker:
         metadata = self.storage.metadata
         self.dynamic_settings = DynamicSettings(metadata, settings)
         await self.dynamic_settings.load()
-        self.namespaces = await NamespaceStore.open(metadata, settings)
         member = self.member
+        self.namespaces = await NamespaceStore.open(metadata, settings, member.topic_policies if member else None)
         self._start_number = await (member.start_number() if member else metadata.next_sequence(_BROKER_IDS))
         layout = member.layout if member else None
         self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, self.environment.clock, loop, layout)
@@ -382,6 +383,11 @@ class Broker:
     def _apply_settings(self) -> None:
         self.publish_budget.max_bytes = self.settings.max_message_publish_buffer_size_in_mb << 20
         self.storage.cache.max_bytes = self._engine_settings().cache_bytes
+
+    def _policies_ready(self, name: TopicName) -> Awaitable[None] | None:
+        if name.is_of_policies or not self.settings.topic_level_policies_enabled:
+            return None
+        return self.namespaces.topics.ready(name.namespace)
 
     def _on_policies_changed(self, change: PolicyChange) -> None:
         """Policies or grants changed: loaded topics follow, clients that lost their right are closed."""

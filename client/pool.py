@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.client.connection import BrokerConnection, open_connection
 from magnetar.client.producers import Producers
+from magnetar.client.readers import Readers
 
 if TYPE_CHECKING:
     from magnetar.client.address import Address, Credentials
@@ -17,7 +18,8 @@ class ConnectionPool:
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
-        self._open: dict[Address, tuple[BrokerConnection, Producers]] = {}
+        self._open: dict[Address, tuple[BrokerConnection, Producers, Readers]] = {}
+        self._opening: dict[Address, asyncio.Lock] = {}
 
     async def get(self, address: Address) -> BrokerConnection:
         """Raises: RefusedError, RetryError, InputError."""
@@ -27,23 +29,28 @@ class ConnectionPool:
         """The producers of that connection. Raises: as `get`."""
         return (await self._get(address))[1]
 
-    async def _get(self, address: Address) -> tuple[BrokerConnection, Producers]:
-        known = self._open.get(address)
-        if known is None or known[0].lost is not None:
-            connection = await open_connection(address, self._credentials)
-            known = self._open[address] = connection, Producers(connection)
-        return known
+    async def readers(self, address: Address) -> Readers:
+        """The readers of that connection. Raises: as `get`."""
+        return (await self._get(address))[2]
+
+    async def _get(self, address: Address) -> tuple[BrokerConnection, Producers, Readers]:
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            known = self._open.get(address)
+            if known is None or known[0].lost is not None:
+                connection = await open_connection(address, self._credentials)
+                known = self._open[address] = connection, Producers(connection), Readers(connection)
+            return known
 
     def close(self) -> None:
         """End all connections; safe to call twice."""
-        for connection, _ in self._open.values():
+        for connection, _, _ in self._open.values():
             connection.close()
         self._open.clear()
 
     async def wait_closed(self) -> None:
         """End all connections and return when their sockets are closed."""
         ended, self._open = self._open, {}
-        await asyncio.gather(*(connection.wait_closed() for connection, _ in ended.values()))
+        await asyncio.gather(*(connection.wait_closed() for connection, _, _ in ended.values()))
 
 
 class OneConnection:

@@ -108,8 +108,12 @@ def reader(
     *,
     after: tuple[int, int] = (-1, -1),
     read_compacted: bool = False,
+    create: bool = True,
 ) -> bytes:
-    """SUBSCRIBE to a subscription that is not kept, from the entry behind position `after` on; default: the first."""
+    """SUBSCRIBE to a subscription that is not kept, from the entry behind position `after` on; default: the first.
+
+    Without `create` a topic that does not exist is refused, whatever the rules of auto creation are.
+    """
     command = pb.CommandSubscribe(
         topic=topic,
         subscription=subscription,
@@ -122,6 +126,8 @@ def reader(
     )
     if read_compacted:
         command.read_compacted = True
+    if not create:
+        command.force_topic_creation = False
     for key, value in metadata.items():
         command.metadata.add(key=key, value=value)
     return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))

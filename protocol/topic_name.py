@@ -31,9 +31,10 @@ _ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
 _PARTITION = re.compile(r"(.*)-partition-(0|[1-9]\d{0,9})\Z", re.DOTALL)
 _LAST_PARTITION = 2**31 - 1
 _PARTITION_CHARS = len("-partition-") + 10
+POLICY_EVENTS = "__change_events"
 _SYSTEM_TOPICS = frozenset(
     {
-        "__change_events",
+        POLICY_EVENTS,
         "__transaction_buffer_snapshot",
         "__transaction_buffer_snapshot_segments",
         "__transaction_buffer_snapshot_indexes",
@@ -132,6 +133,11 @@ class TopicName:
     def is_system(self) -> bool:
         """Topics of the broker itself, left out of the lists clients get."""
         return self.base.local_name in _SYSTEM_TOPICS or self.is_of_transactions
+
+    @property
+    def is_of_policies(self) -> bool:
+        """Whether the topic holds the policies of its namespace's topics."""
+        return self.base.local_name == POLICY_EVENTS
 
     @property
     def is_of_transactions(self) -> bool:

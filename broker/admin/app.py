@@ -48,6 +48,7 @@ from magnetar.broker.admin.elsewhere import sent_elsewhere
 from magnetar.broker.admin.request_body import counted
 from magnetar.broker.admin.request_rate import RequestRate
 from magnetar.broker.admin.responses import error_response, failure
+from magnetar.broker.admin.routes import TOPIC
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
 from magnetar.broker.auth.table import PROBE, Action, Resource
@@ -101,6 +102,7 @@ _JSON_ALONE_TAKEN: Final = (
     *("/topics/", "/admin/v3/transactions"),
 )
 _ABOUT_BUNDLES: Final = (lookup, schemas, subscriptions, messages, operations, topic_routes, bundles, produce)
+_TOPIC_POLICIES: Final = (topic_policies, topic_policy_specials, offload_policies)
 _ABOUT_ALL_BUNDLES: Final = ("/unload", "/clearBacklog", "/unsubscribe/")
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
 
@@ -126,7 +128,7 @@ def build_app(api: "BrokerApi") -> "ASGIApp":
     """The ASGI application over a broker."""
     register_url_convertor("domain", _DomainConvertor())
     routes = [
-        Route(row.path, _endpoint(row, api, uses=_uses_bundles(module, row)), methods=[row.method])
+        Route(row.path, _made(module, row, api), methods=[row.method])
         for module in TABLES
         for row in module.routes.rows
     ]
@@ -256,7 +258,15 @@ def _tells_of_tenants(row: "AdminRoute") -> bool:
     return row.need.resource is not Resource.CLUSTER and not row.path.startswith(tenants.TENANT)
 
 
-def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any:
+def _made(module: ModuleType, row: "AdminRoute", api: "BrokerApi") -> Any:
+    return _endpoint(row, api, uses=_uses_bundles(module, row), of_policies=_is_about_topic_policies(module, row))
+
+
+def _is_about_topic_policies(module: ModuleType, row: "AdminRoute") -> bool:
+    return module in _TOPIC_POLICIES and row.path.startswith(TOPIC)
+
+
+def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False, of_policies: bool = False) -> Any:
     async def endpoint(request: Request) -> Response:
         try:
             kind = media_type(request.headers.get("content-type", ""))
@@ -274,7 +284,11 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False) -> Any
             if uses and api.namespaces.exists(call.namespace):
                 api.namespaces.in_use.add(call.namespace)
             elsewhere = await sent_elsewhere(call, row.path)
-            return elsewhere or await row.handler(call)
+            if elsewhere is not None:
+                return elsewhere
+            if of_policies and (reading := api.namespaces.topics.ready(call.namespace)) is not None:
+                await reading
+            return await row.handler(call)
         except NoSuchPathError:
             return page(404, request.method)
         except ClientDisconnect:

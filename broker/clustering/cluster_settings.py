@@ -14,12 +14,10 @@ CLUSTER_DEFAULTS: Final = {
     "managedLedgerDefaultEnsembleSize": "2",
     "managedLedgerDefaultWriteQuorum": "2",
     "managedLedgerDefaultAckQuorum": "2",
-    "topicLevelPoliciesEnabled": "false",
 }
-"""Settings that begin otherwise in `magnetar broker` than in `magnetar standalone`: copies as in Apache Pulsar. Topic
-policies are refused: brokers of Apache Pulsar keep them in a system topic that this broker does not read.
-"""
+"""Settings that begin otherwise in `magnetar broker` than in `magnetar standalone`: copies as in Apache Pulsar."""
 
+_POLICY_SERVICES: Final = ("SystemTopicBasedTopicPoliciesService",)
 _LOAD_MANAGERS: Final = ("ModularLoadManagerImpl", "SimpleLoadManagerImpl")
 
 
@@ -49,11 +47,13 @@ def cluster_services(settings: Settings) -> ClusterServices:
             f"loadManagerClassName cannot be {settings.load_manager_class_name!r}: this broker shares topics by the "
             "nodes of the ModularLoadManagerImpl, and all brokers of a cluster must have the same"
         )
-    if settings.topic_level_policies_enabled:
+    if settings.topic_policies_service_class_name.rpartition(".")[2] not in _POLICY_SERVICES:
         raise ValueError(
-            "topicLevelPoliciesEnabled=true: in a cluster Apache Pulsar keeps topic policies in a system topic, which "
-            "this broker does not read yet; set it to false, or leave it out"
+            f"topicPoliciesServiceClassName cannot be {settings.topic_policies_service_class_name!r}: this broker "
+            "keeps policies of topics in __change_events, and all brokers of a cluster must do the same"
         )
+    if settings.topic_level_policies_enabled and settings.authentication_enabled:
+        _check_own_credentials(settings)
     sizes = (
         settings.managed_ledger_default_ensemble_size,
         settings.managed_ledger_default_write_quorum,
@@ -65,6 +65,16 @@ def cluster_services(settings: Settings) -> ClusterServices:
             f"managedLedgerDefaultAckQuorum {sizes[2]} does not hold"
         )
     return _with_ledgers(servers, settings.bookkeeper_metadata_service_uri)
+
+
+def _check_own_credentials(settings: Settings) -> None:
+    """Policies of topics lie in topics, which this broker reads as a client of whatever broker serves them."""
+    if settings.broker_client_authentication_plugin.rpartition(".")[2] in ("", "AuthenticationDisabled"):
+        raise ValueError(
+            "authenticationEnabled=true: a broker of a cluster proves itself to the others, so it needs "
+            "brokerClientAuthenticationPlugin and brokerClientAuthenticationParameters of a role in superUserRoles; "
+            "or set topicLevelPoliciesEnabled=false"
+        )
 
 
 def zookeeper_servers(key: str, url: str) -> str:

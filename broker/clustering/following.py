@@ -33,9 +33,15 @@ _TOGETHER: Final = 500
 
 
 class Following:
-    """Begins with ``start``, before policies and topics are read for the first time."""
+    """Begins with ``start``, before policies and topics are read for the first time.
 
-    def __init__(self, metadata: Coordination, tasks: TaskSet) -> None:
+    events_appeared: called with a namespace whose topic of policies was created.
+    """
+
+    def __init__(
+        self, metadata: Coordination, tasks: TaskSet, events_appeared: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._events_appeared = events_appeared
         self._metadata = metadata
         self._tasks = tasks
         self._stops: list[Callable[[], None]] = []
@@ -111,6 +117,8 @@ class Following:
                 gone = list((await self._parsed(namespace, before - names)).values())
             for name in listed.values():
                 self._catalog.created(name)
+                if name.is_of_policies:
+                    self._events_appeared(namespace)
             for name in gone:
                 self._catalog.deleted(name)
 

@@ -14,7 +14,10 @@ from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
 from magnetar.broker.clustering.following import Following
 from magnetar.broker.clustering.guard import Guard
+from magnetar.broker.clustering.peer_client import PeerClient
+from magnetar.broker.clustering.policy_log import events_topic
 from magnetar.broker.clustering.pulsar_schemas import PulsarSchemas
+from magnetar.broker.clustering.topic_policies import ClusterTopicPolicies
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.ownership.bundle_ownership import BundleOwnership
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from magnetar.broker.clustering.ports import MemberBroker
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
     from magnetar.broker.policies.values import BundlesData
+    from magnetar.broker.schemas.schema_store import StoredSchema
     from magnetar.protocol.topic_name import TopicName
 
 __all__ = ["ClusterMember", "StartingUp"]
@@ -77,6 +81,8 @@ class ClusterMember:
         self.layout = PulsarLayout()
         self.stores: ClusterStores
         self.schemas: PulsarSchemas
+        self.topic_policies: ClusterTopicPolicies | None = None
+        """None: policies of topics are off (topicLevelPoliciesEnabled)."""
         self._broker = broker
         self._following: Following
         self._ownership: BundleOwnership | None = None
@@ -89,7 +95,12 @@ class ClusterMember:
         services = cluster_services(settings)
         self.stores = await open_cluster_stores(settings, services, cache_bytes, max_record_bytes)
         self.schemas = PulsarSchemas(self.stores.metadata, self.stores.ledgers)
-        self._following = Following(self.stores.metadata, self._broker.tasks)
+        if settings.topic_level_policies_enabled:
+            peers = PeerClient(settings, lambda: self._broker.addresses.own)
+            self.topic_policies = ClusterTopicPolicies(
+                settings.cluster_name, peers, self, self._topic_changed, self._broker.tasks
+            )
+        self._following = Following(self.stores.metadata, self._broker.tasks, self._events_appeared)
         await self._following.start()
         return self.stores
 
@@ -123,12 +134,35 @@ class ClusterMember:
     async def leave(self) -> None:
         """Hand over every topic. Never raises."""
         self._following.close()
+        if self.topic_policies is not None:
+            await self.topic_policies.close()
         if self._ownership is not None:
             try:
                 await self._ownership.close()
             except StorageError as error:
                 log.warning("cluster.not_left", reason=str(error))
         self._guard.stop()
+
+    # --- what policies of topics need ------------------------------------------------------------------------------
+
+    def events_exist(self, namespace: str) -> bool:
+        """See ``EventTopics``."""
+        catalog, name = self._broker.catalog, events_topic(namespace)
+        return catalog.exists(name) or catalog.partitioned(name) is not None
+
+    def events_created(self, topic: TopicName) -> None:
+        if self._broker.catalog.partitioned(topic) is None:
+            self._broker.catalog.created(topic)
+
+    async def events_schemas(self, topic: TopicName) -> list[StoredSchema]:
+        return await self._broker.schemas.history(topic)
+
+    def _events_appeared(self, namespace: str) -> None:
+        if self.topic_policies is not None:
+            self.topic_policies.appeared(namespace)
+
+    def _topic_changed(self, topic: TopicName) -> None:
+        self._broker.namespaces.topic_changed(topic)
 
     # --- what ownership asks for -----------------------------------------------------------------------------------
 

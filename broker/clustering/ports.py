@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from magnetar.broker.advertised import AdvertisedAddresses
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.process_load import ProcessLoad
+    from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.settings import Settings
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.catalog import TopicCatalog
@@ -28,6 +29,7 @@ class MemberBroker(Protocol):
     process_load: ProcessLoad
     namespaces: NamespaceStore
     catalog: TopicCatalog
+    schemas: SchemaRegistry
     topics: Topics
     now_ms: Callable[[], int]
 

@@ -46,10 +46,14 @@ class CompactionRecord:
         return frozenset({self.ledger_id, self.started, self.replaced} - {NO_LEDGER})
 
     @classmethod
-    def of(cls, properties: dict[str, int]) -> CompactionRecord:
+    def of(cls, properties: dict[str, int], mark_delete: Position = EARLIEST) -> CompactionRecord:
+        """mark_delete: of the cursor; the horizon where none is kept, as Apache Pulsar has it."""
+        horizon = mark_delete
+        if _HORIZON_LEDGER in properties:
+            horizon = Position(properties[_HORIZON_LEDGER], properties.get(_HORIZON_ENTRY, -1))
         return cls(
             properties.get(_LEDGER, NO_LEDGER),
-            Position(properties.get(_HORIZON_LEDGER, -1), properties.get(_HORIZON_ENTRY, -1)),
+            horizon if _LEDGER in properties else EARLIEST,
             properties.get(_STARTED, NO_LEDGER),
             properties.get(_REPLACED, NO_LEDGER),
         )

@@ -93,12 +93,17 @@ class TopicCompaction:
         self._stats = CompactionStats()
         self._closed = False
 
-    async def open(self) -> None:
-        """Find the compacted topic and clear away what an interrupted compaction left. Raises StorageError."""
+    async def open(self, *, keeps_all: bool = False) -> None:
+        """Find the compacted topic and clear away what an interrupted compaction left. Raises StorageError.
+
+        keeps_all: from now on nothing is dropped before it was compacted, also of a topic that never was.
+        """
         cursor = self._log.cursors.get(COMPACTION_CURSOR)
+        if cursor is None and keeps_all:
+            cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")
         if cursor is None:
             return
-        record = self._record = CompactionRecord.of(cursor.position_properties)
+        record = self._record = CompactionRecord.of(cursor.position_properties, cursor.mark_delete)
         if record.ledger_id != NO_LEDGER:
             try:
                 info = await self._ledgers.open_recover(record.ledger_id)
@@ -281,7 +286,14 @@ class TopicCompaction:
 
     async def _write(self, cursor: ManagedCursor, compactor: Compactor) -> CompactedLedger:
         """Phase two into a new ledger; when it fails that ledger is deleted."""
-        ledger_writer = await self._ledgers.create({COMPACTED: self._log.name})
+        ledger_writer = await self._ledgers.create(
+            {
+                COMPACTED: self._log.name,
+                "application": "pulsar",
+                "component": "compacted-ledger",
+                "pulsar/compactedTopic": str(self._name),
+            }
+        )
         writer = CompactedLedgerWriter(ledger_writer, self._name.partition)
         try:
             await self._save(cursor, replace(self._record, started=writer.ledger_id))

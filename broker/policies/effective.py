@@ -1,6 +1,6 @@
 """The effective policies of a topic: its own policy, else the namespace's, else the broker's setting."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypedDict, TypeVar
 
 from magnetar.broker.policies.records import Policies, TopicPolicies
@@ -69,6 +69,41 @@ class TopicConfig:
     auto_topic_creation_type: str
     default_num_partitions: int
     allow_auto_subscription_creation: bool
+
+
+def events_config(settings: Settings, namespace: Policies) -> TopicConfig:
+    """Of the topic that holds the policies of a namespace's topics: what limits or drops messages of users is off, as
+    the topic would lose policies by it; compaction keeps it small.
+    """
+    kept = Policies(retention_policies=namespace.retention_policies, persistence=namespace.persistence)
+    return replace(
+        effective_config(settings, kept, NO_TOPIC_POLICIES),
+        message_ttl_seconds=0,
+        size_quota=_NO_QUOTA,
+        age_quota=_NO_QUOTA,
+        deduplication_enabled=False,
+        compaction_threshold_bytes=1,
+        max_producers=0,
+        max_consumers=0,
+        max_subscriptions=0,
+        max_topics_per_namespace=0,
+        subscription_types_enabled=_ALL_TYPES,
+        subscription_expiration_minutes=0,
+        schema_compatibility_strategy="ALWAYS_COMPATIBLE",
+        is_allow_auto_update_schema=True,
+        schema_validation_enforced=False,
+        encryption_required=False,
+        allow_auto_topic_creation=True,
+        auto_topic_creation_type="non-partitioned",
+        dispatch_rate_in_force=DispatchRate(),
+        subscription_dispatch_rate_in_force=DispatchRate(),
+        subscribe_rate_in_force=SubscribeRate(),
+        publish_rate=PublishRate(),
+    )
+
+
+_NO_QUOTA: Final = BacklogQuota(limit=-1, limit_size=-1, limit_time=-1)
+_ALL_TYPES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
 
 
 class _Limits(TypedDict):

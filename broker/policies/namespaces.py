@@ -14,15 +14,22 @@ change after it is stored.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 
-from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, TopicConfig, effective_config
+from magnetar.broker.policies.effective import (
+    NO_POLICIES,
+    NO_TOPIC_POLICIES,
+    TopicConfig,
+    effective_config,
+    events_config,
+)
 from magnetar.broker.policies.records import Policies, TopicPolicies, even_bundles
+from magnetar.broker.policies.topic_records import TopicRecords
 from magnetar.broker.policies.values import ClusterData, ResourceGroup, ResourceQuota, TenantInfo
 from magnetar.storage.errors import BadVersionError
 
@@ -139,10 +146,38 @@ class Records(Generic[T]):
         return self._locks.setdefault(name, asyncio.Lock())
 
 
+class StoredTopicRecords(Records[TopicPolicies]):
+    """See ``TopicRecords``: one record of the metadata store for each topic, all read at the start."""
+
+    def __init__(self, metadata: "MetadataStore") -> None:
+        super().__init__(metadata, TopicPolicies, _topic_path)
+
+    async def load_all(self) -> None:
+        for tenant in await self._metadata.children(_TOPIC_POLICIES):
+            for namespace in await self._metadata.children(f"{_TOPIC_POLICIES}/{tenant}"):
+                await self._load_namespace(tenant, namespace)
+
+    async def _load_namespace(self, tenant: str, namespace: str) -> None:
+        path = f"{_TOPIC_POLICIES}/{tenant}/{namespace}"
+        for domain in await self._metadata.children(path):
+            for encoded in await self._metadata.children(f"{path}/{domain}"):
+                await self.load(f"{domain}://{tenant}/{namespace}/{unquote(encoded)}")
+
+    def ready(self, namespace: str) -> Awaitable[None] | None:  # noqa: ARG002 - all of them are
+        return None
+
+    async def forget(self, namespace: str) -> None:
+        for topic in self.names():
+            if topic.partition("://")[2].startswith(namespace + "/"):
+                await self.delete(topic)
+
+
 class NamespaceStore:
     """Tenants, namespaces, clusters and policies of one broker."""
 
-    def __init__(self, metadata: "MetadataStore", settings: "Settings") -> None:
+    def __init__(
+        self, metadata: "MetadataStore", settings: "Settings", topic_records: TopicRecords | None = None
+    ) -> None:
         self._metadata = metadata
         self._settings = settings
         self.clusters = Records(metadata, ClusterData, lambda name: f"{_CLUSTERS}/{quote(name, safe='')}")
@@ -152,7 +187,8 @@ class NamespaceStore:
             metadata, ResourceGroup, lambda name: f"{_RESOURCE_GROUPS}/{quote(name, safe='')}"
         )
         self.quotas = Records(metadata, ResourceQuota, lambda name: f"{_QUOTAS}/{quote(name, safe='')}")
-        self.topics = Records(metadata, TopicPolicies, _topic_path)
+        self._own_topics = StoredTopicRecords(metadata)
+        self.topics: TopicRecords = topic_records or self._own_topics
         self.in_use: set[str] = set()
         """Namespaces whose bundles a lookup or a call about a topic requested since the start."""
         self._listeners: list[Callable[[PolicyChange], None]] = []
@@ -160,9 +196,14 @@ class NamespaceStore:
         self._effective: dict[str, tuple[Policies, TopicPolicies, TopicConfig]] = {}
 
     @classmethod
-    async def open(cls, metadata: "MetadataStore", settings: "Settings") -> "NamespaceStore":
-        """Read everything; at the very first start create the cluster and the namespaces clients expect."""
-        store = cls(metadata, settings)
+    async def open(
+        cls, metadata: "MetadataStore", settings: "Settings", topic_records: TopicRecords | None = None
+    ) -> "NamespaceStore":
+        """Read everything; at the very first start create the cluster and the namespaces clients expect.
+
+        topic_records: where policies of topics are kept; None: with all others.
+        """
+        store = cls(metadata, settings, topic_records)
         await store._load()
         await store._create_first_ones()
         return store
@@ -178,15 +219,8 @@ class NamespaceStore:
             await self.tenants.load(tenant)
             for namespace in await self._metadata.children(f"{_POLICIES}/{tenant}"):
                 await self.namespaces.load(f"{tenant}/{namespace}")
-        for tenant in await self._metadata.children(_TOPIC_POLICIES):
-            for namespace in await self._metadata.children(f"{_TOPIC_POLICIES}/{tenant}"):
-                await self._load_topics(tenant, namespace)
-
-    async def _load_topics(self, tenant: str, namespace: str) -> None:
-        path = f"{_TOPIC_POLICIES}/{tenant}/{namespace}"
-        for domain in await self._metadata.children(path):
-            for encoded in await self._metadata.children(f"{path}/{domain}"):
-                await self.topics.load(f"{domain}://{tenant}/{namespace}/{unquote(encoded)}")
+        if self.topics is self._own_topics:
+            await self._own_topics.load_all()
 
     async def _create_first_ones(self) -> None:
         cluster = self._settings.cluster_name
@@ -229,6 +263,8 @@ class NamespaceStore:
     def effective(self, topic: "TopicName") -> TopicConfig:
         """The effective policies of the topic: its policy, else the namespace's, else the broker's setting."""
         namespace = self.namespaces.get(topic.namespace) or NO_POLICIES
+        if topic.is_of_policies:
+            return events_config(self._settings, namespace)
         own = self.topic_policies(topic) if self._settings.topic_level_policies_enabled else NO_TOPIC_POLICIES
         key = topic.namespace if own is NO_TOPIC_POLICIES else str(topic.base)
         made = self._effective.get(key)
@@ -252,6 +288,10 @@ class NamespaceStore:
         records: Records[TenantInfo] | Records[Policies] = self.namespaces if "/" in name else self.tenants
         if await records.load(name):
             self._tell(_of_namespace(name) if "/" in name else PolicyChange(name))
+
+    def topic_changed(self, topic: "TopicName") -> None:
+        """Another broker changed the policies of the topic: tell listeners."""
+        self._tell(_of_topic(topic))
 
     async def create_tenant(self, name: str, info: TenantInfo) -> None:
         await self.tenants.create(name, info)
@@ -278,9 +318,7 @@ class NamespaceStore:
     async def delete_namespace(self, name: str) -> None:
         """Forget the namespace and what is stored for its topics."""
         self._effective.pop(name, None)
-        for topic in self.topics.names():
-            if topic.partition("://")[2].startswith(name + "/"):
-                await self.topics.delete(topic)
+        await self.topics.forget(name)
         await self.namespaces.delete(name)
         self.in_use.discard(name)
         self._tell(_of_namespace(name))

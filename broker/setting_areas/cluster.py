@@ -49,3 +49,35 @@ class ClusterSettings(Table):
         "for two thirds of metadataStoreSessionTimeoutMillis: others serve its topics soon, its clients would wait.",
         source="Magnetar",
     )
+    topic_policies_service_class_name: str = setting(
+        "topicPoliciesServiceClassName",
+        "org.apache.pulsar.broker.service.SystemTopicBasedTopicPoliciesService",
+        "Where brokers of a cluster keep policies of topics: in a topic of each namespace. All must have the same.",
+    )
+    broker_client_authentication_plugin: str = setting(
+        "brokerClientAuthenticationPlugin",
+        "",
+        "With what this broker proves itself to the brokers of its cluster, itself among them: token, basic or tls, or "
+        "the class AuthenticationToken, AuthenticationBasic or AuthenticationTls of Apache Pulsar's client.",
+    )
+    broker_client_authentication_parameters: str = setting(
+        "brokerClientAuthenticationParameters",
+        "",
+        "Its parameters: token:... or file:///path; user:password; tlsCertFile:path,tlsKeyFile:path.",
+        secret=True,
+    )
+    broker_client_tls_enabled: bool = setting(
+        "brokerClientTlsEnabled", False, "Connect to the brokers of the cluster by TLS where they have it."
+    )
+    broker_client_trust_certs_file_path: str = setting(
+        "brokerClientTrustCertsFilePath", "", "Authorities (PEM) of the brokers of the cluster; empty: the system's."
+    )
+    broker_client_certificate_file_path: str = setting(
+        "brokerClientCertificateFilePath", "", "Certificate (PEM) shown to the brokers of the cluster."
+    )
+    broker_client_key_file_path: str = setting("brokerClientKeyFilePath", "", "Key (PEM) of that certificate.")
+    tls_hostname_verification_enabled: bool = setting(
+        "tlsHostnameVerificationEnabled",
+        False,
+        "Require that a broker of the cluster has the name of its address in its certificate.",
+    )

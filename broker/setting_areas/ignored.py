@@ -36,11 +36,10 @@ bookkeeperNumberOfChannelsPerBookie bookkeeperTlsCertFilesRefreshDurationSeconds
 bookkeeperTLSCertificateFilePath bookkeeperTLSClientAuthentication bookkeeperTLSKeyFilePath bookkeeperTLSKeyFileType
 bookkeeperTLSKeyStorePasswordPath bookkeeperTLSProviderFactoryClass bookkeeperTLSTrustCertsFilePath
 bookkeeperTLSTrustCertTypes bookkeeperTLSTrustStorePasswordPath bookkeeperUseV2WireProtocol bootstrapNamespaces
-brokerClientAuthenticationParameters brokerClientAuthenticationPlugin brokerClientCertificateFilePath
-brokerClientKeyFilePath brokerClientSslFactoryPlugin brokerClientSslFactoryPluginParams brokerClientSslProvider
-brokerClientTlsCiphers brokerClientTlsEnabled brokerClientTlsEnabledWithKeyStore brokerClientTlsKeyStore
+brokerClientSslFactoryPlugin brokerClientSslFactoryPluginParams brokerClientSslProvider
+brokerClientTlsCiphers brokerClientTlsEnabledWithKeyStore brokerClientTlsKeyStore
 brokerClientTlsKeyStorePassword brokerClientTlsKeyStoreType brokerClientTlsProtocols brokerClientTlsTrustStore
-brokerClientTlsTrustStorePassword brokerClientTlsTrustStoreType brokerClientTrustCertsFilePath
+brokerClientTlsTrustStorePassword brokerClientTlsTrustStoreType
 brokerDeleteInactivePartitionedTopicMetadataEnabled brokerInterceptorsDirectory
 brokerPublisherThrottlingTickTimeMillis brokerReplicationInactiveThresholdSeconds
 brokerServiceCompactionPhaseOneLoopTimeInSeconds brokerServicePurgeInactiveFrequencyInSeconds
@@ -143,10 +142,10 @@ schemaRegistryCompatibilityCheckers schemaRegistryStorageClassName skipBrokerShu
 statsUpdateInitialDelayInSecs statusFilePath strictBookieAffinityEnabled
 subscriptionKeySharedUseClassicPersistentImplementation subscriptionRedeliveryTrackerEnabled
 subscriptionSharedUseClassicPersistentImplementation supportedNamespaceBundleSplitAlgorithms systemTopicEnabled
-systemTopicSchemaCompatibilityStrategy tlsHostnameVerificationEnabled tlsKeyStorePassword tlsKeyStoreType
+systemTopicSchemaCompatibilityStrategy tlsKeyStorePassword tlsKeyStoreType
 tlsProvider tlsTrustStorePassword tlsTrustStoreType topicBundleAssignmentStrategy topicCompactionRetainNullKey
 topicFactoryClassName topicFencingTimeoutSeconds topicNameCacheMaxCapacity topicOrderedExecutorThreadNum
-topicPoliciesCacheInitTimeoutSeconds topicPoliciesServiceClassName topicPolicyListenerReplayEnabled
+topicPoliciesCacheInitTimeoutSeconds topicPolicyListenerReplayEnabled
 topicPublisherThrottlingTickTimeMillis topicsPatternRegexImplementation transactionBufferClientMaxConcurrentRequests
 transactionBufferClientOperationTimeoutInMills transactionBufferProviderClassName
 transactionBufferSegmentedSnapshotEnabled transactionBufferSnapshotMaxTransactionCount
@@ -178,7 +177,7 @@ def is_ignored(key: str) -> bool:
 NOTHING_TO_PROTECT: Final[dict[str, str]] = {
     # --- parts of Apache Pulsar that are not here (prefixes end with *)
     "bookkeeper*": "there are no bookies",
-    "brokerClient*": "the broker is no client of others",
+    "brokerClient*": "PEM files and the defaults of this platform are used",
     "loadBalanc*": "there is one broker",
     "managedLedgerOffload*": "there is no offloading",
     "metadataStore*": "metadata are in the data directory",
@@ -199,7 +198,6 @@ NOTHING_TO_PROTECT: Final[dict[str, str]] = {
     "namespaceBundleUnloadingTimeoutMs": "there is one broker",
     "brokerReplicationInactiveThresholdSeconds": "there is no replication",
     "clusterMigrationCheckDurationSeconds": "there is no migration",
-    "tlsHostnameVerificationEnabled": "the broker is no client of others",
     "managedLedgerPassword": "there are no bookies",
     "managedLedgerMaxEnsembleSize": "entries have one copy",
     "managedLedgerMaxWriteQuorum": "entries have one copy",

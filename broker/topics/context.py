@@ -12,7 +12,7 @@ from magnetar.broker.topics.rates_in_force import BrokerRates
 from magnetar.delayed.index_thread import IndexThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from magnetar.broker.consumers.unacked_total import UnackedTotal
     from magnetar.broker.dispatchers.ports import EntryTransformer
@@ -82,6 +82,8 @@ class TopicContext:
     """None when no converters are configured."""
     serves: Callable[[TopicName], bool] = lambda _: True
     """Whether this broker may load the topic: another one of the cluster may have it."""
+    policies_ready: Callable[[TopicName], Awaitable[None] | None] = lambda _: None
+    """None: the policies of the topic are known. Else wait for that before `effective`; ServiceNotReadyError."""
     taken_over: Callable[[TopicName], None] = lambda _: None
     """Told once another broker was found to write to the topic."""
     make_producer: Callable[[ProducerConnection, ProducedTopic, ProducerRequest, int], Producer] = Producer

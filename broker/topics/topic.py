@@ -79,7 +79,7 @@ class Topic:
         policy = delay_policy(self.context.settings, self.config)
         self.delay_index = await open_delay_index(self.ledger, policy, self.context, self._tasks)
         self.publishing.delay_index = self.delay_index
-        await self.compaction.open()
+        await self.compaction.open(keeps_all=self.name.is_of_policies)
         await self.subscriptions.open_existing(self.delay_index)
         if self.ledger.cursors:
             await self.ledger.trim(self.context.now_ms())  # what was consumed before is not seen after a load

@@ -111,6 +111,9 @@ class Topics:
                 self._require_served(name)
                 if not self._namespaces.exists(name.namespace):
                     raise ServiceNotReadyError(f"Namespace {name.namespace} is not served here")
+                if (reading := self.context.policies_ready(name)) is not None:
+                    await reading  # outside of a load: what it waits for may have to be loaded here as well
+                    continue
                 if not self.known(name):
                     await self._check_creatable(name, create=create)
                 busy = self._start(name, self._load(name))
@@ -137,6 +140,9 @@ class Topics:
             if busy is None:
                 self.require_namespace(name)
                 self._require_served(name)
+                if (reading := self.context.policies_ready(name)) is not None:
+                    await reading
+                    continue
                 busy = self._start(name, self._load(name))
             await asyncio.shield(busy)
 

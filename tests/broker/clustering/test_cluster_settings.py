@@ -29,6 +29,8 @@ brokerDeleteInactiveTopicsEnabled=false
 defaultNumberOfNamespaceBundles=16
 """
 
+AUTHENTICATION = {"authenticationEnabled": "true", "authenticationProviders": "token", "tokenSecretKey": "x" * 32}
+
 
 def loaded(tmp_path=None, **changes):
     file = None
@@ -67,7 +69,8 @@ def test_what_is_left_out():
         ({"bookkeeperMetadataServiceUri": "etcd://a:1/ledgers"}, "bookkeeperMetadataServiceUri"),
         ({"webServicePort": ""}, "webServicePort"),
         ({"managedLedgerDefaultAckQuorum": 3}, "does not hold"),
-        ({"topicLevelPoliciesEnabled": "true"}, "system topic"),
+        ({"topicPoliciesServiceClassName": "a.MetadataStoreTopicPoliciesService"}, "topicPoliciesServiceClassName"),
+        (AUTHENTICATION, "brokerClientAuthenticationPlugin"),
         ({"loadManagerClassName": "org.apache.pulsar...ExtensibleLoadManagerImpl"}, "loadManagerClassName"),
     ],
 )

@@ -27,7 +27,7 @@ async def broker(tmp_path):
 async def test_a_load_that_fails_ends_what_it_began(broker, monkeypatch):
     begun = []
 
-    async def fails(self):
+    async def fails(self, **_options):
         begun.append(self)
         raise StorageClosedError("the store is closed")
 

@@ -1,0 +1,281 @@
+"""The events of one namespace's topic policies as this broker has read them.
+
+A reader of the compacted topic ``__change_events`` takes every event from the first to the last and goes on with what
+comes. When its connection ends it looks for the owner again and goes on behind the last event it took; what was read
+stays in force meanwhile. It ends when the topic is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import structlog
+
+from magnetar.broker.clustering.policy_events import NOTHING, Scopes, event_schema, read_event
+from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.schemas.avro_schema import SchemaTextError, parse_schema
+from magnetar.broker.schemas.avro_values import AvroValueError, AvroValues
+from magnetar.broker.schemas.work import SchemaWorkError
+from magnetar.client.errors import ClientError
+from magnetar.client.lookup import find_owner, partitions
+from magnetar.protocol.topic_name import POLICY_EVENTS, TopicName
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.clustering.peer_client import PeerClient
+    from magnetar.broker.schemas.schema_store import StoredSchema
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.client.messages import ReceivedMessage
+    from magnetar.client.readers import Readers
+
+__all__ = ["EventTopics", "PolicyLog", "events_topic"]
+
+log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+_READ_WITHIN_S: Final = 30.0
+_MOST_EVENT_BYTES: Final = 1 << 20
+_SCHEMAS_REMEMBERED: Final = 16
+
+
+class EventTopics(Protocol):
+    """What a log needs to know of topics."""
+
+    def events_exist(self, namespace: str) -> bool:
+        """Whether the topic of events has been created, or a partition of it."""
+        ...
+
+    def events_created(self, topic: TopicName) -> None:
+        """The topic of events has been created."""
+        ...
+
+    async def events_schemas(self, topic: TopicName) -> list[StoredSchema]:
+        """Every version of the topic's schema."""
+        ...
+
+
+def events_topic(namespace: str) -> TopicName:
+    return TopicName.parse(f"persistent://{namespace}/{POLICY_EVENTS}")
+
+
+class _Part:
+    """The topic of events, or one partition of it."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.last = (-1, -1)
+        """The last event that was applied."""
+        self.readers: Readers | None = None
+        self.reader_id = 0
+        self._moved = asyncio.Event()
+
+    def applied(self, message: ReceivedMessage) -> None:
+        self.last = message.ledger_id, message.entry_id
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def wait_applied(self, last: tuple[int, int]) -> None:
+        while last[1] >= 0 and self.last < last:
+            await self._moved.wait()
+
+
+_Queue = asyncio.Queue[tuple[_Part, "ReceivedMessage | ClientError"]]
+
+
+class _Feed(NamedTuple):
+    """``ReaderEvents`` of one reader: all that comes waits for its turn. The broker's permits bound how much."""
+
+    part: _Part
+    queue: _Queue
+
+    def on_message(self, message: ReceivedMessage) -> None:
+        self.queue.put_nowait((self.part, message))
+
+    def on_closed(self, error: ClientError) -> None:
+        self.queue.put_nowait((self.part, error))
+
+
+class PolicyLog:
+    """Of one namespace. ``on_change(topic)`` is called after each change that was read, once all was read."""
+
+    def __init__(
+        self,
+        namespace: str,
+        peers: PeerClient,
+        topics: EventTopics,
+        on_change: Callable[[TopicName], None],
+        tasks: TaskSet,
+    ) -> None:
+        self.namespace = namespace
+        self.is_complete = False
+        """Everything that was stored when the reading began is known."""
+        self.has_ended = False
+        self._name = events_topic(namespace)
+        self._peers, self._topics, self._on_change = peers, topics, on_change
+        self._known: dict[str, Scopes] = {}
+        self._parts: list[_Part] = []
+        self._schemas: OrderedDict[bytes, AvroValues] = OrderedDict()
+        self._complete = asyncio.Event()
+        self._attached = False
+        self._problem = "it was not read yet"
+        self._task = tasks.spawn(self._follow(), "policies.follow")
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def get(self, topic: str) -> Scopes | None:
+        return self._known.get(topic)
+
+    async def wait_complete(self) -> None:
+        """Raises ServiceNotReadyError."""
+        try:
+            await asyncio.wait_for(self._complete.wait(), _READ_WITHIN_S)
+        except TimeoutError:
+            raise self._not_read() from None
+
+    async def catch_up(self) -> None:
+        """Until everything that is stored now is known. Raises ServiceNotReadyError."""
+        try:
+            async with asyncio.timeout(_READ_WITHIN_S):
+                while not await self._has_caught_up():
+                    await asyncio.sleep(_FIRST_PAUSE_S)
+        except TimeoutError as error:
+            raise self._not_read() from error
+
+    async def _has_caught_up(self) -> bool:
+        """False: a reader was lost meanwhile."""
+        await self._complete.wait()
+        if self.has_ended:
+            return True
+        if not self._attached:
+            return False
+        try:
+            for part in self._parts:
+                assert part.readers is not None, "attached"
+                await part.wait_applied(await part.readers.last_message(part.reader_id))
+        except ClientError as error:
+            self._problem = str(error)
+            return False
+        return True
+
+    def _not_read(self) -> ServiceNotReadyError:
+        return ServiceNotReadyError(f"Policies of topics in {self.namespace} cannot be read: {self._problem}")
+
+    async def close(self) -> None:
+        self._end()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        for part in self._parts:
+            if part.readers is not None:
+                try:
+                    await part.readers.close(part.reader_id)
+                except ClientError as error:
+                    log.debug("policies.reader_not_closed", topic=part.topic, reason=str(error))
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        self.has_ended = True
+        self._complete.set()
+
+    async def _follow(self) -> None:
+        pause = _FIRST_PAUSE_S
+        while not self.has_ended:
+            try:
+                queue = await self._attach()
+                self._attached, pause = True, _FIRST_PAUSE_S
+                await self._read(queue)
+            except ClientError as error:
+                self._problem = str(error)
+                log.info("policies.not_followed", namespace=self.namespace, reason=self._problem)
+            except StorageError as error:
+                self._problem = str(error)
+                log.warning("policies.not_read", namespace=self.namespace, reason=self._problem)
+            self._attached = False
+            if not self._topics.events_exist(self.namespace):
+                self._end()
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _attach(self) -> _Queue:
+        """A reader for the topic, or for each partition. Raises ClientError."""
+        peers, pool = self._peers, self._peers.connections
+        queue: _Queue = asyncio.Queue()
+        count = await partitions(await pool.get(peers.service), str(self._name), absent_ok=True)
+        names = [f"{self._name}-partition-{index}" for index in range(count)] or [str(self._name)]
+        known = {part.topic: part for part in self._parts}
+        self._parts = [known.get(name) or _Part(name) for name in names]
+        for part in self._parts:
+            readers = await pool.readers(await find_owner(pool, peers.service, part.topic))
+            part.reader_id = await readers.open(part.topic, _Feed(part, queue), after=part.last, read_compacted=True)
+            part.readers = readers
+        return queue
+
+    async def _read(self, queue: _Queue) -> None:
+        """Apply what comes, until a reader ends. Raises ClientError."""
+        ends = {}
+        for part in self._parts:
+            assert part.readers is not None, "attached"
+            ends[part] = await part.readers.last_message(part.reader_id)
+        while True:
+            if not self.is_complete and all(end[1] < 0 or part.last >= end for part, end in ends.items()):
+                self.is_complete = True
+                self._complete.set()
+                for topic in self._known:
+                    self._on_change(TopicName.parse(topic))
+            part, message = await queue.get()
+            if isinstance(message, ClientError):
+                raise message
+            await self._apply(part, message)
+            part.applied(message)
+
+    async def _apply(self, part: _Part, message: ReceivedMessage) -> None:
+        """An event that cannot be read is reported and left out."""
+        value = None
+        if message.payload and not message.null_value:
+            try:
+                value = (await self._values(message)).decode(message.payload)
+            except (AvroValueError, SchemaTextError, SchemaWorkError) as error:
+                place = f"{message.ledger_id}:{message.entry_id}"
+                log.warning("policies.event_unreadable", topic=part.topic, position=place, reason=str(error))
+                return
+        event = read_event(message.key_text, value)
+        if event is None:
+            return
+        before = self._known.get(str(event.topic), NOTHING)
+        own, everywhere = before.own, before.everywhere
+        if event.all_clusters:
+            everywhere = event.policies
+        else:
+            own = event.policies
+        if own is None and everywhere is None:
+            self._known.pop(str(event.topic), None)
+        else:
+            self._known[str(event.topic)] = Scopes.of(own, everywhere)
+        if self.is_complete:
+            self._on_change(event.topic)
+
+    async def _values(self, message: ReceivedMessage) -> AvroValues:
+        """The schema it was written with. Raises AvroValueError, StorageError."""
+        if len(message.payload) > _MOST_EVENT_BYTES:
+            raise AvroValueError(f"an event of {len(message.payload)} bytes")
+        version = message.schema_version
+        known = self._schemas.get(version)
+        if known is None:
+            text = event_schema()
+            if version:
+                found = await self._topics.events_schemas(self._name)
+                number = int.from_bytes(version, "big")
+                text = next((each.data for each in found if each.version == number), b"")
+            if text != event_schema():
+                parse_schema(text)
+            known = self._schemas[version] = AvroValues(json.loads(text))
+            if len(self._schemas) > _SCHEMAS_REMEMBERED:
+                self._schemas.popitem(last=False)
+        return known

@@ -1,0 +1,133 @@
+"""Policies of topics in a cluster, kept as Apache Pulsar 4.2 keeps them: events in a topic of each namespace.
+
+A namespace's events are read when this broker first needs them (before it loads a topic of the namespace, and for a
+request about the policies of one), and followed from then on. A namespace without the topic ``__change_events`` has
+no policies of topics; the topic is made by the first one that is set.
+
+Brokers do not coordinate changes: as among brokers of Apache Pulsar, the last event of a topic counts whole. A change
+is based on everything that was stored when it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from magnetar.broker.clustering.policy_events import NOTHING
+from magnetar.broker.clustering.policy_log import PolicyLog, events_topic
+from magnetar.broker.clustering.policy_writer import write_events
+from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from magnetar.broker.clustering.peer_client import PeerClient
+    from magnetar.broker.clustering.policy_events import EventPolicies, Scopes
+    from magnetar.broker.clustering.policy_log import EventTopics
+    from magnetar.broker.policies.records import TopicPolicies
+    from magnetar.broker.tasks import TaskSet
+
+__all__ = ["ClusterTopicPolicies"]
+
+
+class ClusterTopicPolicies:
+    """See ``TopicRecords``. ``on_change(topic)`` is called when policies of a topic were changed, here or elsewhere."""
+
+    def __init__(
+        self,
+        cluster: str,
+        peers: PeerClient,
+        topics: EventTopics,
+        on_change: Callable[[TopicName], None],
+        tasks: TaskSet,
+    ) -> None:
+        self._cluster = cluster
+        self._peers, self._topics, self._on_change, self._tasks = peers, topics, on_change, tasks
+        self._logs: dict[str, PolicyLog] = {}
+        self._wanted: set[str] = set()
+        """Namespaces whose policies this broker needed."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def get(self, name: str) -> TopicPolicies | None:
+        found = self._scopes(name)
+        return None if found is None else found.together
+
+    def _scopes(self, name: str) -> Scopes | None:
+        log = self._logs.get(_namespace_of(name))
+        return None if log is None else log.get(name)
+
+    def ready(self, namespace: str) -> Awaitable[None] | None:
+        self._wanted.add(namespace)
+        log = self._log(namespace)
+        return None if log is None or log.is_complete else log.wait_complete()
+
+    async def update(
+        self, name: str, change: Callable[[TopicPolicies], TopicPolicies], default: TopicPolicies | None = None
+    ) -> TopicPolicies:
+        topic = TopicName.parse(name)
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            await self._catch_up(topic.namespace)
+            before = self._scopes(name) or NOTHING
+            new = change(before.together if before is not NOTHING else default or NO_TOPIC_POLICIES)
+            await self._write(topic, before.changed_to(new))
+        return self.get(name) or NO_TOPIC_POLICIES
+
+    async def delete(self, name: str) -> None:
+        topic = TopicName.parse(name)
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            await self._catch_up(topic.namespace)
+            await self._write(topic, (self._scopes(name) or NOTHING).removed())
+
+    async def _write(self, topic: TopicName, changed: list[tuple[bool, EventPolicies]]) -> None:
+        """Durable, and known here, on return. Raises ServiceNotReadyError."""
+        if changed:
+            events = events_topic(topic.namespace)
+            await write_events(self._peers, events, topic, changed, self._cluster)
+            self._topics.events_created(events)
+            await self._catch_up(topic.namespace)
+
+    async def _catch_up(self, namespace: str) -> None:
+        """Know everything that is stored now. Raises ServiceNotReadyError."""
+        self._wanted.add(namespace)
+        log = self._log(namespace)
+        if log is not None:
+            await log.catch_up()
+
+    async def forget(self, namespace: str) -> None:
+        """The topic of events goes with the namespace."""
+        self._wanted.discard(namespace)
+        log = self._logs.pop(namespace, None)
+        if log is not None:
+            await log.close()
+
+    def appeared(self, namespace: str) -> None:
+        """The topic of events of a namespace was created by some broker."""
+        if namespace in self._wanted:
+            self._log(namespace)
+
+    async def close(self) -> None:
+        for namespace in list(self._logs):
+            await self.forget(namespace)
+        await self._peers.close()
+
+    def _log(self, namespace: str) -> PolicyLog | None:
+        """The log of the namespace, begun when its topic exists; None when there is no such topic."""
+        log = self._logs.get(namespace)
+        if log is not None and log.has_ended:
+            del self._logs[namespace]
+            log = None
+        if log is None and self._topics.events_exist(namespace):
+            log = self._logs[namespace] = self._new_log(namespace)
+        return log
+
+    def _new_log(self, namespace: str) -> PolicyLog:
+        return PolicyLog(namespace, self._peers, self._topics, self._on_change, self._tasks)
+
+
+def _namespace_of(name: str) -> str:
+    return name.partition("://")[2].rpartition("/")[0]

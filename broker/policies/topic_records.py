@@ -1,0 +1,42 @@
+"""Where the policies of single topics are kept: a record of the metadata store, or the topic of events of a cluster."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from magnetar.broker.policies.records import TopicPolicies
+
+__all__ = ["TopicRecords"]
+
+
+class TopicRecords(Protocol):
+    """By full base name (``persistent://tenant/namespace/topic``): partitions share the policies of their topic.
+
+    What is known of a namespace is complete once ``ready`` has been awaited for it.
+    """
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def get(self, name: str) -> TopicPolicies | None:
+        """The very same object until the policies change."""
+        ...
+
+    def ready(self, namespace: str) -> Awaitable[None] | None:
+        """None: everything stored for the namespace's topics is known. Else wait for that.
+
+        Raises ServiceNotReadyError when it cannot be read now.
+        """
+        ...
+
+    async def update(
+        self, name: str, change: Callable[[TopicPolicies], TopicPolicies], default: TopicPolicies | None = None
+    ) -> TopicPolicies:
+        """Store ``change(policies)``, durable on return; without policies it starts from ``default``."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Forget the policies of the topic."""
+        ...
+
+    async def forget(self, namespace: str) -> None:
+        """The namespace is being deleted: nothing of its topics is kept."""
+        ...
