@@ -10,6 +10,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from magnetar.broker.consumers.encodings import SHARED_FROM_BYTES, Encodings
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.consumers.permits import Permits
 from magnetar.broker.meters.rates import RateMeter
@@ -41,6 +42,8 @@ KNOWS_BATCHES_VERSION = 4
 KNOWS_END_OF_TOPIC_VERSION = 9
 KNOWS_CLOSE_CONSUMER_VERSION = 5
 _STRIP_PREFIX, _KEEP_PREFIX, _STRIP_CHECKSUM = 0, 1, 2
+_encodings = Encodings()
+"""Of all consumers of this process: what is kept is bounded once."""
 
 
 class Outbox(Protocol):
@@ -270,10 +273,14 @@ class Consumer:
         slab, i, j = span = span.slab.stored_span(span) if self.wants_raw else span
         if self._knows_no_batches and slab.facts().any_flags & EntryFlag.BATCHED:
             self.outbox.close_notice(b"", since_version=KNOWS_BATCHES_VERSION)
-        data = speed.encode_messages(
-            self.consumer_id, slab.data, slab.offsets, i, j, self._partition, self._mode, self._told_epoch, counts
-        )
-        return self._queue(data, j - i, span.size_bytes, messages)
+        size = span.size_bytes
+        if size >= SHARED_FROM_BYTES and counts is None:
+            data = _encodings.frames(self.consumer_id, slab, i, j, self._partition, self._mode, self._told_epoch)
+        else:
+            data = speed.encode_messages(
+                self.consumer_id, slab.data, slab.offsets, i, j, self._partition, self._mode, self._told_epoch, counts
+            )
+        return self._queue(data, j - i, size, messages)
 
     @property
     def takes_picked(self) -> bool:

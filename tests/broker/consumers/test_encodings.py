@@ -1,0 +1,61 @@
+"""Frames that are made once for all consumers they fit."""
+
+from itertools import pairwise
+
+import pytest
+
+from magnetar.broker.consumers.encodings import Encodings
+from magnetar.protocol import speed
+from magnetar.storage.slab import Slab
+from tests.storage.records_for_tests import slab_of
+
+FIELDS = {"consumer_id": 3, "i": 1, "j": 4, "partition": -1, "mode": 0, "epoch": -1}
+
+
+def slab(first: int = 0) -> Slab:
+    return slab_of(7, first, [b"%d" % k * 1000 for k in range(5)])
+
+
+def made(encodings: Encodings, of: Slab, **changed: int) -> bytes:
+    return encodings.frames(slab=of, **(FIELDS | changed))
+
+
+def plain(of: Slab, **changed: int) -> bytes:
+    f = FIELDS | changed
+    return speed.encode_messages(
+        f["consumer_id"], of.data, of.offsets, f["i"], f["j"], f["partition"], f["mode"], f["epoch"], None
+    )
+
+
+def test_equal_frames_are_one_object():
+    encodings, one = Encodings(), slab()
+    first = made(encodings, one)
+    assert first == plain(one)
+    assert made(encodings, one) is first
+
+
+@pytest.mark.parametrize(
+    "changed", [{"consumer_id": 4}, {"i": 2}, {"j": 5}, {"partition": 2}, {"mode": 1}, {"epoch": 0}], ids=str
+)
+def test_whatever_differs_on_the_wire_is_made_anew(changed):
+    encodings, one = Encodings(), slab()
+    made(encodings, one)
+    assert made(encodings, one, **changed) == plain(one, **changed)
+
+
+def test_another_slab_of_the_same_entries_is_not_taken_for_it():
+    encodings = Encodings()
+    found = [made(encodings, slab_of(7, 0, [bytes([65 + k]) * 2000] * 5)) for k in range(20)]
+    assert all(one != other for one, other in pairwise(found))
+
+
+def test_what_is_kept_is_bounded_with_the_slabs_it_keeps_alive():
+    encodings = Encodings(most_bytes=40_000)
+    for first in range(50):
+        one = slab(first)
+        assert made(encodings, one) == plain(one)
+        assert 0 < encodings.held_bytes <= 40_000
+    large = slab_of(7, 0, [bytes(100_000)] * 5)
+    assert made(encodings, large) == plain(large)
+    made(encodings, slab())
+    assert encodings.held_bytes <= 40_000
