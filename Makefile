@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline image image-test fault-kit-languages fuzz crash-long simulate soak bench bench-scenarios bench-pulsar docs site help clean
+.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline image image-test newcomer fault-kit-languages fuzz crash-long simulate soak bench bench-scenarios bench-pulsar docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -102,6 +102,9 @@ image: setup  ## the container image `magnetar`; needs podman or docker
 image-test: image  ## the image in real containers, by Testcontainers of Python and Java
 	$(BIN)/python -m pip install --quiet 'testcontainers>=4.9,<5'
 	MAGNETAR_IMAGE=$${MAGNETAR_IMAGE:-magnetar} $(BIN)/python -m pytest -q tests/image
+
+newcomer:  ## what a new user does with the README alone, in a bare container; ARGS: options of podman run
+	tests/newcomer/newcomer.sh $(ARGS)
 
 fault-kit-languages: setup  ## the JUnit and Go programs of docs/fault-kit.md; needs Java 17 with Maven, and Go
 	MAGNETAR_LANGUAGES=1 $(BIN)/python -m pytest -q tests/testing/test_docs.py
