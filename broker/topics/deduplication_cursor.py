@@ -16,7 +16,7 @@ import structlog
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchLedgerError
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -88,6 +88,8 @@ class TopicDeduplication:
 
     async def _recover(self, cursor: ManagedCursor) -> None:
         now_s = self._monotonic()
+        if cursor.state_lost:  # the map went with the damage: whatever the topic still has tells of its producers
+            await cursor.reset(EARLIEST)
         for name, high in cursor.position_properties.items():
             self.table.replayed(name, high)
             self.table.inactive_since_s[name] = now_s

@@ -24,7 +24,8 @@ REGRESSIONS = {
     1848: "a lost header hid a segment also before the first checkpoint",
     2129: "an index was expected behind a damaged entry without receipt",
     3164: "a lost page held records of an earlier use of its segment, which cut the file of a closed ledger",
-    5605: "the same, and the ledger had not been read to its end",
+    8525: "deduplication forgot its producers with a damaged snapshot and stored messages twice",
+    5605: "the same as 3164, and the ledger had not been read to its end",
 }
 
 

@@ -60,6 +60,8 @@ class ManagedCursor:
         """The properties that the subscription's owner keeps with it; change them with ``set_cursor_properties``."""
         self.position_properties: dict[str, int] = {}
         """The properties of the mark-delete position; only ``mark_delete_with`` and ``note_properties`` change them."""
+        self.state_lost = False
+        """The stored state was damaged: this is an older position, and its properties are lost."""
         self.earlier: EarlierEntries | None = None
         """Asked first about acknowledgements, told of ``reset``."""
         self.entries_read = 0

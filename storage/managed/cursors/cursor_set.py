@@ -149,4 +149,5 @@ class CursorSet:
     def _attach(self, cursor: ManagedCursor, acks: AckState, store: CursorStore, properties: dict[str, int]) -> None:
         saver = CursorSaver(store, acks, lambda: cursor.position_properties, self._env.scheduler, self._background)
         cursor.make_durable(saver, store.cursor_properties, properties)
+        cursor.state_lost = store.state_lost
         self.by_name[cursor.name] = cursor

@@ -78,6 +78,8 @@ class CursorStore:
         self._increment_bytes = 0
         self._inline: CursorState | None = None
         self._mark_delete = EARLIEST
+        self.state_lost = False
+        """No stored state was readable: the mark-delete position of the record counts, without properties."""
 
     @property
     def config(self) -> ManagedLedgerConfig:
@@ -246,6 +248,7 @@ class CursorStore:
         return state
 
     def _report_lost(self, error: StorageError) -> None:
+        self.state_lost = True
         log.error(events.CURSOR_STATE_LOST, cursor=self._path, fallback=str(self._mark_delete), error=str(error))
 
     # -- record ---

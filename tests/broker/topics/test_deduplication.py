@@ -148,6 +148,26 @@ async def test_a_topic_with_unreadable_entries_is_loaded_and_goes_on(lost):
     await bench.close()
 
 
+async def test_a_lost_snapshot_is_made_again_from_all_entries_of_the_topic():
+    """Its cursor falls back to an older position; what was stored before that has to be known all the same."""
+    bench = TopicBench(broker_deduplication_enabled=True, broker_deduplication_entries_interval=2)
+    topic = await bench.open()
+    await bench.subscribe("keeps")
+    ids = await bench.publish(*[b"x"] * 3)
+    topic.deduplication.stored("p", run_of([(5, 0, 0)]), 1, ids[-1])
+    await topic.deduplication.snapshot()
+    bench.ground = bench.ground.after_crash()
+    ledgers = bench.ground.ledgers
+    for ledger_id in [
+        each for each in ledgers._ledgers if each not in {slot.ledger_id for slot in topic.ledger.ledgers}
+    ]:
+        del ledgers._ledgers[ledger_id]
+    with capture_logs() as logs:
+        topic = await TopicBench(bench.ground, broker_deduplication_enabled=True).open()
+    assert [entry["fallback"] for entry in logs if entry["event"] == "cursor.state_lost"]
+    assert list(topic.deduplication.table.persisted) == ["p"], "as the entries say"
+
+
 async def test_the_last_publish_of_a_lost_ledger_is_unknown():
     bench = TopicBench()
     await bench.open()
