@@ -58,10 +58,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from magnetar.broker.admin.api import BrokerUrls
+    from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.admin_backend.publishing import AdminPublishing
     from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
     from magnetar.broker.admin_backend.topic_directory import AdminTopics
     from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
+    from magnetar.broker.admin_backend.topics_elsewhere import CalledTopics
     from magnetar.broker.clustering.member import ClusterMember
     from magnetar.broker.foreign_entries.service import Converting
     from magnetar.broker.maintenance import Maintenance
@@ -136,6 +138,7 @@ class Broker:
         self.in_cluster = in_cluster
         self.member: ClusterMember | None = None
         self.ownership = OwnershipDoor()
+        self.peers: PeerCalls | None = None
         self.web_sockets: Any = None
         """The service of WebSocket sessions (`websocket.service`), None without."""
         self.converting: Converting | None = None
@@ -193,7 +196,7 @@ class Broker:
         if self.traces is not None:
             context.make_producer = self.traces.producer
         self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
-        self.lifecycle = TopicLifecycle(self.topics, self.schemas, self.namespaces)
+        self.lifecycle = TopicLifecycle(self.topics, self.schemas, self.namespaces, await self._topics_elsewhere())
         self.append_door = AppendDoor(self.topics, self.now_ms)
         if self.converting is not None:
             self.converting.use_topics(self.topics)
@@ -222,6 +225,17 @@ class Broker:
         self._started = True
         if self._stop_requested:
             self.request_stop()
+
+    async def _topics_elsewhere(self) -> CalledTopics | None:
+        """Calls to other brokers of the cluster; None for a broker alone."""
+        if self.member is None:
+            return None
+        calls = (await import_later("magnetar.broker.admin.peer_calls")).PeerCalls
+        self.peers = calls(lambda: self.urls.web_url or self.urls.web_url_tls, self.member.credentials)
+        called: CalledTopics = (await import_later("magnetar.broker.admin_backend.topics_elsewhere")).CalledTopics(
+            self.peers
+        )
+        return called
 
     async def _open_metadata(self) -> None:
         """Stores, policies, and which topics there are."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.auth.authorizer import Authorizer
     from magnetar.broker.compaction.compaction_stats import CompactionStatus
@@ -299,6 +300,11 @@ class BrokerApi(Protocol):
     @property
     def ownership(self) -> "Ownership":
         """Which topics and bundles are this broker's."""
+        ...
+
+    @property
+    def peers(self) -> "PeerCalls | None":
+        """Calls to the brokers of the cluster; None for a broker alone."""
         ...
 
     @property

@@ -1,5 +1,6 @@
 """Bundles of namespaces, by their range of the hash: 0x00000000_0x40000000."""
 
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ from magnetar.broker.admin.responses import conflict, done, json_response, not_f
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
 from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.ownership.ownership import ServedAt
+from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, ServedAt
 from magnetar.broker.policies.records import Policies, bundle_finder, bundle_ranges, hash_of
 from magnetar.broker.slices import sliced
 from magnetar.protocol.topic_name import TopicName
@@ -34,38 +35,76 @@ _LARGEST, _HOT = "LARGEST", "HOT"
 
 @routes.put(NAMESPACE + "/{bundle}/unload", SUPER)
 async def unload_bundle(call: Call) -> Response:
-    """Close the topics of the bundle; the next request loads them again."""
+    """Close the topics of the bundle; the next lookup finds an owner, ?destinationBroker= the one that is named."""
     call.policies()
     if not _is_range(call.param("bundle")):
         raise RestError(500, f"Invalid bundle range: {call.param('bundle')}")
+    destination, ownership = call.query("destinationBroker"), call.api.ownership
+    if destination and destination not in (await ownership.brokers() or [call.api.urls.broker_id]):
+        raise conflict("Not allowed unload namespace bundle to inactive destination broker")
     bundle = "_".join(_check_bundle(call))
-    owner = await call.api.ownership.bundle_owner(f"{call.namespace}/{bundle}")
+    full = f"{call.namespace}/{bundle}"
+    # A call that is authoritative comes from the leader, which has noted the destination.
+    if destination and not call.flag("authoritative") and not await ownership.assign(full, destination):
+        return await _to_leader(call)
+    owner = await ownership.bundle_owner(full)
+    if isinstance(owner, ServedAt) and destination:
+        await call.peers.call("PUT", f"{ADMIN}/namespaces/{full}/unload")
+        return done()
     if isinstance(owner, ServedAt):
         return redirect_to(call, owner.owner, authoritative=True)
-    if call.query("destinationBroker") not in ("", call.api.urls.broker_id):
-        raise conflict("Not allowed unload namespace bundle to inactive destination broker")
-    if not await call.api.ownership.release(f"{call.namespace}/{bundle}"):
+    if not await ownership.release(full) and owner is not None:
         await unload_topics(call, call.namespace, bundle)
     return done()
 
 
+async def _to_leader(call: Call) -> Response:
+    """The leader decides where an unowned bundle goes."""
+    leader = await call.api.ownership.leader()
+    if leader is None or leader[0] == call.api.urls.broker_id:
+        raise RestError(503, "there is no leader now: repeat the request")
+    web = {"web_url_tls" if leader[1].startswith("https:") else "web_url": leader[1]}
+    return redirect_to(call, BrokerAddresses(**web), authoritative=False)
+
+
+async def _at_owner(call: Call, bundle: str) -> Response | None:
+    """The redirect of a call about a bundle that another broker serves, or is to serve; None: this broker does."""
+    found = await call.api.ownership.lookup_bundle(
+        f"{call.namespace}/{bundle}", authoritative=call.flag("authoritative")
+    )
+    if isinstance(found, ServedAt):
+        return redirect_to(call, found.owner, authoritative=True)
+    if isinstance(found, AskBroker):
+        return redirect_to(call, found.broker, authoritative=found.authoritative)
+    return None
+
+
 @routes.put(NAMESPACE + "/{bundle}/split", SUPER)
 async def split_bundle(call: Call) -> Response:
-    """Cut the bundle where the algorithm says; LARGEST is the one with most topics, HOT the one with most traffic."""
-    if await call.api.ownership.brokers() is not None:
-        raise RestError(405, "This broker does not split bundles of a cluster yet; a broker of Apache Pulsar does")
+    """Cut the bundle where the algorithm says; LARGEST is the one with most topics, HOT the one with most traffic.
+
+    Its topics stay loaded, unless ?unload=true has the new bundles find owners anew.
+    """
     low, high = await _chosen_bundle(call)
     algorithm = call.query("splitAlgorithmName") or call.api.settings.default_namespace_bundle_split_algorithm
     if algorithm not in _ALGORITHMS:
-        raise precondition(f"Unsupported namespace bundle split algorithm, supported: {', '.join(_ALGORITHMS)}")
+        raise precondition(
+            f"Unsupported namespace bundle split algorithm, supported algorithms are [{', '.join(_ALGORITHMS)}]"
+        )
+    if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
+        return elsewhere
     given: list[int] = []
     if algorithm == _GIVEN_POSITIONS:
         given = await call.body(list[int]) or []
         if not given:
             raise precondition(f"With {algorithm} split algorithm, splitBoundaries must not be empty")
-    cuts = _cuts(algorithm, int(low, 16), int(high, 16), await _hashes_in(call, f"{low}_{high}"), given)
+    hashes = await _hashes_in(call, f"{low}_{high}")
+    cuts = _inside(_cuts(algorithm, int(low, 16), int(high, 16), hashes, given), low, high)
     if not cuts:
         return done()
+    full = f"{call.namespace}/{low}_{high}"
+    if call.api.peers is not None and not await call.api.ownership.split(full, cuts):
+        raise conflict(f"Bundle {full} is being unloaded")
 
     def cut(old: Policies) -> Policies:
         boundaries = sorted({*(old.bundles.boundaries or []), *(f"0x{each:08x}" for each in cuts)})
@@ -73,7 +112,15 @@ async def split_bundle(call: Call) -> Response:
         return msgspec.structs.replace(old, bundles=bundles)
 
     await call.namespaces.update_namespace(call.namespace, cut)
+    if call.api.peers is not None and call.flag("unload"):
+        bounds = [low, *(f"0x{each:08x}" for each in cuts), high]
+        for one, two in pairwise(bounds):
+            await call.api.ownership.release(f"{call.namespace}/{one}_{two}")
     return done()
+
+
+def _inside(cuts: list[int], low: str, high: str) -> list[int]:
+    return sorted({each for each in cuts if int(low, 16) < each < int(high, 16)})
 
 
 def _cuts(algorithm: str, low: int, high: int, hashes: list[int], given: list[int]) -> list[int]:
@@ -103,7 +150,7 @@ async def _chosen_bundle(call: Call) -> tuple[str, str]:
     asked = call.param("bundle")
     if asked not in (_LARGEST, _HOT):
         return _check_bundle(call)
-    bundles = call.policies().bundles
+    bundles = call.bundles()
     topics: dict[str, list[str]] = {bundle: [] for bundle in bundle_ranges(bundles)}
     bundle_of = bundle_finder(bundles)
     async for part in sliced(_names(call)):
@@ -140,13 +187,19 @@ async def delete_bundle(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/{bundle}/clearBacklog", NAMESPACE_CONSUME)
 async def clear_bundle_backlog(call: Call) -> Response:
-    await clear_subscriptions(call, None, "_".join(_check_bundle(call)))
+    bundle = "_".join(_check_bundle(call))
+    if (elsewhere := await _at_owner(call, bundle)) is not None:
+        return elsewhere
+    await clear_subscriptions(call, None, bundle)
     return done()
 
 
 @routes.post(NAMESPACE + "/{bundle}/clearBacklog/{subscription}", NAMESPACE_CONSUME)
 async def clear_bundle_backlog_of_subscription(call: Call) -> Response:
-    await clear_subscriptions(call, call.param("subscription"), "_".join(_check_bundle(call)))
+    bundle = "_".join(_check_bundle(call))
+    if (elsewhere := await _at_owner(call, bundle)) is not None:
+        return elsewhere
+    await clear_subscriptions(call, call.param("subscription"), bundle)
     return done()
 
 
@@ -159,6 +212,8 @@ def _is_range(bundle: str) -> bool:
 async def topics_of_bundle(call: Call) -> Response:
     """The non-persistent topics of the bundle that are loaded."""
     low, high = _check_bundle(call)
+    if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
+        return elsewhere
     names = call.topics.names(call.namespace, "non-persistent")
     return json_response(await in_bundle(call, names, f"{low}_{high}"))
 
@@ -171,6 +226,8 @@ async def hash_positions(call: Call) -> Response:
     if not call.namespaces.exists(call.namespace):
         raise precondition(f"Invalid bundle range: {call.param('bundle')}")
     low, high = _check_bundle(call)
+    if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
+        return elsewhere
     names = await in_bundle(call, _names(call), f"{low}_{high}")
     wanted = [text for each in call.request.query_params.getlist("topics") for text in each.split(",") if text]
     if wanted:
@@ -185,9 +242,9 @@ async def hash_positions(call: Call) -> Response:
 
 def _check_bundle(call: Call) -> tuple[str, str]:
     """The two boundaries of the bundle in the path; raises 412 when the namespace has none like it."""
-    policies = call.policies()
+    call.policies()
     bundle = call.param("bundle").lower()
-    if bundle not in bundle_ranges(policies.bundles):
+    if bundle not in bundle_ranges(call.bundles()):
         raise precondition(f"Invalid bundle range: {bundle}")
     low, _, high = bundle.partition("_")
     return low, high
@@ -195,4 +252,7 @@ def _check_bundle(call: Call) -> tuple[str, str]:
 
 @routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_CONSUME)
 async def unsubscribe_bundle(call: Call) -> Response:
-    return await unsubscribe_everywhere(call, "_".join(_check_bundle(call)))
+    bundle = "_".join(_check_bundle(call))
+    if (elsewhere := await _at_owner(call, bundle)) is not None:
+        return elsewhere
+    return await unsubscribe_everywhere(call, bundle)

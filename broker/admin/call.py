@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from magnetar.broker.admin.api import BrokerApi, PublishApi, SubscriptionsApi, TopicLogsApi, TopicsApi
+    from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.auth.authorizer import Identity
     from magnetar.broker.auth.table import Need
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.policies.records import Policies
+    from magnetar.broker.policies.values import BundlesData
     from magnetar.broker.topics.lifecycle import TopicLifecycle
 
 T = TypeVar("T")
@@ -53,6 +55,12 @@ class Call:
     @property
     def topics(self) -> "TopicsApi":
         return self.api.admin_topics
+
+    @property
+    def peers(self) -> "PeerCalls":
+        """Calls to the brokers of the cluster. There are none without one."""
+        assert self.api.peers is not None, "a member of a cluster"
+        return self.api.peers
 
     @property
     def lifecycle(self) -> "TopicLifecycle":
@@ -90,6 +98,17 @@ class Call:
     @property
     def namespace(self) -> str:
         return f"{self.param('tenant')}/{self.param('namespace')}"
+
+    def bundles(self) -> "BundlesData":
+        """How the namespace in the path is cut; raises 404."""
+        return self.api.ownership.bundles(self.namespace) or self.policies().bundles
+
+    def bundles_of(self, namespace: str) -> "BundlesData":
+        """The same of another namespace."""
+        policies = self.namespaces.policies(namespace)
+        if policies is None:
+            raise not_found("Namespace does not exist")
+        return self.api.ownership.bundles(namespace) or policies.bundles
 
     def policies(self) -> "Policies":
         """Policies of the namespace in the path; raises 404."""

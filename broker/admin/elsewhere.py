@@ -30,7 +30,8 @@ async def sent_elsewhere(call: "Call", path: str) -> "Response | None":
 
     path: of the route. Raises ServiceNotReadyError.
     """
-    if not path.startswith(f"{ADMIN}/{{domain") or "{topic}" not in path or path.endswith(_OF_ALL_PARTITIONS):
+    about_topic = path.startswith((f"{ADMIN}/{{domain", f"{ADMIN}/schemas/"))
+    if not about_topic or "{topic}" not in path or path.endswith(_OF_ALL_PARTITIONS):
         return None
     name = topic_of(call.request.path_params)
     if name is None or not call.namespaces.exists(name.namespace) or call.topics.partition_count(name) is not None:

@@ -78,5 +78,5 @@ async def bundle(call: Call) -> Response:
     name = topic_of(call.request.path_params)
     if name is None:
         raise RestError(500, "Topic name is not valid")
-    policies = call.namespaces.policies(name.namespace)
-    return text(bundle_of(str(name), policies.bundles if policies else BundlesData()))
+    known = call.namespaces.exists(name.namespace)
+    return text(bundle_of(str(name), call.bundles() if known else BundlesData()))

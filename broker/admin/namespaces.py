@@ -3,6 +3,7 @@
 import asyncio
 import re
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import msgspec
 from starlette.responses import Response
@@ -17,7 +18,8 @@ from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMES
 from magnetar.broker.compat.jackson_body import fitted
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import SubscriptionNotFoundError
-from magnetar.broker.policies.records import KEPT_APART, Policies, bundle_finder, even_bundles, shown
+from magnetar.broker.ownership.ownership import Here
+from magnetar.broker.policies.records import KEPT_APART, Policies, bundle_finder, bundle_ranges, even_bundles, shown
 from magnetar.broker.slices import give_way, sliced, sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
@@ -54,6 +56,7 @@ async def get_namespace(call: Call) -> Response:
     data["is_allow_auto_update_schema"] = data.get(
         "is_allow_auto_update_schema", call.api.settings.is_allow_auto_update_schema_enabled
     )
+    data["bundles"] = shown(call.bundles())
     for name in KEPT_APART:
         data.pop(name, None)
     data["clusterDispatchRate"] = data["topicDispatchRate"]  # its older name
@@ -147,7 +150,11 @@ async def delete_namespace_by_force(call: Call, namespace: str) -> None:
     for text in await _topics(call, namespace, "ALL", system=True):
         await call.lifecycle.delete(TopicName.parse(text))
         await give_way()
+    if call.api.peers is not None:
+        for bundle in bundle_ranges(call.bundles_of(namespace)):
+            await _unload_anywhere(call, namespace, bundle)
     await call.namespaces.delete_namespace(namespace)
+    await call.api.ownership.forget(namespace)
 
 
 def _has_topics(call: Call, namespace: str) -> bool:
@@ -175,7 +182,7 @@ async def without_system_topics(names: "Sequence[str]") -> list[str]:
 
 async def in_bundle(call: Call, names: "Sequence[str]", bundle: str) -> list[str]:
     """Those of the namespace's topics that are in its bundle."""
-    bundle_of = bundle_finder(call.policies().bundles)
+    bundle_of = bundle_finder(call.bundles())
     found: list[str] = []
     async for part in sliced(names):
         found += [name for name in part if bundle_of(name) == bundle]
@@ -206,13 +213,38 @@ async def set_migration(call: Call) -> Response:
 
 @routes.put(NAMESPACE + "/unload", SUPER)
 async def unload_namespace(call: Call) -> Response:
+    """Every bundle, whichever broker has it."""
     call.policies()
-    await unload_topics(call, call.namespace)
+    if call.api.peers is None:
+        await unload_topics(call, call.namespace)
+        return done()
+    parts = bundle_ranges(call.bundles())
+    for start in range(0, len(parts), _AT_A_TIME):
+        await asyncio.gather(
+            *(_unload_anywhere(call, call.namespace, each) for each in parts[start : start + _AT_A_TIME])
+        )
     return done()
 
 
+async def _unload_anywhere(call: Call, namespace: str, bundle: str) -> None:
+    owner = await call.api.ownership.bundle_owner(f"{namespace}/{bundle}")
+    if isinstance(owner, Here):
+        await call.api.ownership.release(f"{namespace}/{bundle}")
+    elif owner is not None:
+        await call.peers.call("PUT", f"{ADMIN}/namespaces/{namespace}/{bundle}/unload")
+
+
+async def on_every_bundle(call: Call, method: str, what: str) -> bool:
+    """Make the call about each bundle of the namespace where it is served; False: this broker serves them all."""
+    if call.api.peers is None:
+        return False
+    for bundle in bundle_ranges(call.bundles()):
+        await call.peers.call(method, f"{ADMIN}/namespaces/{call.namespace}/{bundle}/{what}")
+    return True
+
+
 async def unload_topics(call: Call, namespace: str, bundle: str = "") -> None:
-    bundle_of = bundle_finder(call.policies().bundles)
+    bundle_of = bundle_finder(call.bundles())
     async for names in sliced(call.topics.loaded_names(namespace), _AT_A_TIME):
         chosen = [name for name in names if bundle in ("", bundle_of(str(name)))]
         await asyncio.gather(*(call.lifecycle.unload(name) for name in chosen))
@@ -223,7 +255,8 @@ async def unload_topics(call: Call, namespace: str, bundle: str = "") -> None:
 
 @routes.get(NAMESPACE + "/bundles", NAMESPACE_USE)
 async def get_bundles(call: Call) -> Response:
-    return json_response(call.policies().bundles)
+    call.policies()
+    return json_response(call.bundles())
 
 
 # --- subscriptions of all topics --------------------------------------------------------------------------------
@@ -231,19 +264,21 @@ async def get_bundles(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/clearBacklog", NAMESPACE_CONSUME)
 async def clear_backlog(call: Call) -> Response:
-    await clear_subscriptions(call, None)
+    if not await on_every_bundle(call, "POST", "clearBacklog"):
+        await clear_subscriptions(call, None)
     return done()
 
 
 @routes.post(NAMESPACE + "/clearBacklog/{subscription}", NAMESPACE_CONSUME)
 async def clear_backlog_of_subscription(call: Call) -> Response:
-    await clear_subscriptions(call, call.param("subscription"))
+    if not await on_every_bundle(call, "POST", f"clearBacklog/{quote(call.param('subscription'), safe='')}"):
+        await clear_subscriptions(call, call.param("subscription"))
     return done()
 
 
 async def _persistent(call: Call, bundle: str) -> list[TopicName]:
     """Persistent topics of the namespace or, when one is named, of its bundle."""
-    bundle_of = bundle_finder(call.policies().bundles)
+    bundle_of = bundle_finder(call.bundles())
     found: list[TopicName] = []
     async for names in sliced(call.topics.names(call.namespace, "persistent")):
         found += [TopicName.parse(name) for name in names if bundle in ("", bundle_of(name))]
@@ -272,6 +307,8 @@ async def clear_subscriptions(call: Call, subscription: str | None, bundle: str 
 
 @routes.post(NAMESPACE + "/unsubscribe/{subscription}", NAMESPACE_CONSUME)
 async def unsubscribe(call: Call) -> Response:
+    if await on_every_bundle(call, "POST", f"unsubscribe/{quote(call.param('subscription'), safe='')}"):
+        return done()
     return await unsubscribe_everywhere(call)
 
 

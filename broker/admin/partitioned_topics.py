@@ -1,6 +1,7 @@
 """Partitioned topics: created, grown, deleted, looked up; lists of topics."""
 
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from starlette.responses import Response
@@ -10,13 +11,14 @@ from magnetar.broker.admin.namespaces import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
-from magnetar.broker.admin.stats_json import partitioned_stats, topic_stats
+from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import bounded, load_partition, topic_missing, topic_parts
 from magnetar.broker.admin.topic_routes import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.limits import most_partitions
+from magnetar.broker.ownership.ownership import Here
 from magnetar.broker.slices import sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
@@ -132,7 +134,7 @@ async def delete_partitioned(call: Call) -> Response:
         raise topic_missing(name)
     if not call.flag("force") and call.lifecycle.in_use(name):
         raise precondition("Topic has active producers/subscriptions")
-    await call.lifecycle.delete_partitioned(name)
+    await call.lifecycle.delete_partitioned(name, force=call.flag("force"))
     await call.namespaces.delete_topic(name)
     return done()
 
@@ -147,13 +149,7 @@ async def get_partitioned_stats(call: Call) -> Response:
             raise precondition("Partitioned Topic Name should not contain '-partition-'")
         raise not_found(f"Partitioned Topic not found: {name}")
     parts = await _parts(call)
-    owner, flag = call.api.urls.broker_id, call.flag("getEarliestTimeInBacklog")
-    each = {
-        str(part): topic_stats(
-            await call.logs.stats(part, earliest_in_backlog=flag), call.namespaces.effective(part), owner=owner
-        )
-        for part in parts
-    }
+    each = {str(part): await _stats_of(call, part) for part in parts}
     per_partition = call.flag("perPartition", default=True)
     return json_response(
         partitioned_stats({k: as_asked(v, call) for k, v in each.items()}, count, per_partition=per_partition)
@@ -166,8 +162,36 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     count = call.topics.partition_count(name)
     if count is None:
         raise not_found(f"Partitioned Topic {name} not found")
-    parts = {str(part): await internal_stats(call, part) for part in await _parts(call)}
+    parts = {str(part): await _internal_stats_of(call, part) for part in await _parts(call)}
     return json_response({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
+
+
+async def _stats_of(call: Call, part: TopicName) -> Json:
+    """Of a partition that another broker serves, by a call to it."""
+    flag = call.flag("getEarliestTimeInBacklog")
+    if await _is_elsewhere(call, part):
+        found: Json = await call.peers.call("GET", f"{_path(part)}/stats?getEarliestTimeInBacklog={str(flag).lower()}")
+        return found
+    stats = await call.logs.stats(part, earliest_in_backlog=flag)
+    return topic_stats(stats, call.namespaces.effective(part), owner=call.api.urls.broker_id)
+
+
+async def _internal_stats_of(call: Call, part: TopicName) -> Json:
+    if await _is_elsewhere(call, part):
+        found: Json = await call.peers.call("GET", f"{_path(part)}/internalStats")
+        return found
+    return await internal_stats(call, part)
+
+
+async def _is_elsewhere(call: Call, part: TopicName) -> bool:
+    """Whether another broker serves the partition; one that no broker serves is taken when its turn comes."""
+    return call.api.peers is not None and not isinstance(
+        await call.api.ownership.lookup(part, authoritative=False), Here
+    )
+
+
+def _path(part: TopicName) -> str:
+    return f"{ADMIN}/{part.domain}/{part.namespace}/{quote(part.local_name, safe='')}"
 
 
 async def _parts(call: Call) -> list[TopicName]:

@@ -14,7 +14,8 @@ from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
 from magnetar.broker.clustering.following import Following
 from magnetar.broker.clustering.guard import Guard
-from magnetar.broker.clustering.peer_client import PeerClient
+from magnetar.broker.clustering.isolation import eligible_brokers
+from magnetar.broker.clustering.peer_client import PeerClient, peer_credentials
 from magnetar.broker.clustering.policy_log import events_topic
 from magnetar.broker.clustering.pulsar_schemas import PulsarSchemas
 from magnetar.broker.clustering.topic_policies import ClusterTopicPolicies
@@ -29,6 +30,8 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from magnetar.broker.clustering.ports import MemberBroker
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
     from magnetar.broker.policies.values import BundlesData
@@ -64,6 +67,21 @@ class StartingUp:
     async def release(self, bundle: str) -> bool:  # noqa: ARG002
         return False
 
+    def bundles(self, namespace: str) -> BundlesData | None:  # noqa: ARG002
+        return None
+
+    async def lookup_bundle(self, bundle: str, *, authoritative: bool) -> LookupAnswer:  # noqa: ARG002
+        raise ServiceNotReadyError("This broker is starting. Please redo the lookup")
+
+    async def assign(self, bundle: str, broker: str) -> bool:  # noqa: ARG002
+        return False
+
+    async def split(self, bundle: str, hashes: Sequence[int]) -> bool:  # noqa: ARG002
+        return False
+
+    async def forget(self, namespace: str) -> None:  # noqa: ARG002
+        return
+
     async def brokers(self) -> list[str] | None:
         return []
 
@@ -83,6 +101,7 @@ class ClusterMember:
         self.schemas: PulsarSchemas
         self.topic_policies: ClusterTopicPolicies | None = None
         """None: policies of topics are off (topicLevelPoliciesEnabled)."""
+        self.credentials = peer_credentials(broker.settings)
         self._broker = broker
         self._following: Following
         self._ownership: BundleOwnership | None = None
@@ -169,6 +188,11 @@ class ClusterMember:
     def default_bundles(self, namespace: str) -> BundlesData | None:
         policies = self._broker.namespaces.policies(namespace)
         return None if policies is None else policies.bundles
+
+    def eligible(self, namespace: str, reports: Mapping[str, LoadReport]) -> dict[str, LoadReport]:
+        """See ``BundleTopics``."""
+        cluster = self._broker.namespaces.clusters.get(self._broker.settings.cluster_name)
+        return eligible_brokers((cluster.isolation_policies if cluster else None) or {}, namespace, reports)
 
     async def unload(self, namespace: str, low: int, high: int) -> None:
         """See ``BundleTopics``."""

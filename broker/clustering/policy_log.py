@@ -122,7 +122,7 @@ class PolicyLog:
         self._parts: list[_Part] = []
         self._schemas: OrderedDict[bytes, AvroValues] = OrderedDict()
         self._complete = asyncio.Event()
-        self._attached = False
+        self._reader_came = asyncio.Event()
         self._problem = "it was not read yet"
         self._task = tasks.spawn(self._follow(), "policies.follow")
 
@@ -143,7 +143,7 @@ class PolicyLog:
         try:
             async with asyncio.timeout(_READ_WITHIN_S):
                 while not await self._has_caught_up():
-                    await asyncio.sleep(_FIRST_PAUSE_S)
+                    await self._reader_came.wait()
         except TimeoutError as error:
             raise self._not_read() from error
 
@@ -152,7 +152,7 @@ class PolicyLog:
         await self._complete.wait()
         if self.has_ended:
             return True
-        if not self._attached:
+        if not self._reader_came.is_set():
             return False
         try:
             for part in self._parts:
@@ -160,6 +160,7 @@ class PolicyLog:
                 await part.wait_applied(await part.readers.last_message(part.reader_id))
         except ClientError as error:
             self._problem = str(error)
+            self._reader_came.clear()
             return False
         return True
 
@@ -181,6 +182,7 @@ class PolicyLog:
 
     def _end(self) -> None:
         self.has_ended = True
+        self._reader_came.set()
         self._complete.set()
 
     async def _follow(self) -> None:
@@ -188,7 +190,8 @@ class PolicyLog:
         while not self.has_ended:
             try:
                 queue = await self._attach()
-                self._attached, pause = True, _FIRST_PAUSE_S
+                self._reader_came.set()
+                pause = _FIRST_PAUSE_S
                 await self._read(queue)
             except ClientError as error:
                 self._problem = str(error)
@@ -196,7 +199,7 @@ class PolicyLog:
             except StorageError as error:
                 self._problem = str(error)
                 log.warning("policies.not_read", namespace=self.namespace, reason=self._problem)
-            self._attached = False
+            self._reader_came.clear()
             if not self._topics.events_exist(self.namespace):
                 self._end()
                 return

@@ -3,6 +3,7 @@
 That node beats the bundles in the namespace's policies. When it is not there, the first lookup makes it from them.
 """
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,11 +12,11 @@ import structlog
 from magnetar.broker.errors import MetadataError
 from magnetar.broker.policies.records import bundle_ranges
 from magnetar.broker.policies.values import BundlesData
-from magnetar.storage.errors import BadVersionError
+from magnetar.storage.errors import BadVersionError, NoNodeError
 from magnetar.storage.interfaces import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from magnetar.storage.coordination import Coordination
 
@@ -29,6 +30,10 @@ LOCAL_POLICIES: Final = "/admin/local-policies"
 class _LocalPolicies(msgspec.Struct):
     bundles: BundlesData
     migrated: bool = False
+
+
+_MOST_ATTEMPTS: Final = 7
+"""Of a change that others forestall."""
 
 
 class BundleMap:
@@ -74,6 +79,39 @@ class BundleMap:
             raise MetadataError(f"Namespace {namespace} has no bundles")
         self._known[namespace] = bundles
         return bundles
+
+    async def cut(self, namespace: str, hashes: "Sequence[int]") -> BundlesData:
+        """Add boundaries by compare-and-set; what else the node holds stays. Known here on return.
+
+        Raises MetadataError, StorageError (the boundaries may be added then or not).
+        """
+        path = f"{LOCAL_POLICIES}/{namespace}"
+        for _ in range(_MOST_ATTEMPTS):
+            self._known.pop(namespace, None)
+            await self.bundles(namespace)  # made where it was not there, and checked
+            found = await self._metadata.get(path)
+            if found is None:
+                continue
+            try:
+                node = msgspec.json.decode(found[0], type=dict[str, object])
+                before = msgspec.convert(node.get("bundles"), BundlesData)
+            except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                raise MetadataError(f"The bundles of namespace {namespace} cannot be read") from error
+            boundaries = sorted({*(before.boundaries or []), *(f"0x{each:08x}" for each in hashes)})
+            after = BundlesData(boundaries=boundaries, num_bundles=len(boundaries) - 1)
+            try:
+                await self._metadata.put(path, msgspec.json.encode(node | {"bundles": after}), found[1])
+            except BadVersionError:
+                continue
+            self._known[namespace] = after
+            return after
+        raise MetadataError(f"The bundles of namespace {namespace} are being changed by others")
+
+    async def forget(self, namespace: str) -> None:
+        """Delete the node of a namespace that does not exist any more. Raises StorageError."""
+        with contextlib.suppress(NoNodeError):
+            await self._metadata.delete(f"{LOCAL_POLICIES}/{namespace}")
+        self._known.pop(namespace, None)
 
     def close(self) -> None:
         self._stop()

@@ -25,6 +25,7 @@ import asyncio
 import contextlib
 import enum
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -41,13 +42,14 @@ from magnetar.storage.coordination import Session
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import BrokerAddresses, LookupAnswer
     from magnetar.broker.ownership.ports import BundleTopics, OtherBrokers
     from magnetar.broker.ownership.register import BrokerRegister
+    from magnetar.broker.policies.values import BundlesData
     from magnetar.broker.tasks import TaskSet
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.coordination import Coordination
@@ -136,6 +138,56 @@ class BundleOwnership:
         except StorageError as error:
             raise ServiceNotReadyError(f"The metadata service does not answer. {_AGAIN}: {error}") from error
 
+    def bundles(self, namespace: str) -> BundlesData | None:
+        return self._bundles.known(namespace)
+
+    async def lookup_bundle(self, bundle: str, *, authoritative: bool) -> LookupAnswer:
+        namespace, _, part = bundle.rpartition("/")
+        try:
+            if part not in bundle_ranges(await self._bundles.bundles(namespace)):
+                raise MetadataError(f"Namespace {namespace} has no bundle {part}")
+            return await self._lookup(f"{NAMESPACES}/{bundle}", authoritative=authoritative, persistent=True)
+        except StorageError as error:
+            raise ServiceNotReadyError(f"The metadata service does not answer. {_AGAIN}: {error}") from error
+
+    async def assign(self, bundle: str, broker: str) -> bool:
+        if await self.register.leader() != self.register.broker_id:
+            return False
+        self._given[f"{NAMESPACES}/{bundle}"] = broker
+        return True
+
+    def unassign(self, bundle: str) -> None:
+        """As the leader: the next lookup of the bundle is decided anew."""
+        self._given.pop(f"{NAMESPACES}/{bundle}", None)
+
+    async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
+        """The order of Apache Pulsar: nodes of the new bundles, local policies, the old node goes. The topics of the
+        old bundle are those of the new ones at every moment, whichever of both counts.
+        """
+        path = f"{NAMESPACES}/{bundle}"
+        async with self._lock(path):
+            owned = self._owned.get(path)
+            if owned is None or owned.state is not _State.SERVING:
+                return False
+            try:
+                for child in _parts_of(bundle, hashes):
+                    if not isinstance(await self._take(f"{NAMESPACES}/{child}"), Here):
+                        raise MetadataError(f"Another broker has bundle {child}")
+                await self._bundles.cut(owned.namespace, hashes)
+            except StorageError:  # a node may have been made all the same
+                self._given_up.update(f"{NAMESPACES}/{child}" for child in _parts_of(bundle, hashes))
+                self._given_up.difference_update(self._owned)
+                raise
+            finally:  # cut or not: what is no bundle goes, at once or when the metadata service answers
+                self._namespace_cut_anew(owned.namespace)
+        log.info("bundle.split", bundle=bundle, parts=len(hashes) + 1)
+        return True
+
+    async def forget(self, namespace: str) -> None:
+        await self._bundles.forget(namespace)
+        for path in [path for path, each in self._owned.items() if each.namespace == namespace]:
+            await self.release(path.removeprefix(f"{NAMESPACES}/"))
+
     async def bundle_owner(self, bundle: str) -> LookupAnswer | None:
         path = f"{NAMESPACES}/{bundle}"
         if path in self._owned:
@@ -197,12 +249,17 @@ class BundleOwnership:
 
     async def _decide(self, path: str, *, persistent: bool) -> LookupAnswer:
         candidates = await self.register.candidates(persistent=persistent)
+        namespace = path.removeprefix(f"{NAMESPACES}/").rpartition("/")[0]
         own = self.register.broker_id
         leader = await self.register.leader()
         if leader is not None and leader != own and leader in candidates:
             if await self._others.answers(candidates[leader].addresses):
                 return AskBroker(candidates[leader].addresses, authoritative=False)
             del candidates[leader]
+        found = len(candidates)
+        candidates = self._topics.eligible(namespace, candidates)
+        if found and not candidates:
+            raise ServiceNotReadyError(f"The isolation policies leave no broker for {path}. {_AGAIN}")
         while True:
             chosen = self._chosen(path, candidates)
             if chosen is None or chosen == own:
@@ -298,15 +355,51 @@ class BundleOwnership:
         self._tasks.spawn(self._release_old_ranges(namespace), "ownership.ranges")
 
     async def _release_old_ranges(self, namespace: str) -> None:
-        """Bundles that are none any more go to their successors."""
-        try:
-            ranges = {_path(namespace, each) for each in bundle_ranges(await self._bundles.bundles(namespace))}
-        except (MetadataError, StorageError) as error:
-            log.warning("bundles.unreadable", namespace=namespace, reason=str(error))
+        """Bundles that are none any more go to their successors: those of this broker's own without an interruption."""
+        ranges = await self._ranges(namespace)
+        if ranges is None:
             return
-        for path, bundle in list(self._owned.items()):
-            if bundle.namespace == namespace and path not in ranges:
+        stale = [path for path, each in self._owned.items() if each.namespace == namespace and path not in ranges]
+        for path in stale:
+            async with self._lock(path):
+                covered = (bundle := self._owned.get(path)) is not None and self._covers(bundle, ranges)
+                if covered:
+                    self._forget(path)
+                    await self._delete_node(path)
+            if not covered:
                 await self.release(path.removeprefix(f"{NAMESPACES}/"))
+        await self._delete_given_up(f"{NAMESPACES}/{namespace}/")
+
+    async def _delete_given_up(self, prefix: str) -> None:
+        """Delete nodes of bundles that this broker does not serve, until the metadata service has done it."""
+        while self._session is Session.CONNECTED and not self._closed:
+            left = [path for path in self._given_up if path.startswith(prefix) and path not in self._owned]
+            if not left:
+                return
+            for path in left:
+                await self._delete_node(path)
+            await asyncio.sleep(0 if self._given_up.isdisjoint(left) else _RETRY_S)
+
+    async def _ranges(self, namespace: str) -> set[str] | None:
+        """Paths of the bundles that the namespace has, once the metadata service answers; None: they are unreadable."""
+        while not self._closed:
+            try:
+                return {_path(namespace, each) for each in bundle_ranges(await self._bundles.bundles(namespace))}
+            except MetadataError as error:
+                log.warning("bundles.unreadable", namespace=namespace, reason=str(error))
+                return None
+            except StorageError:
+                await asyncio.sleep(_RETRY_S)
+        return None
+
+    def _covers(self, stale: _Bundle, ranges: set[str]) -> bool:
+        """Whether this broker serves every hash of the stale bundle by bundles that there are."""
+        low = stale.low
+        for path, each in sorted(self._owned.items(), key=lambda item: item[1].low):
+            serves = path in ranges and each.namespace == stale.namespace and each.state is _State.SERVING
+            if serves and each.low <= low <= each.high:
+                low = each.high + 1
+        return low > stale.high
 
     # --- session -------------------------------------------------------------------------------------------------
 
@@ -356,6 +449,14 @@ class BundleOwnership:
 
 def _path(namespace: str, bundle: str) -> str:
     return f"{NAMESPACES}/{namespace}/{bundle}"
+
+
+def _parts_of(bundle: str, hashes: Sequence[int]) -> list[str]:
+    """Full names of the bundles that come of one."""
+    namespace, _, part = bundle.rpartition("/")
+    low, _, high = part.partition("_")
+    bounds = [low, *(f"0x{each:08x}" for each in sorted(set(hashes))), high]
+    return [f"{namespace}/{one}_{two}" for one, two in pairwise(bounds)]
 
 
 def _owner(path: str, value: bytes) -> BrokerAddresses:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.policies.values import BundlesData
     from magnetar.protocol.topic_name import TopicName
 
 __all__ = [
@@ -75,6 +78,31 @@ class Ownership(Protocol):
         """Close the bundle's topics and let other brokers have it; False when it is not this broker's to give."""
         ...
 
+    def bundles(self, namespace: str) -> BundlesData | None:
+        """How the namespace is cut; None: not known here, or as its policies say."""
+        ...
+
+    async def lookup_bundle(self, bundle: str, *, authoritative: bool) -> LookupAnswer:
+        """``lookup`` of all topics of the bundle ``tenant/namespace/0x..._0x...``. Raises as that."""
+        ...
+
+    async def assign(self, bundle: str, broker: str) -> bool:
+        """From now on lookups of the bundle are sent to the broker of that id while it is there; False when this
+        broker is not the one that decides.
+        """
+        ...
+
+    async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
+        """Cut a bundle of this broker at these hashes, all inside it. Its topics stay loaded and are this broker's.
+
+        False when the bundle is not this broker's. Raises MetadataError, StorageError: it is cut or not, and served.
+        """
+        ...
+
+    async def forget(self, namespace: str) -> None:
+        """The namespace was deleted: nothing is kept of how it was cut. Raises StorageError."""
+        ...
+
     async def brokers(self) -> list[str] | None:
         """Ids of the brokers of the cluster; None where there is this one only."""
         ...
@@ -103,6 +131,21 @@ class EverythingHere:
     async def release(self, bundle: str) -> bool:  # noqa: ARG002 - there is no other broker
         return False
 
+    def bundles(self, namespace: str) -> BundlesData | None:  # noqa: ARG002 - as the policies say
+        return None
+
+    async def lookup_bundle(self, bundle: str, *, authoritative: bool) -> LookupAnswer:  # noqa: ARG002
+        return Here()
+
+    async def assign(self, bundle: str, broker: str) -> bool:  # noqa: ARG002 - there is no other broker
+        return True
+
+    async def split(self, bundle: str, hashes: Sequence[int]) -> bool:  # noqa: ARG002 - bundles are a policy only
+        return False
+
+    async def forget(self, namespace: str) -> None:  # noqa: ARG002 - nothing was kept
+        return
+
     async def brokers(self) -> list[str] | None:
         return None
 
@@ -130,6 +173,21 @@ class OwnershipDoor:
 
     async def release(self, bundle: str) -> bool:
         return await self.current.release(bundle)
+
+    def bundles(self, namespace: str) -> BundlesData | None:
+        return self.current.bundles(namespace)
+
+    async def lookup_bundle(self, bundle: str, *, authoritative: bool) -> LookupAnswer:
+        return await self.current.lookup_bundle(bundle, authoritative=authoritative)
+
+    async def assign(self, bundle: str, broker: str) -> bool:
+        return await self.current.assign(bundle, broker)
+
+    async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
+        return await self.current.split(bundle, hashes)
+
+    async def forget(self, namespace: str) -> None:
+        await self.current.forget(namespace)
 
     async def brokers(self) -> list[str] | None:
         return await self.current.brokers()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import BrokerAddresses
     from magnetar.broker.policies.values import BundlesData
 
@@ -16,6 +19,10 @@ class BundleTopics(Protocol):
 
     def default_bundles(self, namespace: str) -> BundlesData | None:
         """How the namespace's policies cut it; None: there is no such namespace."""
+        ...
+
+    def eligible(self, namespace: str, reports: Mapping[str, LoadReport]) -> dict[str, LoadReport]:
+        """The brokers, of those with these reports, that may serve the namespace by its isolation policies."""
         ...
 
     async def unload(self, namespace: str, low: int, high: int) -> None:

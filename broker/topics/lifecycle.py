@@ -7,7 +7,7 @@ client's request may create by itself is decided in `Topics`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.errors import NotAllowedError, TopicNotFoundError
 from magnetar.broker.topics.catalog import PartitionedTopic
@@ -17,7 +17,6 @@ from magnetar.broker.topics.topic import Topic
 if TYPE_CHECKING:
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
-    from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
 
@@ -28,10 +27,33 @@ class ConflictError(Exception):
     """The request contradicts what is there: it exists already, nothing to expire. HTTP 409."""
 
 
-class TopicLifecycle:
-    """Creates, grows, unloads and deletes topics."""
+class TopicsElsewhere(Protocol):
+    """Topics that other brokers of the cluster serve."""
 
-    def __init__(self, topics: Topics, schemas: SchemaRegistry, namespaces: NamespaceStore) -> None:
+    async def delete(self, name: TopicName, *, force: bool) -> None:
+        """One that does not exist is fine."""
+        ...
+
+    async def unload(self, name: TopicName) -> None: ...
+
+    async def subscriptions(self, name: TopicName) -> list[str]: ...
+
+    async def subscribe(self, name: TopicName, subscription: str) -> None:
+        """Create the subscription at the first message; one that exists is fine."""
+        ...
+
+
+class TopicLifecycle:
+    """Creates, grows, unloads and deletes topics. `elsewhere`: None for a broker that serves all of them."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        schemas: SchemaRegistry,
+        namespaces: NamespaceStore,
+        elsewhere: TopicsElsewhere | None = None,
+    ) -> None:
+        self._elsewhere = elsewhere
         self._topics = topics
         self._catalog = topics.catalog
         self._schemas = schemas
@@ -100,49 +122,67 @@ class TopicLifecycle:
         known = self._catalog.partitioned(name)
         if known is None:
             raise TopicNotFoundError(f"Topic {name} is not partitioned")
-        self._require_served(name, max(known.partitions, partitions))
-        subscriptions: dict[str, Subscription] = {}
+        subscriptions: dict[str, dict[str, str]] = {}
         for index in range(known.partitions):
-            if name.persistent and self._topics.known(name.partition_name(index)):
-                topic = await self.persistent(name.partition_name(index))
-                subscriptions |= {s.name: s for s in topic.subscriptions.durable()}
+            part = name.partition_name(index)
+            if name.persistent and self._topics.known(part):
+                subscriptions |= await self._subscriptions(part)
         await self._catalog.update_partitioned(name, PartitionedTopic(partitions, known.properties))
-        for topic in await self._create_partitions(name, known.partitions, partitions):
-            for subscription in subscriptions.values():
-                properties = dict(subscription.cursor.cursor_properties)
-                await topic.subscriptions.create(
-                    SubscribeRequest(subscription.name, from_earliest=True, properties=properties)
-                )
+        await self._create_partitions(name, known.partitions, partitions)
+        for index in range(known.partitions, partitions if name.persistent else 0):
+            for subscription, properties in subscriptions.items():
+                await self._subscribe(name.partition_name(index), subscription, properties)
 
-    def _require_served(self, name: TopicName, partitions: int) -> None:
-        """Raise NotAllowedError, before anything is changed, when other brokers serve some of the partitions."""
-        if any(not self._topics.context.serves(name.partition_name(index)) for index in range(partitions)):
-            raise NotAllowedError(
-                f"Other brokers of the cluster serve partitions of {name}: this broker cannot change them all at once"
-            )
+    async def _subscriptions(self, part: TopicName) -> dict[str, dict[str, str]]:
+        """Names and properties of its durable subscriptions; of a topic elsewhere the names."""
+        if self._is_elsewhere(part) and self._elsewhere is not None:
+            return {each: {} for each in await self._elsewhere.subscriptions(part)}
+        topic = await self.persistent(part)
+        return {each.name: dict(each.cursor.cursor_properties) for each in topic.subscriptions.durable()}
+
+    async def _subscribe(self, part: TopicName, subscription: str, properties: dict[str, str]) -> None:
+        if self._is_elsewhere(part) and self._elsewhere is not None:
+            await self._elsewhere.subscribe(part, subscription)
+            return
+        topic = await self.persistent(part)
+        await topic.subscriptions.create(SubscribeRequest(subscription, from_earliest=True, properties=properties))
+
+    def _is_elsewhere(self, name: TopicName) -> bool:
+        return self._elsewhere is not None and not self._topics.context.serves(name)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
     async def unload(self, name: TopicName) -> None:
         """Close it, all partitions of a partitioned one; the next request loads it again."""
         for part in self.parts(name):
-            await self._topics.unload(part)
+            if self._elsewhere is not None and self._is_elsewhere(part):
+                await self._elsewhere.unload(part)
+            else:
+                await self._topics.unload(part)
 
     async def delete(self, name: TopicName) -> None:
         """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError.
 
         Schemas and policies of its own go with a plain topic.
         """
+        if self._elsewhere is not None and self._is_elsewhere(name):
+            await self._elsewhere.delete(name, force=True)
+            return
         await self._topics.delete(name)
         if not name.is_partition:
             await self._forget(name)
 
-    async def delete_partitioned(self, name: TopicName) -> None:
-        """Delete all partitions, the record of the partitioned topic, its schemas and policies."""
-        parts = self.parts(name)
-        self._require_served(name, len(parts))
-        for part in parts:
-            if self._topics.known(part):
+    async def delete_partitioned(self, name: TopicName, *, force: bool = True) -> None:
+        """Delete all partitions, the record of the partitioned topic, its schemas and policies.
+
+        Without `force` a partition elsewhere that has clients is refused; those before it are gone then.
+        """
+        for part in self.parts(name):
+            if not self._topics.known(part) and part.persistent:
+                continue
+            if self._elsewhere is not None and self._is_elsewhere(part):
+                await self._elsewhere.delete(part, force=force)
+            elif self._topics.known(part):
                 await self._topics.delete(part)
         await self._catalog.delete_partitioned(name)
         await self._forget(name)

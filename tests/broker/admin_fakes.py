@@ -84,7 +84,7 @@ class FakeTopics:
     async def delete(self, name):
         del self.plain[str(name)]
 
-    async def delete_partitioned(self, name):
+    async def delete_partitioned(self, name, *, force=True):
         for i in range(self.partitioned.pop(str(name))):
             self.plain.pop(str(name.partition_name(i)), None)
 
@@ -247,6 +247,7 @@ class FakeBroker:
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, namespaces)
         self.ownership = OwnershipDoor()
+        self.peers = None
         self.descriptors = DescriptorShares.of_limit(10_000, settings.max_http_server_connections, 0)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, 5 << 20))
         self.admin_topics = FakeTopics(namespaces)

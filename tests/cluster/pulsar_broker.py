@@ -1,19 +1,18 @@
-"""Brokers of Apache Pulsar 4.2 as processes, where MAGNETAR_PULSAR_LIB names a directory with its jars (about 250 MB)."""
+"""Brokers of Apache Pulsar 4.2 as processes, where their jars are (``pulsar_jars.py``)."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 
 import requests
 
 from tests.cluster.broker_processes import Member, free_port
+from tests.cluster.pulsar_jars import NO_JARS, find
 from tests.waiting import wait_for
 
 __all__ = ["LIB", "MORE", "NO_LIB", "PulsarBroker", "initialize_by_pulsar", "java"]
 
-LIB = os.environ.get("MAGNETAR_PULSAR_LIB", "")
-NO_LIB = "MAGNETAR_PULSAR_LIB names no directory with the jars of Apache Pulsar"
+LIB, NO_LIB = find(), NO_JARS
 INTERCEPTORS = ",".join(
     f"org.apache.pulsar.common.intercept.Append{kind}MetadataInterceptor" for kind in ("BrokerTimestamp", "Index")
 )

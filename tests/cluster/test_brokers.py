@@ -101,6 +101,32 @@ def test_what_one_broker_changes_the_other_follows(members):
     wait_for(lambda: requests.get(f"{second}/admin/v2/{parts}/partitions", timeout=30).json().get("partitions") == 3)
 
 
+def test_policies_of_topics_reach_every_broker_and_stay(members, client):
+    namespace = f"public/{uuid.uuid4().hex}"
+    assert requests.put(f"{members[0].http}/admin/v2/namespaces/{namespace}", timeout=30).status_code == 204
+    path = f"persistent/{namespace}/t"
+    urls = [f"{each.http}/admin/v2/{path}" for each in members]
+    wait_for(lambda: requests.put(f"{urls[1]}/partitions", json=2, timeout=30).status_code in (204, 409))
+    wait_for(lambda: requests.get(f"{urls[0]}/partitions", timeout=30).json().get("partitions") == 2)
+    assert requests.post(f"{urls[0]}/maxProducers", json=1, timeout=30).status_code == 204
+    wait_for(lambda: requests.get(f"{urls[1]}/maxProducers", timeout=30).text == "1")
+    assert requests.post(f"{urls[1]}/maxConsumers", json=2, timeout=30).status_code == 204
+    wait_for(lambda: requests.get(f"{urls[0]}/maxConsumers", timeout=30).text == "2")
+    producer = client.create_producer(f"persistent://{namespace}/t-partition-0")
+    with pytest.raises(pulsar.PulsarException):
+        client.create_producer(f"persistent://{namespace}/t-partition-0")
+    producer.close()
+    owner, other = owner_of(members, f"persistent://{namespace}/__change_events")
+    owner.kill()
+    try:
+        other_url = f"{other.http}/admin/v2/{path}"
+        assert requests.get(f"{other_url}/maxProducers", timeout=60).text == "1"  # what was read stays in force
+        wait_for(lambda: requests.post(f"{other_url}/maxProducers", json=5, timeout=60).status_code == 204, 60)
+    finally:
+        owner.start()
+    assert requests.get(f"{owner.http}/admin/v2/{path}/maxProducers", timeout=60).text == "5"
+
+
 def test_a_killed_owner_is_replaced_and_nothing_is_lost(members, client, topic):
     consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
     publisher = Publisher(client, topic)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import random
 
 import msgspec
@@ -17,6 +19,7 @@ from magnetar.broker.ownership.register import BrokerRegister
 from magnetar.broker.policies.records import even_bundles, hash_of
 from magnetar.broker.tasks import TaskSet
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageUnavailableError
 from tests.twins.memory_cluster import MemoryCluster
 from tests.waiting import until
 
@@ -37,6 +40,7 @@ class World:
         self.unload_waits = asyncio.Event()
         self.unload_waits.set()
         self.silent = set()
+        self.allowed = None
         register = BrokerRegister(self.session, self.name, self.report, self.tasks, fresh_s=0)
         others = Peers(self.session, self.tasks, self.connects)
         self.ownership = BundleOwnership(self.session, self.own, register, self, self.tasks, random.Random(1), others)
@@ -51,6 +55,9 @@ class World:
 
     def default_bundles(self, namespace):
         return even_bundles(4) if namespace == NAMESPACE else None
+
+    def eligible(self, _namespace, reports):
+        return {name: report for name, report in reports.items() if name in (self.allowed or reports)}
 
     async def unload(self, namespace, low, high):
         await self.unload_waits.wait()
@@ -341,3 +348,148 @@ async def test_random_histories_have_one_serving_owner_and_no_bundle_without_a_n
         await each.ownership.close()
         await each.tasks.close()
     assert cluster.nodes("/namespace") == cluster.nodes("/loadbalance/brokers") == []
+
+
+# --- isolation, transfer ------------------------------------------------------------------------------------------
+
+
+async def test_only_brokers_that_the_isolation_policies_allow_get_a_bundle(brokers):
+    leader, second, third = brokers
+    leader.allowed = {third.name}
+    second.rate = third.rate = 100.0
+    assert await leader.lookup() == AskBroker(third.own, authoritative=True)
+    leader.allowed = {"elsewhere:1"}
+    with pytest.raises(ServiceNotReadyError, match="isolation"):
+        await leader.lookup(TopicName.parse(f"persistent://{NAMESPACE}/b"))
+
+
+async def test_a_bundle_that_was_assigned_goes_to_that_broker(brokers):
+    leader, second, third = brokers
+    bundle = node_of().removeprefix("/namespace/")
+    await second.lookup(authoritative=True)
+    assert not await third.ownership.assign(bundle, third.name)
+    assert await leader.ownership.assign(bundle, third.name)
+    assert await second.ownership.release(bundle)
+    assert await leader.lookup() == AskBroker(third.own, authoritative=True)
+    leader.ownership.unassign(bundle)
+    second.rate = third.rate = 50.0
+    for each in (second, third):
+        await each.ownership.register._write()
+    assert await leader.lookup() == Here()
+
+
+async def test_a_bundle_is_looked_up_by_its_name(brokers):
+    leader, second, _ = brokers
+    bundle = node_of().removeprefix("/namespace/")
+    assert await second.ownership.lookup_bundle(bundle, authoritative=True) == Here()
+    assert await leader.ownership.lookup_bundle(bundle, authoritative=False) == ServedAt(second.own)
+    with pytest.raises(MetadataError):
+        await leader.ownership.lookup_bundle(f"{NAMESPACE}/0x00000000_0x00000001", authoritative=True)
+
+
+# --- split --------------------------------------------------------------------------------------------------------
+
+
+def middle_of(path):
+    low, high = (int(each, 16) for each in path.rpartition("/")[2].split("_"))
+    return (low + high) // 2
+
+
+async def check_served_once(brokers, cluster):
+    """Every hash has one bundle, at most one owner, and the nodes are those of the bundles there are."""
+    stored = msgspec.json.decode((await cluster.store.get(f"/admin/local-policies/{NAMESPACE}"))[0])["bundles"]
+    ranges = {f"/namespace/{NAMESPACE}/{a}_{b}" for a, b in itertools.pairwise(stored["boundaries"])}
+    await until(lambda: set(cluster.nodes("/namespace")) <= ranges)
+    for each in brokers:
+        await until(lambda each=each: {f"/namespace/{name}" for name in each.ownership.owned} <= ranges)
+    owned = [name for each in brokers for name in each.ownership.owned]
+    assert len(owned) == len(set(owned))
+
+
+async def test_a_split_keeps_the_topics_where_they_are(brokers, cluster):
+    owner, other, _ = brokers
+    await owner.lookup(authoritative=True)
+    path = node_of()
+    middle = middle_of(path)
+    assert await owner.ownership.split(path.removeprefix("/namespace/"), [middle])
+    await check_served_once(brokers, cluster)
+    low, high = path.rpartition("/")[2].split("_")
+    parts = [f"{NAMESPACE}/{low}_0x{middle:08x}", f"{NAMESPACE}/0x{middle:08x}_{high}"]
+    assert owner.ownership.owned == parts
+    assert owner.unloaded == []
+    await until(lambda: owner.ownership.serves(TOPIC))
+    assert await other.lookup() == ServedAt(owner.own)
+    assert len(other.ownership.bundles(NAMESPACE).boundaries) == 6
+    assert not await other.ownership.split(parts[0], [middle - 1])
+
+
+async def test_a_split_keeps_what_else_the_node_holds(brokers, cluster):
+    owner, *_ = brokers
+    await owner.lookup(authoritative=True)
+    path = f"/admin/local-policies/{NAMESPACE}"
+    node = msgspec.json.decode((await cluster.store.get(path))[0]) | {"namespaceAntiAffinityGroup": "g"}
+    await cluster.store.put(path, msgspec.json.encode(node))
+    await until(lambda: owner.ownership.bundles(NAMESPACE) is not None)
+    await owner.ownership.split(node_of().removeprefix("/namespace/"), [middle_of(node_of())])
+    assert msgspec.json.decode((await cluster.store.get(path))[0])["namespaceAntiAffinityGroup"] == "g"
+
+
+@pytest.mark.parametrize("call", range(8))
+@pytest.mark.parametrize("done", [False, True], ids=["not done", "done unnoticed"])
+async def test_a_split_that_the_metadata_service_breaks_off_is_whole_or_nothing(
+    brokers, cluster, monkeypatch, call, done
+):
+    """The `call`th request of the split fails, before or after it had its effect."""
+    owner, *_ = brokers
+    await owner.lookup(authoritative=True)
+    calls = itertools.count()
+
+    def failing(name):
+        method = getattr(owner.session, name)
+
+        async def run(*arguments, **keywords):
+            if next(calls) != call:
+                return await method(*arguments, **keywords)
+            if done:
+                await method(*arguments, **keywords)
+            raise StorageUnavailableError("no answer")
+
+        monkeypatch.setattr(owner.session, name, run)
+
+    for name in ("get", "put", "create_ephemeral", "delete"):
+        failing(name)
+    with contextlib.suppress(StorageUnavailableError, MetadataError, ServiceNotReadyError):
+        await owner.ownership.split(node_of().removeprefix("/namespace/"), [middle_of(node_of())])
+    await until(lambda: owner.ownership.serves(TOPIC))
+    await check_served_once(brokers, cluster)
+    assert owner.unloaded == []
+    assert owner.ownership.serves(TOPIC)
+
+
+async def test_an_owner_that_dies_in_the_middle_of_a_split_leaves_bundles_that_others_take(brokers, cluster):
+    owner, other, _ = brokers
+    await owner.lookup(authoritative=True)
+    path = node_of()
+    middle = middle_of(path)
+    low, high = path.rpartition("/")[2].split("_")
+    for child in (f"{low}_0x{middle:08x}", f"0x{middle:08x}_{high}"):
+        await owner.ownership._take(f"/namespace/{NAMESPACE}/{child}")
+    await owner.session.expire()
+    assert await other.lookup(authoritative=True) == Here()
+    assert cluster.nodes("/namespace") == [path]
+
+
+async def test_two_splits_at_once_are_both_made(brokers, cluster):
+    owner, other, _ = brokers
+    names = [TopicName.parse(f"persistent://{NAMESPACE}/{letter}") for letter in "abcdefghijkl"]
+    second = next(name for name in names if node_of(name) != node_of())
+    await owner.lookup(authoritative=True)
+    await other.lookup(second, authoritative=True)
+    await asyncio.gather(
+        owner.ownership.split(node_of().removeprefix("/namespace/"), [middle_of(node_of())]),
+        other.ownership.split(node_of(second).removeprefix("/namespace/"), [middle_of(node_of(second))]),
+    )
+    await check_served_once(brokers, cluster)
+    stored = msgspec.json.decode((await cluster.store.get(f"/admin/local-policies/{NAMESPACE}"))[0])
+    assert stored["bundles"]["numBundles"] == 6
+    await until(lambda: owner.ownership.serves(TOPIC) and other.ownership.serves(second))

@@ -1,0 +1,59 @@
+"""Calls of this broker to its cluster's brokers, by HTTP: what a request needs of topics and bundles elsewhere.
+
+A call goes to this broker itself, which answers it or redirects it to the owner as it does for clients. It carries the
+credentials of brokerClientAuthenticationPlugin: the rights of the client were checked when its request came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.broker.compat.rest_errors import RestError
+from magnetar.client.admin import AdminApi
+from magnetar.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.client.address import Credentials
+
+__all__ = ["PeerCalls"]
+
+_AT_ONCE: Final = 8
+_TIMEOUT_S: Final = 30.0
+_MOST_REASON_BYTES: Final = 4096
+
+
+class PeerCalls:
+    """At most 8 calls are under way, each in a thread. `own_url()` is the web address of this broker."""
+
+    def __init__(self, own_url: Callable[[], str], credentials: Credentials) -> None:
+        self._own_url, self._credentials = own_url, credentials
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def call(self, method: str, path: str, body: object = None) -> Any:
+        """The parsed answer, None for an empty one. Raises RestError with the status and reason of a refusal, or 503
+        when the broker does not answer.
+        """
+        api = AdminApi(self._own_url(), self._credentials, _TIMEOUT_S)
+        data = None if body is None else json.dumps(body).encode()
+        async with self._slots:
+            try:
+                return await asyncio.to_thread(api.call, method, path, data)
+            except urllib.error.HTTPError as error:
+                raise RestError(error.code, _reason(error)) from error
+            except (OSError, ValueError, ClientError) as error:
+                raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"another broker does not answer: {error}") from error
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    with error:
+        text = error.read(_MOST_REASON_BYTES).decode(errors="replace")
+    try:
+        return str(json.loads(text)["reason"])
+    except (ValueError, KeyError, TypeError):
+        return f"another broker refused: {error.code}"

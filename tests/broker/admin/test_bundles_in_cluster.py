@@ -1,0 +1,167 @@
+"""Calls about bundles and topics of which another broker of the cluster is the owner."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, Here, ServedAt
+from magnetar.broker.policies.records import even_bundles
+from tests.broker.admin_fakes import open_client
+
+NAMESPACE = "public/default"
+URL = f"/admin/v2/namespaces/{NAMESPACE}"
+OTHER = BrokerAddresses("pulsar://other:6650", None, "http://other:8080", None)
+LOW, HIGH = "0x00000000_0x80000000", "0x80000000_0xffffffff"
+
+
+class Cluster:
+    """Two bundles; ``owners`` says who has which. It writes down what is called for."""
+
+    def __init__(self):
+        self.owners = {LOW: Here(), HIGH: ServedAt(OTHER)}
+        self.is_leader = True
+        self.calls = []
+
+    def serves(self, _name):
+        return True
+
+    def bundles(self, _namespace):
+        return even_bundles(2)
+
+    async def bundle_owner(self, bundle):
+        return self.owners.get(bundle.rpartition("/")[2])
+
+    async def lookup_bundle(self, bundle, *, authoritative):
+        return self.owners.get(bundle.rpartition("/")[2]) or AskBroker(OTHER, authoritative)
+
+    async def lookup(self, _name, *, authoritative):
+        return Here()
+
+    async def release(self, bundle):
+        self.calls.append(("release", bundle.rpartition("/")[2]))
+        return True
+
+    async def assign(self, bundle, broker):
+        self.calls.append(("assign", bundle.rpartition("/")[2], broker))
+        return self.is_leader
+
+    async def split(self, bundle, hashes):
+        self.calls.append(("split", bundle.rpartition("/")[2], list(hashes)))
+        return True
+
+    async def forget(self, namespace):
+        self.calls.append(("forget", namespace))
+
+    async def brokers(self):
+        return ["localhost:8080", "other:8080"]
+
+    async def leader(self):
+        return ("localhost:8080", "http://localhost:8080") if self.is_leader else ("other:8080", OTHER.web_url)
+
+    # --- calls to other brokers
+
+    async def call(self, method, path, body=None):
+        self.calls.append((method, path))
+        if "refused" in path:
+            raise RestError(412, "in use")
+
+
+@pytest.fixture
+async def client():
+    return await open_client()
+
+
+@pytest.fixture
+def cluster(client):
+    made = Cluster()
+    client.broker.ownership.current = made
+    client.broker.peers = made
+    return made
+
+
+async def test_a_namespace_is_unloaded_wherever_its_bundles_are(client, cluster):
+    answer = await client("PUT", f"{URL}/unload")
+    assert answer.status == 204
+    assert sorted(cluster.calls) == [("PUT", f"{URL}/{HIGH}/unload"), ("release", LOW)]
+
+
+async def test_a_bundle_is_unloaded_at_its_owner(client, cluster):
+    assert (await client("PUT", f"{URL}/{LOW}/unload")).status == 204
+    answer = await client("PUT", f"{URL}/{HIGH}/unload")
+    assert answer.status == 307
+    assert answer.headers["location"] == f"http://other:8080{URL}/{HIGH}/unload?authoritative=true"
+    assert cluster.calls == [("release", LOW)]
+
+
+async def test_a_bundle_is_transferred_by_the_leader(client, cluster):
+    assert (await client("PUT", f"{URL}/{LOW}/unload?destinationBroker=nowhere:1")).status == 409
+    assert (await client("PUT", f"{URL}/{LOW}/unload?destinationBroker=other:8080")).status == 204
+    assert (await client("PUT", f"{URL}/{HIGH}/unload?destinationBroker=localhost:8080")).status == 204
+    assert cluster.calls == [
+        ("assign", LOW, "other:8080"),
+        ("release", LOW),
+        ("assign", HIGH, "localhost:8080"),
+        ("PUT", f"{URL}/{HIGH}/unload"),
+    ]
+    cluster.is_leader = False
+    answer = await client("PUT", f"{URL}/{LOW}/unload?destinationBroker=other:8080")
+    assert answer.status == 307
+    expected = f"http://other:8080{URL}/{LOW}/unload?destinationBroker=other%3A8080&authoritative=false"
+    assert answer.headers["location"] == expected
+    cluster.calls.clear()
+    # what a leader sends to the owner
+    assert (await client("PUT", f"{URL}/{LOW}/unload?destinationBroker=other:8080&authoritative=true")).status == 204
+    assert cluster.calls == [("release", LOW)]
+
+
+async def test_a_bundle_is_split_by_its_owner(client, cluster):
+    answer = await client("PUT", f"{URL}/{HIGH}/split?unload=true")
+    assert answer.status == 307
+    assert answer.headers["location"] == f"http://other:8080{URL}/{HIGH}/split?unload=true&authoritative=true"
+    assert (await client("PUT", f"{URL}/{LOW}/split")).status == 204
+    assert cluster.calls == [("split", LOW, [0x40000000])]
+    cluster.calls.clear()
+    assert (await client("PUT", f"{URL}/{LOW}/split?unload=true")).status == 204
+    released = [("release", "0x00000000_0x40000000"), ("release", "0x40000000_0x80000000")]
+    assert cluster.calls == [("split", LOW, [0x40000000]), *released]
+    bundles = (await client("GET", f"/admin/v2/namespaces/{NAMESPACE}")).json["bundles"]
+    assert bundles["numBundles"] == 2  # those in force
+    assert (await client("PUT", f"{URL}/{LOW}/split?splitAlgorithmName=none")).status == 412
+
+
+async def test_given_positions_outside_of_the_bundle_are_left_out(client, cluster):
+    await client("PUT", "/admin/v2/persistent/public/default/a")
+    await client("PUT", "/admin/v2/persistent/public/default/b")
+    path = f"{URL}/{LOW}/split?splitAlgorithmName=specified_positions_divide"
+    answer = await client("PUT", path, [1, 0, 0x80000000, 0x90000000, 5])
+    assert answer.status == 204, answer.raw
+    assert cluster.calls in ([], [("split", LOW, [1, 5])])  # with fewer than two topics there is nothing to part
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("post", f"{URL}/{HIGH}/clearBacklog"),
+        ("post", f"{URL}/{HIGH}/clearBacklog/s"),
+        ("post", f"{URL}/{HIGH}/unsubscribe/s"),
+        ("get", f"{URL}/{HIGH}/topicHashPositions"),
+        ("get", f"/admin/v2/non-persistent/{NAMESPACE}/{HIGH}"),
+    ],
+)
+async def test_what_is_about_a_bundle_goes_to_its_owner(client, cluster, method, path):
+    answer = await client(method.upper(), path)
+    assert answer.status == 307
+    assert answer.headers["location"].startswith("http://other:8080/admin/v2/")
+
+
+async def test_what_is_about_all_bundles_is_made_of_calls_about_each(client, cluster):
+    assert (await client("POST", f"{URL}/clearBacklog")).status == 204
+    assert cluster.calls == [("POST", f"{URL}/{each}/clearBacklog") for each in (LOW, HIGH)]
+
+
+async def test_a_deleted_namespace_is_given_up_everywhere(client, cluster):
+    await client("PUT", "/admin/v2/namespaces/public/gone")
+    assert (await client("DELETE", "/admin/v2/namespaces/public/gone")).status == 204
+    assert ("PUT", f"/admin/v2/namespaces/public/gone/{HIGH}/unload") in cluster.calls
+    assert cluster.calls[-1] == ("forget", "public/gone")
