@@ -7,6 +7,7 @@ conf/standalone.conf and docs/settings.md. A key is in the table only if it does
 
 from typing import Final
 
+from magnetar.broker.setting_areas.balancing import BalancingSettings
 from magnetar.broker.setting_areas.cluster import ClusterSettings
 from magnetar.broker.setting_areas.converting import ConvertingSettings
 from magnetar.broker.setting_areas.delivery import DeliverySettings
@@ -31,6 +32,7 @@ class Settings(
     ConvertingSettings,
     StorageSettings,
     ClusterSettings,
+    BalancingSettings,
     SecuritySettings,
     DoorSettings,
     OperationSettings,
@@ -48,6 +50,7 @@ AREAS: Final[dict[str, type]] = {
     "Message converters": ConvertingSettings,
     "Storage": StorageSettings,
     "Cluster": ClusterSettings,
+    "Cluster: load": BalancingSettings,
     "Security": SecuritySettings,
     "Other doors": DoorSettings,
     "Operation": OperationSettings,

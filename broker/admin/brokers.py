@@ -7,11 +7,13 @@ from starlette.responses import Response
 
 from magnetar import __version__
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.elsewhere import redirect_to
 from magnetar.broker.admin.responses import done, json_response, not_found, precondition, text
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, PROBE, SUPER
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.errors import BrokerError
+from magnetar.broker.ownership.ownership import BrokerAddresses
 from magnetar.broker.setting_areas.dynamic import LOAD_MANAGERS
 from magnetar.broker.setting_areas.refused import REFUSED
 from magnetar.broker.setting_suggestions import names_secret
@@ -150,10 +152,14 @@ async def brokers_of_cluster(call: Call) -> Response:
 
 @routes.get(BROKERS + "/{cluster}/{broker}/ownedNamespaces", SUPER)
 async def owned_namespaces(call: Call) -> Response:
-    """Every bundle of every namespace that has a loaded topic."""
+    """Of a cluster the bundles that the broker has, else every namespace that has a loaded topic."""
     if call.param("broker") != call.api.urls.broker_id:
+        if call.param("broker") in (await call.api.ownership.brokers() or ()):
+            return redirect_to(call, BrokerAddresses(web_url=f"http://{call.param('broker')}"), authoritative=False)
         raise not_found(f"Broker id '{call.param('broker')}' not found in available brokers.")
     state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
+    if (owned := call.api.ownership.owned()) is not None:
+        return json_response(dict.fromkeys(owned, state))
     names = {name.namespace for name in call.topics.loaded_names()}
     return json_response({f"{name}/0x00000000_0xffffffff": state for name in sorted(names)})
 

@@ -1,6 +1,7 @@
 """What is kept of a cluster for tools: failure domains, isolation policies, where it has moved to; racks of bookies.
 
-One broker and no bookie: nothing here changes what the broker does.
+Isolation policies decide which brokers of a cluster get the bundles of a namespace. Nothing else here changes what the
+broker does.
 """
 
 import contextlib
@@ -89,15 +90,24 @@ async def delete_failure_domain(call: Call) -> Response:
 async def isolation_policies(call: Call) -> Response:
     if call.param("cluster") not in call.namespaces.clusters:
         raise not_found(f"Cluster {call.param('cluster')} does not exist.")
-    found = _cluster(call).isolation_policies
+    found = _isolation(call)
     if found is None:
         raise not_found("NamespaceIsolationPolicies for the cluster do not exist")
     return json_response(found)
 
 
+def _isolation(call: Call) -> dict[str, dict[str, Any]] | None:
+    """Those of the cluster, also where an earlier version has kept them: with the cluster itself."""
+    cluster = _cluster(call)
+    found = call.namespaces.isolation.get(call.param("cluster"))
+    return cluster.isolation_policies if found is None else found
+
+
 @routes.get(POLICIES + "/brokers", SUPER)
 async def isolated_brokers(call: Call) -> Response:
-    return json_response([_isolation_of(call.api.urls.broker_id, _set_policies(call))])
+    policies = _set_policies(call)
+    brokers = await call.api.ownership.brokers() or [call.api.urls.broker_id]
+    return json_response([_isolation_of(each, policies) for each in brokers])
 
 
 @routes.get(POLICIES + "/brokers/{broker}", SUPER)
@@ -115,7 +125,7 @@ async def isolation_policy(call: Call) -> Response:
 
 def _set_policies(call: Call) -> dict[str, Any]:
     """Those of the cluster, once there was one."""
-    found = _cluster(call).isolation_policies
+    found = _isolation(call)
     if found is None:
         raise not_found(f"NamespaceIsolationPolicies for cluster {call.param('cluster')} does not exist")
     return found
@@ -141,20 +151,24 @@ def _names(patterns: Any, broker: str) -> bool:
 
 @routes.post(POLICY, SUPER)
 async def set_isolation_policy(call: Call) -> Response:
-    known = _cluster(call).isolation_policies or _NO_PARTS
+    known = _isolation(call) or _NO_PARTS
     body = await call.required_body(dict[str, Any])
     policy = checked(call.param("policy"), body)
     if not policy["namespaces"] or not policy["primary"]:
         raise RestError(400, "namespaces and primary are required")
-    await _change(call, isolation_policies=known | {call.param("policy"): policy})
+    await call.namespaces.isolation.update(
+        call.param("cluster"), lambda old: old | {call.param("policy"): policy}, known
+    )
     return done()
 
 
 @routes.delete(POLICY, SUPER)
 async def delete_isolation_policy(call: Call) -> Response:
-    known = _cluster(call).isolation_policies
+    known, name = _isolation(call), call.param("policy")
     if known is not None:
-        await _change(call, isolation_policies={k: v for k, v in known.items() if k != call.param("policy")})
+        await call.namespaces.isolation.update(
+            call.param("cluster"), lambda old: {k: v for k, v in old.items() if k != name}, known
+        )
     return done()
 
 

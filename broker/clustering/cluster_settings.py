@@ -18,6 +18,7 @@ CLUSTER_DEFAULTS: Final = {
 """Settings that begin otherwise in `magnetar broker` than in `magnetar standalone`: copies as in Apache Pulsar."""
 
 _POLICY_SERVICES: Final = ("SystemTopicBasedTopicPoliciesService",)
+_PLACEMENT: Final = "LeastLongTermMessageRate"
 _LOAD_MANAGERS: Final = ("ModularLoadManagerImpl", "SimpleLoadManagerImpl")
 
 
@@ -54,6 +55,7 @@ def cluster_services(settings: Settings) -> ClusterServices:
         )
     if settings.topic_level_policies_enabled and settings.authentication_enabled:
         _check_own_credentials(settings)
+    _check_strategies(settings)
     sizes = (
         settings.managed_ledger_default_ensemble_size,
         settings.managed_ledger_default_write_quorum,
@@ -65,6 +67,15 @@ def cluster_services(settings: Settings) -> ClusterServices:
             f"managedLedgerDefaultAckQuorum {sizes[2]} does not hold"
         )
     return _with_ledgers(servers, settings.bookkeeper_metadata_service_uri)
+
+
+def _check_strategies(settings: Settings) -> None:
+    for key, value, known in (
+        ("loadBalancerLoadSheddingStrategy", settings.load_balancer_load_shedding_strategy, "ThresholdShedder"),
+        ("loadBalancerLoadPlacementStrategy", settings.load_balancer_load_placement_strategy, _PLACEMENT),
+    ):
+        if settings.load_balancer_enabled and value.rpartition(".")[2] != known:
+            raise ValueError(f"{key} cannot be {value!r}: this broker has {known}; or set loadBalancerEnabled=false")
 
 
 def _check_own_credentials(settings: Settings) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import msgspec
 import structlog
 
+from magnetar.broker.policies.isolation import ISOLATION_NODE
 from magnetar.broker.topics.catalog import ROOT as PARTITIONED
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
 from magnetar.storage.errors import StorageError
@@ -91,8 +92,13 @@ class Following:
 
     def _cluster_changed(self, path: str) -> None:
         name = path.removeprefix(_CLUSTERS).removeprefix("/")
-        if self._ready and name and "/" not in name:
+        cluster, _, part = name.partition("/")
+        if not self._ready or not name:
+            return
+        if not part:
             self._spawn(self._namespaces.clusters.load(unquote(name)), path)
+        elif part == ISOLATION_NODE:
+            self._spawn(self._namespaces.isolation.load(unquote(cluster)), path)
 
     # --- topics --------------------------------------------------------------------------------------------------
 

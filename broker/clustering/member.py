@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from magnetar import __version__
+from magnetar.broker.clustering.balancing import Balancing
 from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
 from magnetar.broker.clustering.following import Following
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
     from magnetar.broker.policies.values import BundlesData
     from magnetar.broker.schemas.schema_store import StoredSchema
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.protocol.topic_name import TopicName
 
 __all__ = ["ClusterMember", "StartingUp"]
@@ -66,6 +69,9 @@ class StartingUp:
 
     async def release(self, bundle: str) -> bool:  # noqa: ARG002
         return False
+
+    def owned(self) -> list[str] | None:
+        return []
 
     def bundles(self, namespace: str) -> BundlesData | None:  # noqa: ARG002
         return None
@@ -147,8 +153,16 @@ class ClusterMember:
         await ownership.start()
         if broker.settings.standstill_guard_enabled:
             self._guard.start()
+        self._balance(ownership)
         log.info("cluster.joined", broker=broker.urls.broker_id, leader=register.is_leader)
         return ownership
+
+    def _balance(self, ownership: BundleOwnership) -> None:
+        broker = self._broker
+        assert broker.peers is not None, "a member of a cluster"
+        balancing = Balancing(broker.settings, ownership, broker.peers, self.default_bundles, time.monotonic)
+        broker.tasks.spawn(balancing.run_shedding(), "cluster.shedding")
+        broker.tasks.spawn(balancing.run_splitting(), "cluster.splitting")
 
     async def leave(self) -> None:
         """Hand over every topic. Never raises."""
@@ -191,8 +205,8 @@ class ClusterMember:
 
     def eligible(self, namespace: str, reports: Mapping[str, LoadReport]) -> dict[str, LoadReport]:
         """See ``BundleTopics``."""
-        cluster = self._broker.namespaces.clusters.get(self._broker.settings.cluster_name)
-        return eligible_brokers((cluster.isolation_policies if cluster else None) or {}, namespace, reports)
+        policies = self._broker.namespaces.isolation.get(self._broker.settings.cluster_name)
+        return eligible_brokers(policies or {}, namespace, reports)
 
     async def unload(self, namespace: str, low: int, high: int) -> None:
         """See ``BundleTopics``."""
@@ -215,17 +229,10 @@ class ClusterMember:
         cores = len(os.sched_getaffinity(0))
         topics = list(broker.topics.loaded.values())
         bundles: dict[str, BundleUsage] = {}
-        rates_in = messages = 0.0
         for topic in topics:
-            rate = topic.publishing.rate_in.rates()
-            messages, rates_in = messages + rate.messages_per_second, rates_in + rate.bytes_per_second
             bundle = self._bundle(topic.name)
-            before = bundles.get(bundle, BundleUsage())
-            bundles[bundle] = BundleUsage(
-                before.msg_rate_in + rate.messages_per_second,
-                before.msg_throughput_in + rate.bytes_per_second,
-                topics=before.topics + 1,
-            )
+            bundles[bundle] = bundles.get(bundle, BundleUsage()) + _usage_of(topic)
+        whole = sum(bundles.values(), BundleUsage())
         return LoadReport(
             web_service_url=urls.http_url or "",
             pulsar_service_url=urls.service_url or "",
@@ -233,8 +240,12 @@ class ClusterMember:
             non_persistent_topics_enabled=broker.settings.enable_non_persistent_topics,
             cpu=Usage(load.cpu_percent() * cores, 100.0 * cores),
             memory=Usage(load.memory_percent(), 100.0),
-            msg_rate_in=messages,
-            msg_throughput_in=rates_in,
+            msg_rate_in=whole.msg_rate_in,
+            msg_throughput_in=whole.msg_throughput_in,
+            msg_rate_out=whole.msg_rate_out,
+            msg_throughput_out=whole.msg_throughput_out,
+            num_consumers=whole.consumer_count,
+            num_producers=whole.producer_count,
             last_update=broker.now_ms(),
             last_stats=bundles,
             num_topics=len(topics),
@@ -245,5 +256,21 @@ class ClusterMember:
         )
 
     def _bundle(self, name: TopicName) -> str:
-        bundles = self.default_bundles(name.namespace)
+        known = None if self._ownership is None else self._ownership.bundles(name.namespace)
+        bundles = known or self.default_bundles(name.namespace)
         return f"{name.namespace}/{bundle_of(str(name), bundles)}" if bundles else name.namespace
+
+
+def _usage_of(topic: ServedTopic) -> BundleUsage:
+    rate = topic.publishing.rate_in.rates()
+    consumers = [each for subscription in topic.subscriptions.by_name.values() for each in subscription.consumers]
+    rates = [each.out.rates() for each in consumers]
+    return BundleUsage(
+        rate.messages_per_second,
+        rate.bytes_per_second,
+        sum((each.messages_per_second for each in rates), 0.0),
+        sum((each.bytes_per_second for each in rates), 0.0),
+        consumer_count=len(consumers),
+        producer_count=len(topic.producers),
+        topics=1,
+    )

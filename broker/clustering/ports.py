@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.admin.api import BrokerUrls
+    from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.advertised import AdvertisedAddresses
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.process_load import ProcessLoad
@@ -31,6 +32,7 @@ class MemberBroker(Protocol):
     catalog: TopicCatalog
     schemas: SchemaRegistry
     topics: Topics
+    peers: PeerCalls | None
     now_ms: Callable[[], int]
 
     @property

@@ -118,7 +118,6 @@ class BundleOwnership:
         await self._metadata.watching()
         await self.register.enter()
 
-    @property
     def owned(self) -> list[str]:
         """Full names of the bundles this broker serves: ``tenant/namespace/0x..._0x...``."""
         return sorted(path.removeprefix(f"{NAMESPACES}/") for path in self._owned)
@@ -224,7 +223,7 @@ class BundleOwnership:
             return
         self._closed = True
         await self.register.leave()
-        await asyncio.gather(*(self.release(bundle) for bundle in self.owned))
+        await asyncio.gather(*(self.release(bundle) for bundle in self.owned()))
         self._bundles.close()
         self._nodes.close()
 

@@ -61,6 +61,10 @@ class BundleUsage(msgspec.Struct, rename="camel", frozen=True):
     topics: int = 0
     cache_size: int = 0
 
+    def __add__(self, other: BundleUsage) -> BundleUsage:
+        names = self.__struct_fields__
+        return BundleUsage(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
 
 _NO_LIMIT: Final = Usage(0.0, -1000.0)
 

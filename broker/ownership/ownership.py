@@ -78,6 +78,10 @@ class Ownership(Protocol):
         """Close the bundle's topics and let other brokers have it; False when it is not this broker's to give."""
         ...
 
+    def owned(self) -> list[str] | None:
+        """Full names of the bundles that this broker serves; None where it serves all."""
+        ...
+
     def bundles(self, namespace: str) -> BundlesData | None:
         """How the namespace is cut; None: not known here, or as its policies say."""
         ...
@@ -131,6 +135,9 @@ class EverythingHere:
     async def release(self, bundle: str) -> bool:  # noqa: ARG002 - there is no other broker
         return False
 
+    def owned(self) -> list[str] | None:
+        return None
+
     def bundles(self, namespace: str) -> BundlesData | None:  # noqa: ARG002 - as the policies say
         return None
 
@@ -173,6 +180,9 @@ class OwnershipDoor:
 
     async def release(self, bundle: str) -> bool:
         return await self.current.release(bundle)
+
+    def owned(self) -> list[str] | None:
+        return self.current.owned()
 
     def bundles(self, namespace: str) -> BundlesData | None:
         return self.current.bundles(namespace)

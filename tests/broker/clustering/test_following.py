@@ -137,3 +137,11 @@ def replace(policies, **changes):
 
 def with_property(policies, number):
     return replace(policies, properties={**policies.properties, str(number): "x"})
+
+
+async def test_isolation_policies(brokers):
+    one, two = brokers
+    await one.namespaces.isolation.update("standalone", lambda old: old | {"p": {"namespaces": ["a"]}}, {})
+    await until(lambda: two.namespaces.isolation.get("standalone") == {"p": {"namespaces": ["a"]}})
+    await two.namespaces.isolation.update("standalone", lambda old: old | {"q": {"namespaces": ["b"]}}, {})
+    await until(lambda: set(one.namespaces.isolation.get("standalone") or ()) == {"p", "q"})

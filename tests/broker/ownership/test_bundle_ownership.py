@@ -104,7 +104,7 @@ async def test_an_authoritative_question_makes_the_owner(brokers, cluster):
         assert await second.lookup(authoritative=authoritative) == ServedAt(first.own)
     assert not second.ownership.serves(TOPIC)
     assert await first.lookup() == Here()
-    assert first.ownership.owned == [node_of().removeprefix("/namespace/")]
+    assert first.ownership.owned() == [node_of().removeprefix("/namespace/")]
 
 
 async def test_others_send_lookups_to_the_leader_and_the_leader_chooses_once(brokers):
@@ -160,7 +160,7 @@ async def test_the_first_lookup_stores_the_bundles_and_the_stored_ones_count(bro
     }
     whole = b'{"bundles":{"boundaries":["0x00000000","0xffffffff"],"numBundles":1},"extra":1}'
     await cluster.store.put(f"/admin/local-policies/{NAMESPACE}", whole)
-    await until(lambda: not brokers[0].ownership.owned)  # the old range is no bundle any more
+    await until(lambda: not brokers[0].ownership.owned())  # the old range is no bundle any more
     assert brokers[0].unloaded
     await brokers[1].lookup(authoritative=True)
     assert cluster.nodes("/namespace") == [f"/namespace/{NAMESPACE}/0x00000000_0xffffffff"]
@@ -328,8 +328,8 @@ async def test_random_histories_have_one_serving_owner_and_no_bundle_without_a_n
         if step == "lookup":
             answer = await each.lookup(chance.choice(topics), authoritative=chance.random() < 0.5)
             assert isinstance(answer, Here | ServedAt | AskBroker)
-        elif step == "release" and each.ownership.owned:
-            await each.ownership.release(chance.choice(each.ownership.owned))
+        elif step == "release" and each.ownership.owned():
+            await each.ownership.release(chance.choice(each.ownership.owned()))
         elif step == "drop" and cluster.nodes("/namespace"):
             await cluster.drop(chance.choice(cluster.nodes("/namespace")))
         elif step == "expire":
@@ -342,7 +342,7 @@ async def test_random_histories_have_one_serving_owner_and_no_bundle_without_a_n
             await asyncio.sleep(0)
         for topic in topics:
             assert sum(world.ownership.serves(topic) for world in worlds) <= 1
-        held = sorted(bundle for world in worlds for bundle in world.ownership.owned)
+        held = sorted(bundle for world in worlds for bundle in world.ownership.owned())
         assert [f"/namespace/{bundle}" for bundle in held] == cluster.nodes("/namespace")
     for each in worlds:
         await each.ownership.close()
@@ -401,8 +401,8 @@ async def check_served_once(brokers, cluster):
     ranges = {f"/namespace/{NAMESPACE}/{a}_{b}" for a, b in itertools.pairwise(stored["boundaries"])}
     await until(lambda: set(cluster.nodes("/namespace")) <= ranges)
     for each in brokers:
-        await until(lambda each=each: {f"/namespace/{name}" for name in each.ownership.owned} <= ranges)
-    owned = [name for each in brokers for name in each.ownership.owned]
+        await until(lambda each=each: {f"/namespace/{name}" for name in each.ownership.owned()} <= ranges)
+    owned = [name for each in brokers for name in each.ownership.owned()]
     assert len(owned) == len(set(owned))
 
 
@@ -415,7 +415,7 @@ async def test_a_split_keeps_the_topics_where_they_are(brokers, cluster):
     await check_served_once(brokers, cluster)
     low, high = path.rpartition("/")[2].split("_")
     parts = [f"{NAMESPACE}/{low}_0x{middle:08x}", f"{NAMESPACE}/0x{middle:08x}_{high}"]
-    assert owner.ownership.owned == parts
+    assert owner.ownership.owned() == parts
     assert owner.unloaded == []
     await until(lambda: owner.ownership.serves(TOPIC))
     assert await other.lookup() == ServedAt(owner.own)

@@ -1,0 +1,137 @@
+"""What the leader does about load: it has overloaded brokers give up bundles, and has large bundles split.
+
+Both are calls to the owners, which do it in order. The leader alone acts; a second one for a moment would move or split
+a bundle twice, which costs a reconnection and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.ownership.auto_split import SplitRules, bundles_to_split
+from magnetar.broker.ownership.shedding import Shedder, SheddingRules
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.broker.ownership.bundle_ownership import BundleOwnership
+    from magnetar.broker.policies.values import BundlesData
+    from magnetar.broker.settings import Settings
+
+__all__ = ["Balancing", "Calls", "shedding_rules", "split_rules"]
+
+log = structlog.get_logger(__name__)
+
+_MINUTE_S: Final = 60.0
+
+
+class Calls(Protocol):
+    """Calls to the brokers of the cluster, each sent to the owner it concerns."""
+
+    async def call(self, method: str, path: str, body: object = None) -> object:
+        """Raises RestError."""
+        ...
+
+
+class Balancing:
+    """``run`` until it is cancelled; ``shed`` and ``split`` are one pass each."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ownership: BundleOwnership,
+        calls: Calls,
+        policy_bundles: Callable[[str], BundlesData | None],
+        now_s: Callable[[], float],
+    ) -> None:
+        self.unloaded = self.splits = 0
+        """Bundles this broker has had moved and split."""
+        self._settings, self._ownership, self._calls = settings, ownership, calls
+        self._policy_bundles, self._now_s = policy_bundles, now_s
+        self._shedder = Shedder(shedding_rules(settings))
+
+    async def run_shedding(self) -> None:
+        settings = self._settings
+        while settings.load_balancer_enabled and settings.load_balancer_shedding_enabled:
+            await asyncio.sleep(settings.load_balancer_shedding_interval_minutes * _MINUTE_S)
+            await self._logged("shedding", self.shed)
+
+    async def run_splitting(self) -> None:
+        settings = self._settings
+        while settings.load_balancer_enabled and settings.load_balancer_auto_bundle_split_enabled:
+            await asyncio.sleep(settings.load_balancer_split_interval_minutes * _MINUTE_S)
+            await self._logged("splitting", self.split)
+
+    async def shed(self) -> None:
+        """Raises StorageError."""
+        register = self._ownership.register
+        if not register.is_leader:
+            return
+        reports = await register.candidates(persistent=True)
+        for broker, bundle in self._shedder.plan(reports, self._now_s()):
+            self._ownership.unassign(bundle)
+            log.info("bundle.shed", bundle=bundle, broker=broker)
+            if await self._call(f"/admin/v2/namespaces/{bundle}/unload"):
+                self.unloaded += 1
+
+    async def split(self) -> None:
+        """Raises StorageError."""
+        register = self._ownership.register
+        if not register.is_leader:
+            return
+        reports = await register.candidates(persistent=True)
+        unload = str(self._settings.load_balancer_auto_unload_split_bundles_enabled).lower()
+        for bundle in bundles_to_split(reports, split_rules(self._settings), self._count):
+            log.info("bundle.too_large", bundle=bundle)
+            if await self._call(f"/admin/v2/namespaces/{bundle}/split?unload={unload}"):
+                self.splits += 1
+
+    def _count(self, namespace: str) -> int | None:
+        bundles = self._ownership.bundles(namespace) or self._policy_bundles(namespace)
+        return None if bundles is None else bundles.num_bundles
+
+    async def _call(self, path: str) -> bool:
+        try:
+            await self._calls.call("PUT", path)
+        except RestError as error:
+            log.warning("balancing.refused", path=path, status=error.status, reason=error.reason)
+            return False
+        return True
+
+    async def _logged(self, work: str, run: Callable[[], object]) -> None:
+        try:
+            await run()  # type: ignore[misc]
+        except (StorageError, BrokerError) as error:
+            log.warning("balancing.failed", work=work, reason=str(error))
+
+
+def shedding_rules(settings: Settings) -> SheddingRules:
+    return SheddingRules(
+        threshold_share=settings.load_balancer_broker_threshold_shedder_percentage / 100,
+        history_share=settings.load_balancer_history_resource_percentage,
+        cpu_weight=settings.load_balancer_cpu_resource_weight,
+        memory_weight=settings.load_balancer_memory_resource_weight,
+        direct_memory_weight=settings.load_balancer_direct_memory_resource_weight,
+        bandwidth_in_weight=settings.load_balancer_bandwidth_in_resource_weight,
+        bandwidth_out_weight=settings.load_balancer_bandwidth_out_resource_weight,
+        least_bytes_per_second=settings.load_balancer_bundle_unload_min_throughput_threshold * 2**20,
+        grace_s=settings.load_balancer_shedding_grace_period_minutes * _MINUTE_S,
+        excluded_namespaces=settings.load_balancer_shedding_excluded_namespaces,
+    )
+
+
+def split_rules(settings: Settings) -> SplitRules:
+    return SplitRules(
+        most_topics=settings.load_balancer_namespace_bundle_max_topics,
+        most_sessions=settings.load_balancer_namespace_bundle_max_sessions,
+        most_messages_per_second=settings.load_balancer_namespace_bundle_max_msg_rate,
+        most_bytes_per_second=settings.load_balancer_namespace_bundle_max_bandwidth_mbytes * 2**20,
+        most_bundles=settings.load_balancer_namespace_maximum_bundles,
+        at_once=settings.load_balancer_max_number_of_bundles_to_split_per_cycle,
+    )

@@ -1,0 +1,141 @@
+"""Settings of how the brokers of a cluster share its load."""
+
+from magnetar.broker.setting_areas.setting import Table, setting, table
+
+
+@table
+class BalancingSettings(Table):
+    """What the leader of a cluster does about load. A broker alone has nothing to share."""
+
+    load_balancer_enabled: bool = setting("loadBalancerEnabled", True, "The leader moves and splits bundles by load.")
+    load_balancer_shedding_enabled: bool = setting(
+        "loadBalancerSheddingEnabled", True, "The leader has brokers that are loaded above the average give up bundles."
+    )
+    load_balancer_shedding_interval_minutes: int = setting(
+        "loadBalancerSheddingIntervalMinutes",
+        1,
+        "How often the leader compares the load of the brokers.",
+        unit="min",
+        minimum=1,
+    )
+    load_balancer_shedding_grace_period_minutes: int = setting(
+        "loadBalancerSheddingGracePeriodMinutes",
+        30,
+        "A bundle that was moved for load stays where it is for so long.",
+        unit="min",
+        minimum=0,
+    )
+    load_balancer_shedding_excluded_namespaces: tuple[str, ...] = setting(
+        "loadBalancerSheddingExcludedNamespaces",
+        (),
+        "Namespaces (tenant/namespace) whose bundles are not moved for load.",
+    )
+    load_balancer_broker_threshold_shedder_percentage: int = setting(
+        "loadBalancerBrokerThresholdShedderPercentage",
+        10,
+        "A broker whose usage is so much above the average gives up bundles.",
+        unit="%",
+        minimum=0,
+        maximum=100,
+    )
+    load_balancer_history_resource_percentage: float = setting(
+        "loadBalancerHistoryResourcePercentage",
+        0.9,
+        "Share of the earlier figures in the smoothed usage of a broker.",
+        unit="share",
+        minimum=0,
+        maximum=1,
+    )
+    load_balancer_bandwidth_in_resource_weight: float = setting(
+        "loadBalancerBandwidthInResourceWeight",
+        1.0,
+        "Weight of incoming traffic in the usage of a broker.",
+        unit="weight",
+        minimum=0,
+    )
+    load_balancer_bandwidth_out_resource_weight: float = setting(
+        "loadBalancerBandwidthOutResourceWeight",
+        1.0,
+        "Weight of outgoing traffic in the usage of a broker.",
+        unit="weight",
+        minimum=0,
+    )
+    load_balancer_cpu_resource_weight: float = setting(
+        "loadBalancerCPUResourceWeight",
+        1.0,
+        "Weight of processor time in the usage of a broker.",
+        unit="weight",
+        minimum=0,
+    )
+    load_balancer_memory_resource_weight: float = setting(
+        "loadBalancerMemoryResourceWeight", 0.0, "Weight of memory in the usage of a broker.", unit="weight", minimum=0
+    )
+    load_balancer_direct_memory_resource_weight: float = setting(
+        "loadBalancerDirectMemoryResourceWeight",
+        0.0,
+        "Weight of memory that clients make a broker hold.",
+        unit="weight",
+        minimum=0,
+    )
+    load_balancer_bundle_unload_min_throughput_threshold: float = setting(
+        "loadBalancerBundleUnloadMinThroughputThreshold",
+        10.0,
+        "A broker that would give up less traffic than this keeps its bundles.",
+        unit="MiB/s",
+        minimum=0,
+    )
+    load_balancer_auto_bundle_split_enabled: bool = setting(
+        "loadBalancerAutoBundleSplitEnabled",
+        True,
+        "The leader has bundles split that are beyond one of the limits below.",
+    )
+    load_balancer_auto_unload_split_bundles_enabled: bool = setting(
+        "loadBalancerAutoUnloadSplitBundlesEnabled", True, "The parts of such a bundle find owners anew."
+    )
+    load_balancer_split_interval_minutes: int = setting(
+        "loadBalancerSplitIntervalMinutes", 1, "How often the leader looks for such bundles.", unit="min", minimum=1
+    )
+    load_balancer_max_number_of_bundles_to_split_per_cycle: int = setting(
+        "loadBalancerMaxNumberOfBundlesToSplitPerCycle",
+        10,
+        "Bundles that are split at one time.",
+        unit="bundles",
+        minimum=1,
+    )
+    load_balancer_namespace_bundle_max_topics: int = setting(
+        "loadBalancerNamespaceBundleMaxTopics", 1000, "Topics of a bundle.", unit="topics", minimum=1
+    )
+    load_balancer_namespace_bundle_max_sessions: int = setting(
+        "loadBalancerNamespaceBundleMaxSessions",
+        1000,
+        "Producers and consumers of a bundle.",
+        unit="sessions",
+        minimum=1,
+    )
+    load_balancer_namespace_bundle_max_msg_rate: int = setting(
+        "loadBalancerNamespaceBundleMaxMsgRate",
+        30000,
+        "Messages per second in and out of a bundle.",
+        unit="messages/s",
+        minimum=1,
+    )
+    load_balancer_namespace_bundle_max_bandwidth_mbytes: int = setting(
+        "loadBalancerNamespaceBundleMaxBandwidthMbytes", 100, "Traffic in and out of a bundle.", unit="MiB/s", minimum=1
+    )
+    load_balancer_namespace_maximum_bundles: int = setting(
+        "loadBalancerNamespaceMaximumBundles",
+        128,
+        "A namespace with so many bundles gets no more by itself.",
+        unit="bundles",
+        minimum=1,
+    )
+    load_balancer_load_shedding_strategy: str = setting(
+        "loadBalancerLoadSheddingStrategy",
+        "org.apache.pulsar.broker.loadbalance.impl.ThresholdShedder",
+        "How the leader finds bundles to move: ThresholdShedder, Apache Pulsar's default.",
+    )
+    load_balancer_load_placement_strategy: str = setting(
+        "loadBalancerLoadPlacementStrategy",
+        "org.apache.pulsar.broker.loadbalance.impl.LeastLongTermMessageRate",
+        "How the leader finds the owner of a bundle: LeastLongTermMessageRate, Apache Pulsar's default.",
+    )

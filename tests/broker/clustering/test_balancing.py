@@ -1,0 +1,125 @@
+"""The leader, and the leader alone, has bundles moved and split."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.broker.clustering.balancing import Balancing
+from magnetar.broker.clustering.isolation import eligible_brokers
+from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
+from magnetar.broker.policies.records import even_bundles
+from magnetar.broker.settings import Settings
+
+LARGE = "t/n/0x00000000_0x80000000"
+
+
+class World:
+    """The ownership, its register, and the brokers that are called."""
+
+    def __init__(self):
+        self.register = self
+        self.is_leader = True
+        self.called, self.unassigned = [], []
+        self.refuses = False
+        usage = BundleUsage(topics=2000, msg_throughput_in=100.0 * 2**20)
+        busy = LoadReport(
+            cpu=Usage(95.0, 100.0),
+            msg_throughput_in=200.0 * 2**20,
+            last_stats={LARGE: usage, "t/n/0x80000000_0xffffffff": BundleUsage(msg_throughput_in=100.0 * 2**20)},
+        )
+        self.reports = {"a:1": busy, "b:1": LoadReport()}
+
+    async def candidates(self, *, persistent):
+        assert persistent
+        return self.reports
+
+    def unassign(self, bundle):
+        self.unassigned.append(bundle)
+
+    def bundles(self, _namespace):
+        return None
+
+    async def call(self, method, path, body=None):
+        self.called.append((method, path, body))
+        if self.refuses:
+            raise RestError(409, "no")
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def balancing(world):
+    return Balancing(Settings(), world, world, lambda _namespace: even_bundles(2), lambda: 0.0)
+
+
+async def test_a_bundle_of_an_overloaded_broker_is_unloaded_and_placed_anew(world, balancing):
+    await balancing.shed()
+    assert world.called == [("PUT", f"/admin/v2/namespaces/{LARGE}/unload", None)]
+    assert world.unassigned == [LARGE]
+    assert balancing.unloaded == 1
+
+
+async def test_a_large_bundle_is_split(world, balancing):
+    await balancing.split()
+    assert world.called == [("PUT", f"/admin/v2/namespaces/{LARGE}/split?unload=true", None)]
+    assert balancing.splits == 1
+
+
+async def test_a_refusal_is_not_counted(world, balancing):
+    world.refuses = True
+    await balancing.shed()
+    await balancing.split()
+    assert (balancing.unloaded, balancing.splits) == (0, 0)
+
+
+async def test_others_than_the_leader_do_nothing(world, balancing):
+    world.is_leader = False
+    await balancing.shed()
+    await balancing.split()
+    assert world.called == []
+
+
+# --- isolation ----------------------------------------------------------------------------------------------------
+
+BROKERS = {f"{host}:8080": LoadReport(cpu=Usage(50.0, 100.0)) for host in ("east-1", "east-2", "west-1")}
+
+
+def policy(**more):
+    parameters = {"min_limit": "1", "usage_threshold": "80"} | more
+    failover = {"policy_type": "min_available", "parameters": parameters}
+    return {
+        "namespaces": ["t/secret.*"],
+        "primary": ["east-.*"],
+        "secondary": ["west-1:8080"],
+        "auto_failover_policy": failover,
+    }
+
+
+def hosts(policies, namespace, reports=None):
+    return sorted(name.partition(":")[0] for name in eligible_brokers(policies, namespace, reports or BROKERS))
+
+
+def test_without_policies_every_broker_may():
+    assert hosts({}, "t/n") == ["east-1", "east-2", "west-1"]
+
+
+def test_a_namespace_of_a_policy_has_its_primary_brokers_and_the_others_have_the_rest():
+    assert hosts({"p": policy()}, "t/secret-1") == ["east-1", "east-2"]
+    assert hosts({"p": policy()}, "t/n") == ["west-1"]
+
+
+def test_the_secondary_brokers_step_in_for_missing_and_for_busy_ones():
+    assert hosts({"p": policy(min_limit="3")}, "t/secret") == ["east-1", "east-2", "west-1"]
+    busy = {name: LoadReport(cpu=Usage(90.0, 100.0)) for name in BROKERS}
+    assert hosts({"p": policy()}, "t/secret", busy) == ["east-1", "east-2", "west-1"]
+    assert hosts({"p": policy()}, "t/secret", {"west-1:8080": LoadReport()}) == ["west-1"]
+    assert hosts({"p": policy() | {"secondary": []}}, "t/secret", {"west-1:8080": LoadReport()}) == []
+
+
+def test_a_pattern_that_cannot_be_read_names_nothing():
+    assert hosts({"p": policy() | {"primary": ["("], "secondary": [7]}}, "t/secret") == []
+    assert hosts({"p": {"namespaces": None}}, "t/n") == ["east-1", "east-2", "west-1"]
