@@ -1,0 +1,102 @@
+"""Calls of a broker to the brokers of its cluster: redirects are followed, refusals come back as they are."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+
+import pytest
+
+from magnetar.broker.admin.peer_calls import PeerCalls
+from magnetar.broker.admin_backend.topics_elsewhere import CalledTopics
+from magnetar.broker.compat.rest_errors import RestError
+from magnetar.client.address import Credentials
+from magnetar.protocol.topic_name import TopicName
+
+NAME = TopicName.parse("persistent://t/n/a b")
+PATH = "/admin/v2/persistent/t/n/a%20b"
+
+
+class Owner(http.server.BaseHTTPRequestHandler):
+    """Answers by the path; what came is kept with the server."""
+
+    def answer(self):
+        size = int(self.headers.get("content-length") or 0)
+        body = json.loads(self.rfile.read(size)) if size else None
+        self.server.requests.append((self.command, self.path, self.headers.get("authorization"), body))
+        status, headers, answer = self.server.answers.get(self.path, (204, {}, b""))
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - the base class names them so
+
+    def log_message(self, *_):
+        """Nothing is printed."""
+
+
+@pytest.fixture
+def owner():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Owner)
+    server.requests, server.answers = [], {}
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def calls(owner):
+    return PeerCalls(lambda: owner.url, Credentials(token="abc"))
+
+
+async def test_a_call_carries_the_credentials_of_the_broker_and_follows_redirects(owner, calls):
+    owner.answers["/a"] = 307, {"location": f"{owner.url}/b?authoritative=true"}, b""
+    owner.answers["/b?authoritative=true"] = 200, {}, b'{"x":1}'
+    assert await calls.call("POST", "/a", {"y": 2}) == {"x": 1}
+    assert owner.requests[1] == ("POST", "/b?authoritative=true", "Bearer abc", {"y": 2})
+    assert await calls.call("PUT", "/empty") is None
+
+
+async def test_a_refusal_keeps_its_status_and_reason(owner, calls):
+    owner.answers["/a"] = 412, {}, b'{"reason":"in use"}'
+    owner.answers["/b"] = 500, {}, b"<html>"
+    with pytest.raises(RestError, match="in use") as refused:
+        await calls.call("DELETE", "/a")
+    assert refused.value.status == 412
+    with pytest.raises(RestError) as refused:
+        await calls.call("DELETE", "/b")
+    assert refused.value.status == 500
+
+
+async def test_a_broker_that_does_not_answer_is_unavailable():
+    with pytest.raises(RestError) as refused:
+        await PeerCalls(lambda: "http://127.0.0.1:9", Credentials()).call("GET", "/a")
+    assert refused.value.status == 503
+
+
+async def test_topics_of_other_brokers(owner, calls):
+    topics = CalledTopics(calls)
+    owner.answers[f"{PATH}/subscriptions"] = 200, {}, b'["s","t"]'
+    assert await topics.subscriptions(NAME) == ["s", "t"]
+    await topics.unload(NAME)
+    await topics.delete(NAME, force=False)
+    owner.answers[f"{PATH}?force=true"] = 404, {}, b'{"reason":"gone"}'
+    await topics.delete(NAME, force=True)
+    owner.answers[f"{PATH}/subscription/a%252Fb"] = 409, {}, b'{"reason":"there"}'
+    await topics.subscribe(NAME, "a/b")
+    assert [(method, path) for method, path, *_ in owner.requests] == [
+        ("GET", f"{PATH}/subscriptions"),
+        ("PUT", f"{PATH}/unload"),
+        ("DELETE", f"{PATH}?force=false"),
+        ("DELETE", f"{PATH}?force=true"),
+        ("PUT", f"{PATH}/subscription/a%252Fb"),
+    ]
+    owner.answers[f"{PATH}?force=true"] = 412, {}, b'{"reason":"in use"}'
+    with pytest.raises(RestError):
+        await topics.delete(NAME, force=True)
