@@ -267,7 +267,7 @@ typedef struct {
     uint64_t producer_id;
     size_t count;
     PyObject *data; /* bytes, written in place and cut to `used` in the end */
-    size_t used, gap;
+    size_t used, gap, looked_to; /* looked_to: how far `bytes_ahead` has come in this read */
     buffer offsets, sequences, highest, counts, deliver_at, flags;
     uint32_t any_flags, all_flags;
     int64_t total, last_sequence;
@@ -296,28 +296,49 @@ static int run_start(run *r, uint64_t producer_id) {
     return push_i64(&r->offsets, 0);
 }
 
-/* Room for n more bytes: a little at first, then for the `left` bytes of this read when they are frames like this one of
- * `frame` bytes, so that nearly nothing is copied twice. */
-static int run_room(run *r, size_t n, size_t frame, size_t left) {
+/* The frame being added: it begins at `at` of a read that ends at `stop`. */
+typedef struct { const uint8_t *read; size_t at, stop; } place;
+
+/* Bytes of the frames from here on that look like more of the same run, gaps included; moves `looked_to` behind them. What is
+ * allocated is what will be kept then: memory that is given back in part is new to the allocator each time. */
+static size_t bytes_ahead(run *r, const place *here) {
+    size_t at = here->at, sum = 0;
+    const uint8_t *first = here->read + at + 8;
+    while (here->stop - at >= 24) {
+        const uint8_t *frame = here->read + at;
+        uint64_t total = be32(frame), size = be32(frame + 4);
+        /* type SEND, a short command, the same producer id in its first bytes */
+        if (4 + total > here->stop - at || size < 8 || size > 127 || size + 4 > total || memcmp(frame + 8, first, 3) || memcmp(frame + 12, first + 4, 2))
+            break;
+        sum += r->gap + (size_t)(total - 4 - size);
+        at += 4 + (size_t)total;
+    }
+    r->looked_to = at;
+    return sum;
+}
+
+/* Room for n more bytes. */
+static int run_room(run *r, size_t n, const place *here) {
     size_t have = r->data ? (size_t)PyBytes_GET_SIZE(r->data) : 0, need = r->used + n;
     if (r->data && need <= have)
         return 0;
-    size_t room = r->data || need > RUN_START ? need + left + r->gap * (left / frame) : RUN_START;
-    if (room < need)
-        room = need;
+    size_t room = need < RUN_START ? RUN_START : 2 * need;
+    if (here->at >= r->looked_to) { /* each frame is looked at once, however often runs end */
+        size_t ahead = bytes_ahead(r, here);
+        room = ahead >= n ? r->used + ahead : room;
+    }
     if (!r->data)
         return (r->data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)room)) ? 0 : -1;
     return _PyBytes_Resize(&r->data, (Py_ssize_t)room);
 }
 
-/* `frame` bytes are those of the entry's frame, `left` those of the read from there on. */
-static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n, uint32_t flags, int64_t deliver_at, size_t frame, size_t left) {
-    if (run_room(r, r->gap + n, frame, left))
+static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n, uint32_t flags, int64_t deliver_at, const place *here) {
+    if (run_room(r, r->gap + n, here))
         return -1;
-    uint8_t *place = (uint8_t *)PyBytes_AS_STRING(r->data) + r->used;
-    memset(place, 0, r->gap);
+    uint8_t *to = (uint8_t *)PyBytes_AS_STRING(r->data) + r->used;
+    memset(to, 0, r->gap);
     if (n)
-        memcpy(place + r->gap, entry, n);
+        memcpy(to + r->gap, entry, n);
     r->used += r->gap + n;
     int64_t sequence = (int64_t)c->sequence_id;
     if (r->count && sequence <= r->last_sequence)
@@ -439,7 +460,8 @@ static PyObject *cut(PyObject *self, PyObject *args) {
             size_t n = total - 4 - size;
             uint32_t flags = c.flags;
             int64_t due;
-            if (look_at_entry(&flags, &due, entry, n) || run_add(&r, &c, entry, n, flags, due, 4 + total, stop - at))
+            place here = {p, at, stop};
+            if (look_at_entry(&flags, &due, entry, n) || run_add(&r, &c, entry, n, flags, due, &here))
                 goto out;
         } else {
             if (run_done(&r, items))

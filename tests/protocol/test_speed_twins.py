@@ -67,3 +67,15 @@ def test_bytes_fed_one_by_one_give_what_they_give_at_once(cut):
             at = done
         assert (at, error) == (consumed, None)
         assert _commands(found) == _commands(items)
+
+
+def test_frames_that_look_like_one_run_and_end_one_each_are_cut_alike():
+    head = bytes([8, 6, 0x32, 8, 8, 1, 16, 1])
+    frames = []
+    for k in range(12_000):
+        command = head + bytes([8, 1 + k % 2, 16, 5])  # the producer id again: the last one counts
+        frames.append((len(command) + 8).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + b"body")
+    data = b"".join(frames)
+    _, items, error = _speedups.cut(data, 0, len(data), twins.LIMIT, 45)
+    assert (len(items), error) == (12_000, None)
+    assert items[:40] == _pure.cut(data[: 40 * len(frames[0])], 0, 40 * len(frames[0]), twins.LIMIT, 45)[1]
