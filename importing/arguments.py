@@ -63,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_broker_arguments(parser: argparse.ArgumentParser) -> None:
     broker = parser.add_argument_group("broker")
-    broker.add_argument("--service-url", default="pulsar://127.0.0.1:6650", metavar="URL", help="default: %(default)s")
+    broker.add_argument(
+        "--service-url", "--url", default="pulsar://127.0.0.1:6650", metavar="URL", help="default: %(default)s"
+    )
     broker.add_argument(
         "--admin-url",
         metavar="URL",
