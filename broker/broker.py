@@ -258,7 +258,7 @@ class Broker:
         self.schemas = SchemaRegistry(metadata, self.now_ms, member.schemas if member else None)
 
     async def _open_stores(self) -> Stores:
-        """Those of this machine, or those of the cluster that this broker becomes a member of."""
+        """Open the stores of this machine, or those of the cluster that this broker becomes a member of."""
         engine = self._engine_settings()
         if not self.in_cluster:
             self.embedded = await open_embedded(self.settings.data_dir, engine, self.environment)

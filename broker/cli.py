@@ -410,7 +410,7 @@ def _is_below(directory: str, error: OSError) -> bool:
 
 
 def _reason(error: OSError) -> str:
-    """What happened, without the number of it."""
+    """The text of the error, without its number."""
     if error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return error.strerror or str(error)

@@ -19,7 +19,7 @@ _HINTS = {
 
 @contextlib.contextmanager
 def told_by_setting(key: str, host: str, port: int) -> Iterator[None]:
-    """Whatever fails to listen inside says which setting it came from, where it wanted to listen, and what to do.
+    """A failure to listen inside names the setting, the address and the remedy.
 
     Raises: OSError, with the errno it had (that of the resolver where bindAddress is no address).
     """

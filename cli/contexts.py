@@ -42,7 +42,7 @@ class Context:
     description: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the defaults."""
+        """The values that differ from the defaults."""
         default = Context()
         return {key: value for key, value in asdict(self).items() if value != getattr(default, key)}
 
@@ -66,7 +66,7 @@ class ContextFile:
 
     @staticmethod
     def load(environ: Mapping[str, str]) -> ContextFile:
-        """What the file says; nothing where there is none. Raises: ConfigurationError."""
+        """The contexts of the file; none without a file. Raises: ConfigurationError."""
         path = context_path(environ)
         try:
             return _parsed(path, path.read_text(encoding="utf-8"))

@@ -29,7 +29,7 @@ class CommandLineError(CliError):
 
 
 class NotFoundError(CliError):
-    """What the command names is not there."""
+    """The subject of the command does not exist."""
 
     exit_code = 66
 

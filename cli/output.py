@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, colour on terminals alone."""
+"""The output of commands: tables for people, JSON for programs, colour on terminals alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Output:
         self._stream.flush()
 
     def done(self, sentence: str, **facts: Any) -> None:
-        """What a change did: a sentence, or its facts as JSON."""
+        """Report a change: a sentence, or its facts as JSON."""
         if self.as_json:
             self.value(facts)
         else:

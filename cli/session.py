@@ -1,4 +1,6 @@
-"""What the commands of this room share: options that choose the broker, `--json`, and the session made of them."""
+"""The common parts of the commands of this room: options that choose the broker, `--json`, and the session made of
+them.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What is shown to the broker, and what is required of it.
+    """The credentials shown to the broker, and the proof required of it.
 
     token: a token, `file:PATH` or `env:NAME`; read anew for each connection, so that a renewed token is used.
     basic: `USER:PASSWORD`.

@@ -35,7 +35,7 @@ PERMITS = 500
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to subscribe to.
+    """The subscription that a client asks for.
 
     start: ledger and entry, or None for `earliest`; for subscriptions that are not kept. inclusive: that entry too.
     is_pattern: `topic` is a regular expression for whole names of topics; those that come to be later count, too.

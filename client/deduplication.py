@@ -107,7 +107,7 @@ def ensure_deduplication(
 
 
 def _settled(admin: AdminApi, base: str, pause: Callable[[float], None]) -> str:
-    """What the topic's stats say once it is done with recovering."""
+    """The topic's statistics once its recovery has ended."""
     status = ""
     for _ in range(int(_WAIT_S / _POLL_S)):
         status = str(admin.call("GET", f"{base}/stats").get("deduplicationStatus", ""))

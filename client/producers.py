@@ -26,7 +26,7 @@ class Receipt(NamedTuple):
 
 
 class ProducerEvents(Protocol):
-    """What one producer hears."""
+    """The events of one producer."""
 
     def on_receipt(self, receipt: Receipt) -> None: ...
 

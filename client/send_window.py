@@ -1,4 +1,4 @@
-"""What one producer has sent and has no receipt for yet. Receipts come in the order of the entries."""
+"""The messages that one producer has sent and that have no receipt yet. Receipts come in the order of the entries."""
 
 from __future__ import annotations
 

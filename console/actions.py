@@ -1,4 +1,4 @@
-"""What a visitor can do: each form of a page becomes one call of the REST API. Pure."""
+"""The actions of a visitor: each form of a page becomes one call of the REST API. Pure."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MOST_ANSWER_BYTES: Final = 16 << 20
 
 @dataclass(slots=True)
 class Answer:
-    """What the REST API answered."""
+    """An answer of the REST API."""
 
     status: int = 500
     headers: dict[str, str] = field(default_factory=dict)

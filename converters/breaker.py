@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 class BreakerState(enum.StrEnum):
-    """What `Breaker.state` says."""
+    """The states of a breaker."""
 
     CLOSED = "closed"
     OPEN = "open"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from magnetar.converters.outcome import Converted
 
 _OVERHEAD_BYTES = 300
-"""What a key, a Converted and their place in the dict weigh; without it a million empty entries would weigh nothing."""
+"""Bytes of a key, a Converted and their place in the dict: so a million empty entries count, too."""
 
 
 @dataclass(frozen=True, slots=True)

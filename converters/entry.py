@@ -103,7 +103,7 @@ def replace_entry_format(metadata: MessageMetadata, origin: str) -> None:
 
 
 def declared_messages(metadata: MessageMetadata) -> int:
-    """What clients, permits and indexes count this entry as: num_messages_in_batch, 1 without it."""
+    """The messages that clients, permits and indexes count for this entry: num_messages_in_batch, 1 without it."""
     return int(metadata.num_messages_in_batch)
 
 

@@ -1,4 +1,4 @@
-"""What a message converter is: a translator of one foreign entry format into Pulsar's, pure and without state.
+"""A message converter: a translator of one foreign entry format into Pulsar's, pure and without state.
 
 Rules for implementations, checked where they can be (`registry.py` at start, `output_check.py` for every output):
 
@@ -37,7 +37,9 @@ class Conversion(NamedTuple):
 
 
 class ConverterSettings(NamedTuple):
-    """What `init` gets: the converter's own settings (`<name>.<key>` in the configuration) and the limits of all."""
+    """The arguments of `init`: the converter's own settings (`<name>.<key>` in the configuration) and the limits of
+    all.
+    """
 
     values: Mapping[str, str]
     limits: ExpansionLimits

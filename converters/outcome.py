@@ -1,4 +1,4 @@
-"""What comes out of the chain: a converted entry, or a failure the caller applies its policy to."""
+"""The output of the chain: a converted entry, or a failure to which the caller applies its policy."""
 
 from __future__ import annotations
 

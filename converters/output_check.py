@@ -23,7 +23,7 @@ KEPT_FIELDS = (
     "schema_version",
     "replicated_from",
 )
-"""What identifies and times a message; a converter copies it (guarantee G5)."""
+"""The fields that identify and time a message; a converter copies them (guarantee G5)."""
 
 
 class InvalidOutputError(Exception):

@@ -63,7 +63,7 @@ class BitmapShelf:
         self._holders.append(holder)
 
     def leave(self, holder: _Holder) -> None:
-        """It holds nothing any more."""
+        """Drop a holder that has no place any more."""
         self._holders = [each for each in self._holders if each is not holder]
 
     def changed(self, delta: int) -> None:
@@ -115,7 +115,7 @@ class BitmapShelf:
         return BitMap.deserialize(data)
 
     def free(self, place: Place) -> None:
-        """It is not wanted any more."""
+        """Free a place."""
         self._free.setdefault(_size_of_place(place.size), []).append(place.offset)
 
     def _place_for(self, size: int) -> int:

@@ -334,7 +334,7 @@ class BucketKeeper:
         self.dirty = self.dirty or bool(self.doomed - doomed)
 
     def _still_covered(self) -> PositionRanges:
-        """What the stored buckets cover: what they did, without the ranges lost since.
+        """The positions that the stored buckets cover: those stored, without the ranges lost since.
 
         What is only in the mutable bucket is not covered; an empty one covers all there is.
         """

@@ -35,7 +35,7 @@ _ALONE_BYTES = 1 << 20
 
 
 def mergeable(buckets: Sequence[ImmutableBucket], settings: BucketSettings, due_ms: int) -> list[ImmutableBucket]:
-    """What to make one bucket of, smallest first; [] when there is nothing to do. ``due_ms``: what is due by now."""
+    """The buckets to merge into one, smallest first; [] when none should be. ``due_ms``: the time now."""
     usable = [b for b in buckets if not (b.merging or b.gone or b.exhausted)]
     excess = len(buckets) - settings.bucket_limit
     if excess > 0:

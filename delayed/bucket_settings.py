@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["DEFAULT_MAX_BUCKETS", "BucketSettings"]
 
 DEFAULT_MAX_BUCKETS = 64
-"""What delayedDeliveryMaxNumBuckets = -1 means here: without any limit memory and recovery would grow for ever."""
+"""The meaning of delayedDeliveryMaxNumBuckets = -1: without any limit memory and recovery would grow for ever."""
 _LARGEST_SEGMENT = 65_536
 
 

@@ -107,7 +107,9 @@ class BucketDelayView:
 
     @property
     def pauses_reading(self) -> bool:
-        """What waits is skipped, but right after the start it is not yet known: reading all of it takes far longer."""
+        """Whether reading pauses: right after the start the waiting entries are unknown, and reading all takes far
+        longer.
+        """
         return self._index.recovering
 
     def take_due(self, max_entries: int) -> list[Position]:

@@ -131,7 +131,7 @@ class Catalogue:
             self._unsure, self.exists = None, True
 
     async def _find_out(self, value: bytes) -> bool:
-        """What became of a write whose outcome is not known: whether it was done."""
+        """Whether a write of unknown outcome was done."""
         found = await self._metadata.get(self.path)
         version = MUST_NOT_EXIST if found is None else found[1]
         if version == self._version:

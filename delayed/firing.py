@@ -68,7 +68,7 @@ class Firing:
         return 0 if self.policy.strict else self.policy.tick_ms
 
     def cutoff(self) -> int:
-        """What has this time or an earlier one is due now; everything when delays are switched off."""
+        """The time up to which entries are due now; the largest time when delays are switched off."""
         return self._now_ms() + self.early_ms if self.policy.active else AFTER_ALL
 
     def due_before(self) -> int:

@@ -30,7 +30,7 @@ class ImmutableBucket:
         """Reading it failed; it is tried again later."""
         self.merging = False
         self.gone = False
-        """It is no longer in service: what is still being read for it is dropped."""
+        """Whether the bucket is out of service: reads for it that are under way are dropped."""
         self._current: SortedRun | None = None
         self._next: SortedRun | None = None
         self._rest = array("q", accumulate(reversed(directory.counts), initial=0))[::-1]
@@ -98,7 +98,7 @@ class ImmutableBucket:
         return self._current is None and not self.exhausted
 
     def is_late(self, cutoff_ms: int) -> bool:
-        """What is due is being read."""
+        """Whether entries that are due are still being read."""
         return self.waits_for_load and not self.resting and self.next_time <= cutoff_ms
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FilePolicy:
-    """What of a file is stored. Stops at damage, or leaves it out; notes each place once, however often it is read.
+    """The part of a file that is stored. Stops at damage, or leaves it out; notes each place once.
 
     check_records: whether records are decoded before they are stored.
     transactions: of the file's log; None stores records whatever became of their transaction.

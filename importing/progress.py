@@ -1,4 +1,4 @@
-"""What the operator sees while an import runs, and the figures it ends with."""
+"""The display of a running import, and the figures at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps imported entries in the topic: a durable subscription, or retention without limits.
+"""The protection of imported entries in the topic: a durable subscription, or retention without limits.
 
 A topic without either loses its entries: the broker trims ledgers that no subscription needs, and deletes the whole
 topic once it is inactive (brokerDeleteInactiveTopicsEnabled).
@@ -28,7 +28,7 @@ _RETENTION = json.dumps({"retentionTimeInMinutes": _FOREVER, "retentionSizeInMB"
 
 
 class Protect(enum.StrEnum):
-    """What an import does for a topic that nothing keeps."""
+    """The protection that an import gives to a topic without any."""
 
     SUBSCRIPTION = "subscription"
     RETENTION = "retention"
@@ -72,7 +72,7 @@ class Protection:
         self._done = True
 
     def _found(self) -> str | None:
-        """What keeps the entries already; None when there is nothing, or the admin address does not answer."""
+        """The protection that the topic has already; None without any, or when the admin address does not answer."""
         try:
             stats = self._admin.call("GET", f"{topic_path(self._topic)}/stats")
             durable = [name for name, each in stats.get("subscriptions", {}).items() if each.get("isDurable", True)]

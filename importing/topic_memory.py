@@ -1,4 +1,4 @@
-"""What earlier imports have stored, read out of the topic itself.
+"""The offsets that earlier imports have stored, read out of the topic itself.
 
 A broker forgets the sequence ids of a producer that was away for long (brokerDeduplicationProducerInactivityTimeout-
 Minutes, six hours by default). The entries are still there, with the name and the ids in their metadata: so an import

@@ -38,7 +38,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 @dataclass(frozen=True, slots=True)
 class TransferOptions:
-    """What the command line decides.
+    """The options of the command line.
 
     assume_deduplication: do not ask the admin API; the first entry proves it.
     protect: what is done for a topic that nothing keeps; with `subscription` as the name of the subscription.
@@ -70,7 +70,7 @@ class Transfer:
 
     @property
     def kept_by(self) -> str | None:
-        """What keeps the imported entries in the topic, in words; None before the first one, or for nothing."""
+        """The protection of the imported entries, in words; None before the first entry, or without protection."""
         return self._protection.kept_by
 
     async def run(self, source: Source, report: FileReport, policy: FilePolicy) -> None:

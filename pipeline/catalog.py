@@ -1,4 +1,4 @@
-"""What topics there are and what is stored of them, from the admin REST API.
+"""The catalogue of topics and of their stored entries, from the admin REST API.
 
 Our broker tells the ranges of a thousand logs in one request (`logRanges`). Apache Pulsar does not know it; there every
 topic takes its own requests, made side by side.

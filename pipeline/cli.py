@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
 
 
 def exit_code(error: BaseException) -> int:
-    """What the process ends with after this error."""
+    """The exit code of the process after this error."""
     found = next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
     if found is not None:
         return found

@@ -1,4 +1,4 @@
-"""What can go wrong in the pipeline.
+"""The errors of the pipeline.
 
 PipelineError
 ├── CorruptEntryError     an entry or message that cannot be read, and `onCorrupt` is `fail`

@@ -1,4 +1,4 @@
-"""What is stored of a topic partition: where its log begins and ends, and its ledgers."""
+"""The stored log of a topic partition: its begin, its end and its ledgers."""
 
 from __future__ import annotations
 

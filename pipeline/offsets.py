@@ -89,7 +89,7 @@ class Offsets:
     by_topic: Mapping[str, Place]
 
     def as_json(self) -> dict[str, Any]:
-        """What Spark stores; the inverse of `from_json`."""
+        """The offsets as Spark stores them; the inverse of `from_json`."""
         places = {t: place if isinstance(place, int) else str(place) for t, place in sorted(self.by_topic.items())}
         return {"v": VERSION, **places}
 

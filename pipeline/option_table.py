@@ -1,4 +1,4 @@
-"""What the tables of options have in common: a row, reading a value, and names that no table has.
+"""The common parts of the tables of options: a row, reading a value, and names that no table has.
 
 Spark gives option names in lower case and compares them without case; so do these functions: `given` has lower-case
 names.

@@ -120,7 +120,7 @@ class TopicSelection:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one micro-batch may hold; None: no limit."""
+    """The limits of one micro-batch; None: no limit."""
 
     entries: int | None = None
     messages: int | None = None

@@ -1,4 +1,4 @@
-"""What a person, or a program, sees while a job runs.
+"""The display of a running job, for a person or a program.
 
 bar    one line on a terminal, renewed:    export orders  [######------]  48 %  1.2 M messages  0.4 M/s  eta 0:12
 plain  a line every few seconds where there is no terminal

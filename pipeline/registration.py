@@ -72,7 +72,7 @@ def register(spark: SparkSession | None = None) -> None:
 
 
 def register_if_active() -> None:
-    """What importing the room does: `register`, when PySpark is in use and a session is active."""
+    """Call `register` on import of the room, when PySpark is in use and a session is active."""
     if "pyspark.sql" not in sys.modules:
         return
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the extra may be absent

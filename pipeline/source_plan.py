@@ -141,7 +141,9 @@ class SourcePlan:
         return place
 
     def _allowed(self, waiting: dict[str, float], logs: Logs) -> dict[str, float]:
-        """What of the waiting messages one trigger may take: each limit is shared in proportion, the least counts."""
+        """The number of waiting messages that one trigger may take: each limit is shared in proportion, the least
+        counts.
+        """
         limits, allowed = self.options.limits, waiting
         if limits.messages is not None:
             allowed = shares(allowed, limits.messages)
@@ -157,7 +159,7 @@ class SourcePlan:
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def tasks(self, start: Offsets, end: Offsets, logs: Logs) -> list[list[ReadRange]]:
-        """What every Spark partition reads, so that all of ``start .. end`` is read once."""
+        """The ranges of every Spark partition, so that all of ``start .. end`` is read once."""
         ranges: list[ReadRange] = []
         for topic, until in sorted(end.by_topic.items()):
             stored = logs.get(topic)

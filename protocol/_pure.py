@@ -67,7 +67,7 @@ _U32 = struct.Struct(">I")
 _HEAD = struct.Struct(">II")
 
 LEAST_MESSAGE_BYTES = 6
-"""What a message of a batch takes at least: its size, and SingleMessageMetadata with payload_size alone."""
+"""The least bytes of a message in a batch: its size, and SingleMessageMetadata with payload_size alone."""
 MOST_COMPRESSION = 1 << 15
 """No codec of Pulsar (zstd has the largest ratio) gives more bytes for one."""
 

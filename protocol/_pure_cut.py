@@ -127,7 +127,7 @@ class _Run:
 
 
 class _Usual:
-    """What the SEND commands behind this one have in common with it: all but the low seven bits of the sequence id."""
+    """The parts that the SEND commands behind this one share with it: all but the low seven bits of the sequence id."""
 
     __slots__ = ("base", "count", "head", "high", "low_at", "size", "tail")
 

@@ -1,4 +1,4 @@
-"""What a SEND and its entry say, in Python: the part of `_pure` that reads commands and metadata."""
+"""The fields of a SEND and its entry, in Python: the part of `_pure` that reads commands and metadata."""
 
 from __future__ import annotations
 

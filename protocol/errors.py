@@ -1,4 +1,4 @@
-"""What foreign bytes and names can be wrong with.
+"""Errors of foreign bytes and names.
 
 ProtocolError
 ├── InvalidTopicNameError     no topic or namespace name

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 class EntryFlag:
-    """What is special about an entry of a run; a run without any of the rare ones takes the short way.
+    """Flags of the special entries of a run; a run without any of the rare ones takes the short way.
 
     Plain numbers: operations of an enum.IntFlag cost fifty times as much, several times a run.
     """

@@ -20,7 +20,7 @@ class Session(enum.Enum):
     SUSPENDED = "suspended"
     """No connection; the session may live on, and its nodes with it."""
     LOST = "lost"
-    """It ended: its ephemeral nodes are gone. A new one follows by itself (CONNECTED)."""
+    """The session ended and its ephemeral nodes are gone. A new session follows by itself (CONNECTED)."""
 
 
 class Coordination(MetadataStore, Protocol):

@@ -1,4 +1,4 @@
-"""What the layers above need of a store: ledgers, metadata, time. Implemented by the embedded engine
+"""The ports of a store to the layers above: ledgers, metadata, time. Implemented by the embedded engine
 (``embedded/``), by in-memory twins (``tests/twins``; the same contract tests) and,
 later, by BookKeeper and ZooKeeper. Nothing above may assume a local file.
 

@@ -20,7 +20,7 @@ _TIMEOUT_S: Final = 60
 
 
 class FaultError(ValueError):
-    """What was asked of the fault kit makes no sense; the text says what would."""
+    """A request to the fault kit is invalid; the text names a valid one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class Faults:
         self.ask("DELETE", "/faults")
 
     def state(self) -> dict[str, Any]:
-        """What is in force: rules (with how often each was seen and applied), paused, disk, clock, snapshots."""
+        """The state of the kit: rules (with the times each was seen and applied), paused, disk, clock, snapshots."""
         found: dict[str, Any] = self.ask("GET", "/faults")
         return found
 

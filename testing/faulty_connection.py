@@ -28,7 +28,7 @@ _ANSWERS = (pb.BaseCommand.SEND_RECEIPT, pb.BaseCommand.SEND_ERROR)
 
 
 class Switches:
-    """What holds for all connections: the rules, and whether everything stands still."""
+    """The switches of all connections: the rules, and whether everything stands still."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -226,7 +226,7 @@ class FaultyConnection(asyncio.Protocol):
 
 
 class _FaultyTransport(asyncio.Transport):
-    """What the connection writes goes through a lane; reading stops for the connection or a full lane."""
+    """Sends the connection's writes through a lane; reading stops for the connection or a full lane."""
 
     def __init__(self, transport: asyncio.Transport, on_frame: Callable[[bytes], None], lane: Lane) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DiskSwitches:
-    """What is wrong with the disk; read by the store's threads, written by the loop."""
+    """The faults of the disk; read by the store's threads, written by the loop."""
 
     def __init__(self) -> None:
         self.full = False

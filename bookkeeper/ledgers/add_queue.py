@@ -61,7 +61,7 @@ class AddQueue:
             yield run.last, self._part(run, max(run.first, after + 1), place)
 
     def resolve(self, confirmed: int) -> list[PendingAdd]:
-        """Those whose entries are confirmed now, in order."""
+        """The adds whose entries are confirmed now, in order."""
         found = []
         while self._pending and self._pending[0].last <= confirmed:
             found.append(self._pending.popleft())

@@ -20,7 +20,7 @@ __all__ = ["AddWindow", "ReplicaAcks"]
 
 
 class ReplicaAcks:
-    """What one bookie has acknowledged over one connection, of entries above those it began with."""
+    """The entries that one bookie has acknowledged over one connection, above those it began with."""
 
     __slots__ = ("ahead", "delivered", "place", "through", "trusted")
 

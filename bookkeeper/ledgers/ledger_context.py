@@ -1,4 +1,4 @@
-"""What every part of a ledger's work needs: the services of the client, handed down as one value."""
+"""The context of every part of a ledger's work: the services of the client, handed down as one value."""
 
 from __future__ import annotations
 

@@ -92,7 +92,9 @@ class OwnedMetadata:
         return True
 
     def _check_owned(self) -> None:
-        """What waited for its turn while another operation met a recovery must not go on with that one's metadata."""
+        """Refuse an operation that waited for its turn while another one met a recovery: its metadata is that
+        recovery's.
+        """
         if self.current.state is not LedgerState.OPEN:
             raise LedgerFencedError(self._ledger_id, f"its metadata say {self.current.state.name}")
 

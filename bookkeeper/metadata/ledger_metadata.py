@@ -1,4 +1,4 @@
-"""What the metadata service knows of a ledger: its bookies, its quorums, its end. Immutable values."""
+"""The metadata of a ledger: its bookies, its quorums, its end. Immutable values."""
 
 from __future__ import annotations
 

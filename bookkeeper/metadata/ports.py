@@ -1,4 +1,4 @@
-"""What the client needs of a metadata service. Implemented on ZooKeeper, and by a twin in tests."""
+"""The ports of the client to a metadata service. Implemented on ZooKeeper, and by a twin in tests."""
 
 from __future__ import annotations
 

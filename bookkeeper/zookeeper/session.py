@@ -70,7 +70,7 @@ _ERRORS: tuple[tuple[type[Exception], type[MetadataError]], ...] = (
 """In this order: the first class that fits. Anything else is a MetadataRequestError."""
 
 _CONSEQUENCES = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""What the other operations of a failed transaction carry: not the cause."""
+"""Errors of the other operations of a failed transaction: consequences, not the cause."""
 
 _PART_BYTES = 128
 """Of headers, access list, flags and version around one value."""

@@ -1,4 +1,4 @@
-"""What the HTTP side asks of the broker. The broker implements `BrokerApi`; nothing under admin/ reaches further.
+"""The interface of the HTTP side to the broker. The broker implements `BrokerApi`; admin/ reaches no further.
 
 All calls are made on the broker's loop. Topic names are parsed and their namespace exists before a call is made.
 Errors are those of broker/errors.py; `responses.STATUS_OF` says which HTTP status each one becomes:
@@ -126,7 +126,7 @@ class TopicLogsApi(Protocol):
     async def compaction_status(self, name: "TopicName") -> "CompactionStatus": ...
 
     async def properties(self, name: "TopicName") -> dict[str, str] | None:
-        """Those of users, of a plain topic also what the broker keeps there; None: a partitioned topic without any."""
+        """The properties of users, of a plain topic also the broker's own; None: a partitioned topic without any."""
         ...
 
     async def set_properties(self, name: "TopicName", properties: dict[str, str]) -> None:

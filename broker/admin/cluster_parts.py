@@ -1,4 +1,4 @@
-"""What is kept of a cluster for tools: failure domains, isolation policies, where it has moved to; racks of bookies.
+"""The records of a cluster for tools: failure domains, isolation policies, where it has moved to; racks of bookies.
 
 Isolation policies decide which brokers of a cluster get the bundles of a namespace. Nothing else here changes what the
 broker does.
@@ -124,7 +124,7 @@ async def isolation_policy(call: Call) -> Response:
 
 
 def _set_policies(call: Call) -> dict[str, Any]:
-    """Those of the cluster, once there was one."""
+    """The policies of the cluster, once there was one."""
     found = _isolation(call)
     if found is None:
         raise not_found(f"NamespaceIsolationPolicies for cluster {call.param('cluster')} does not exist")

@@ -133,7 +133,7 @@ class HttpConnection(H11Protocol):
         self._socket.set_protocol(protocol)
 
     def _answer(self, response: Response) -> None:
-        """One that no application gives, and the end of the connection."""
+        """Send an answer that no application gives, and end the connection."""
         lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}", "connection: close"]
         lines += [f"{name.decode()}: {value.decode()}" for name, value in response.raw_headers]
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + bytes(response.body))

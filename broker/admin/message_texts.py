@@ -48,7 +48,7 @@ class PayloadTextError(ValueError):
 
 
 def encoder(schema_type: int, data: bytes, work: SchemaWork | None = None) -> Callable[[str], bytes]:
-    """What turns texts into values of the schema; it raises PayloadTextError. `work` bounds the look at the schema."""
+    """The function that turns texts into values of the schema; raises PayloadTextError. `work` bounds the analysis."""
     kind = name_of(schema_type)
     if kind == "AVRO":
         try:

@@ -181,7 +181,7 @@ async def without_system_topics(names: "Sequence[str]") -> list[str]:
 
 
 async def in_bundle(call: Call, names: "Sequence[str]", bundle: str) -> list[str]:
-    """Those of the namespace's topics that are in its bundle."""
+    """The topics of the namespace that are in the bundle."""
     bundle_of = bundle_finder(call.bundles())
     found: list[str] = []
     async for part in sliced(names):

@@ -1,4 +1,4 @@
-"""What operators do with a topic now and then: end it, compact it, ask how that goes."""
+"""Operations on a topic: terminate, compact, and the state of a compaction."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""What a policy value has to obey beyond its type. A rule takes the value and gives the refusal, or None.
+"""The rules of a policy value beyond its type. A rule takes the value and gives the refusal, or None.
 
 Statuses as Apache Pulsar has them: contradictions in retention and persistence are 400, values out of range 412.
 """
@@ -51,7 +51,7 @@ def retention(value: RetentionPolicies) -> RestError | None:
 
 
 def persistence(value: PersistencePolicies) -> RestError | None:
-    """What Apache Pulsar takes with its defaults of `managedLedgerMaxEnsembleSize` and the like."""
+    """The values that Apache Pulsar accepts with its defaults of `managedLedgerMaxEnsembleSize` and the like."""
     ensemble, write, ack = value.bookkeeper_ensemble, value.bookkeeper_write_quorum, value.bookkeeper_ack_quorum
     for name, number in (("Ensemble", ensemble), ("WriteQuorum", write), ("AckQuorum", ack)):
         if not 0 < number <= _LARGEST_QUORUM:

@@ -52,7 +52,7 @@ def topic_missing(name: TopicName) -> RestError:
 
 
 def topic_unloadable(call: Call, name: TopicName) -> RestError:
-    """What asking for a topic that is not there answers: partitions of non-persistent topics would be loaded, and
+    """The refusal for a topic that does not exist: partitions of non-persistent topics would be loaded, and
     those that their topic does not have are refused.
     """
     if name.persistent or not name.is_partition:

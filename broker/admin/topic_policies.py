@@ -36,7 +36,7 @@ Row = PolicyRow
 
 
 def _of(name: str) -> Any:
-    """What applies is the attribute of that name."""
+    """The policy in force, by the attribute of that name."""
     return lambda config: getattr(config, name)
 
 

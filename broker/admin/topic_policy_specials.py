@@ -69,7 +69,7 @@ async def rate_of_subscription(call: Call) -> Response:
 
 @routes.post(TOPIC + "/{subscription}/dispatchRate", TOPIC_POLICY)
 async def set_rate_of_subscription(call: Call) -> Response:
-    """One that limits nothing, and none at all, change nothing."""
+    """A rate that limits nothing, or no rate at all, changes nothing."""
     name, rate = policy_topic(call), await call.body(DispatchRate)
     if rate is None or (rate.dispatch_throttling_rate_in_msg, rate.dispatch_throttling_rate_in_byte) == (0, 0):
         return done()

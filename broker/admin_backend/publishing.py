@@ -1,4 +1,4 @@
-"""What the admin API asks of publishing (`admin.api.PublishApi`): messages given over REST."""
+"""Publishing for the admin API (`admin.api.PublishApi`): messages given over REST."""
 
 from __future__ import annotations
 

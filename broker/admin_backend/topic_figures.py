@@ -66,7 +66,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
 
 
 def _entry_bytes(stored_bytes: int, entries: int) -> int:
-    """What entries take without the headers of their records in the log: as clients of Pulsar know it."""
+    """Bytes of entries without the headers of their records in the log: the size that clients of Pulsar know."""
     return stored_bytes - entries * RECORD_HEADER_BYTES
 
 
@@ -87,7 +87,7 @@ def bytes_after(topic: Topic, position: Position) -> int:
 
 
 def broker_properties(topic: Topic) -> dict[str, str]:
-    """What the broker itself keeps among a topic's properties: the index, as of the last time they were written."""
+    """The broker's own among a topic's properties: the index, as of their last write."""
     return {"index": str(topic.properties.index_as_kept)} if topic.ledger.config.entry_index else {}
 
 

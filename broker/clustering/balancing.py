@@ -1,4 +1,4 @@
-"""What the leader does about load: it has overloaded brokers give up bundles, and has large bundles split.
+"""The leader's balancing of load: overloaded brokers give up bundles, large bundles are split.
 
 Both are calls to the owners, which do it in order. The leader alone acts; a second one for a moment would move or split
 a bundle twice, which costs a reconnection and nothing else.

@@ -1,4 +1,4 @@
-"""What other brokers change: policies, and which topics there are. Followed by watches, read again when they fire."""
+"""Changes of other brokers to policies and to the set of topics. Watches report them, and the nodes are read again."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Following:
             self._topic_watches[namespace] = self._metadata.watch_children(path, changed)
 
     async def _topics_changed(self, namespace: str, children: list[str]) -> None:
-        """What the report before had and this one has not is gone; what was made here just now is in a later one."""
+        """A topic of the report before that this one lacks is gone; a topic made here just now is in a later report."""
         async with self._reports:
             names, before = frozenset(children), self._children.get(namespace)
             self._children[namespace] = names

@@ -27,7 +27,7 @@ __all__ = ["eligible_brokers"]
 def eligible_brokers(
     policies: Mapping[str, Mapping[str, Any]], namespace: str, reports: Mapping[str, LoadReport]
 ) -> dict[str, LoadReport]:
-    """Those of the brokers that may get a bundle of the namespace; none when the policies leave none."""
+    """The brokers that may get a bundle of the namespace; none when the policies leave none."""
     if not policies:
         return dict(reports)
     for policy in policies.values():

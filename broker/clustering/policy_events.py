@@ -155,7 +155,7 @@ NOTHING: Final = Scopes(None, None, NO_TOPIC_POLICIES)
 
 
 class ReadEvent(NamedTuple):
-    """What one event says: the policies of a topic in a scope; None: there are none any more."""
+    """One event: the policies of a topic in a scope; None: they are removed."""
 
     topic: TopicName
     all_clusters: bool
@@ -187,7 +187,7 @@ def encode_event(topic: TopicName, policies: EventPolicies, cluster: str) -> byt
 
 
 def read_event(key: str | None, value: dict[str, Any] | None) -> ReadEvent | None:
-    """What a message says, its value decoded (None: it had none); None for an event that is about something else."""
+    """The event of a message with its decoded value (None: no value); None for an event of another kind."""
     if value is None:
         return _removal(key or "")
     event = value.get("topicPoliciesEvent")

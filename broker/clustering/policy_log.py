@@ -45,7 +45,7 @@ _SCHEMAS_REMEMBERED: Final = 16
 
 
 class EventTopics(Protocol):
-    """What a log needs to know of topics."""
+    """The topics, as far as a log uses them."""
 
     def events_exist(self, namespace: str) -> bool:
         """Whether the topic of events has been created, or a partition of it."""

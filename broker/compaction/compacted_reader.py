@@ -1,4 +1,4 @@
-"""What a read_compacted subscription reads: the compacted ledger up to the horizon, the log behind it.
+"""The reader of a read_compacted subscription: the compacted ledger up to the horizon, the log behind it.
 
 Stands in for the cursor in a dispatcher (`dispatchers.ports.Reader`). The cursor keeps the books as ever: entries have
 their original positions, so acknowledgements, mark-delete and seek need no translation. Where entries exist in the

@@ -1,4 +1,4 @@
-"""What an entry is to compaction: which keys its messages have, which of them are tombstones, which belong together.
+"""An entry as compaction sees it: the keys of its messages, its tombstones, the messages that belong together.
 
 Rules (recorded from Apache Pulsar 4.2.4 where it has an answer):
 
@@ -64,7 +64,7 @@ KEPT = Examined(Kind.KEEP)
 
 
 def digest_of(key: str | bytes) -> bytes:
-    """What stands for a key in the table: the same size however long the key; two keys do not meet by chance.
+    """The digest of a key in the table: of one size for keys of every length; two keys do not collide by chance.
 
     A key that is no UTF-8 comes as bytes.
     """

@@ -28,7 +28,7 @@ KEYS_IN_MEMORY = 100_000
 _RECORD = Struct(f"<{DIGEST_BYTES}sq")
 _PARTS = 64
 _PLACES_AT_ONCE = 4096
-"""What is done with them holds the interpreter lock: other threads must get their turns."""
+"""Places in one step, which holds the interpreter lock: other threads must get their turns."""
 _READ_BYTES = _RECORD.size * 32_768
 
 

@@ -1,5 +1,5 @@
-"""What is durable of a topic's compaction: a few numbers kept with the position of the cursor `__compaction`, written
-in one piece.
+"""The durable record of a topic's compaction: a few numbers kept with the position of the cursor `__compaction`,
+written in one piece.
 
 ``CompactedTopicLedger`` (Apache Pulsar's name) and the horizon name the compacted topic: it stands for every entry up
 to the horizon. The other two name ledgers that are to be deleted when found: the one a compaction was writing, and the

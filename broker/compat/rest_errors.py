@@ -11,7 +11,7 @@ class RestError(Exception):
 
 
 class NoSuchPathError(RestError):
-    """What the path names cannot be: as if there were no such path."""
+    """The subject of the path cannot exist: the answer is that of an unknown path."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(404, reason)

@@ -204,7 +204,7 @@ class Consumer:
         self.read_compacted = spec.read_compacted
         self.connected_ms = 0
         self.wants_raw = wants_raw(spec.metadata)
-        """It asked for stored bytes: nothing is converted for it."""
+        """The consumer asked for stored bytes: no entry is converted for it."""
         self.out = RateMeter()
         self.acks = RateMeter()
         self.redelivered = RateMeter()

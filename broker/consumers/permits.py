@@ -1,4 +1,4 @@
-"""What a consumer may still be sent: permits, unacked messages and the block between them. Arithmetic only.
+"""The messages that a consumer may still get: permits, unacked messages and the block between them. Arithmetic only.
 
 Permits are counted in messages (CommandFlow.messagePermits) and may go negative: an entry is sent whole even when its
 batch is larger than what is left. A consumer of a Shared or Key_Shared subscription that holds ``max_unacked`` unacked

@@ -1,4 +1,4 @@
-"""What Shared and Key_Shared have in common: many served consumers, held entries, the replay queue, redelivery counts.
+"""The common part of Shared and Key_Shared: served consumers, held entries, the replay queue, redelivery counts.
 
 Every entry that was read and is not yet acknowledged is in exactly one place: held by one consumer (`pending_acks`),
 waiting in the replay queue, kept by the delay view, or acknowledged in the cursor. Nothing leaves a place before it is
@@ -143,7 +143,7 @@ class HeldEntries:
                 self._on_released(consumer, PendingAck(of_ledger.ledger_id, entry_id, 1, key_hash))
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        """Those of the positions that the consumer holds go back."""
+        """Return those of the positions that the consumer holds to the replay queue."""
         pending = consumer.pending_acks
         assert pending is not None
         self._give_back(consumer, [held for p in positions if (held := pending.remove(p[0], p[1])) is not None])
@@ -191,7 +191,7 @@ class HeldEntries:
     # --- acknowledgements ----------------------------------------------------------------------------------------
 
     def acked(self, consumer: Consumer, ledger_id: int, entry_ids: list[int]) -> int:
-        """Whole entries were acknowledged by `consumer`; returns how many held messages that were.
+        """Take note that `consumer` acknowledged whole entries; returns the number of held messages among them.
 
         An entry that another consumer holds is taken from that one.
         """
@@ -282,7 +282,8 @@ class HeldEntries:
         return self.context.delay is None or not self.context.delay.pauses_reading
 
     def received(self, spans: list[Span], read: Read, gone: Callable[[Position], None] | None = None) -> list[Span]:
-        """What of a read may be sent. Entries of a replay read that are gone, skipped or held back leave the queue.
+        """The spans of a read that may be sent. Entries of a replay read that are gone, skipped or held back leave the
+        queue.
 
         gone: called instead for a position that did not come back (acknowledged, deleted or parked).
         """

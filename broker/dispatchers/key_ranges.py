@@ -66,11 +66,11 @@ class KeySelector(Protocol):
     def select(self, key_hash: int) -> Member | None: ...
 
     def ranges(self) -> list[Assignment]:
-        """Those of all members, in order."""
+        """The ranges of all members, in order."""
         ...
 
     def ranges_of(self, member: Member) -> list[Assignment]:
-        """Those of one member, in order."""
+        """The ranges of one member, in order."""
         ...
 
 

@@ -96,7 +96,7 @@ class KeySharedDispatcher:
             self._hashes_moved([])
 
     def _hashes_moved(self, taken: list[Assignment]) -> None:
-        """What a consumer holds of hashes that it lost drains before the new owner gets any of them."""
+        """Entries that a consumer holds of lost hashes drain before the new owner gets any of these hashes."""
         self._replay_may_help = True
         self._owners.clear()
         if self.allow_out_of_order:
@@ -281,7 +281,7 @@ class KeySharedDispatcher:
         return queued
 
     def _take_from_replay(self, spans: list[Span]) -> bool:
-        """What was read leaves the replay queue; whether the hash of any of it was unknown."""
+        """Take the read entries out of the replay queue; returns whether the hash of any was unknown."""
         unknown = False
         for slab, i, j in spans:
             for entry_id in range(slab.first_entry_id + i, slab.first_entry_id + j):

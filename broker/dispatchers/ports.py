@@ -103,7 +103,7 @@ class Parked(NamedTuple):
 
 @dataclass(slots=True)
 class Transformed:
-    """What became of the entries of a read that had to be converted.
+    """The outcome of the entries of a read that had to be converted.
 
     spans    to be sent, in order, converted or as stored; every entry keeps its position and message count
     done     no consumer gets these: acknowledged

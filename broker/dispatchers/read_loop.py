@@ -42,7 +42,7 @@ _READ_COST_BYTES = 4096  # a read counts at least so much, or one that sends not
 
 
 class Read(NamedTuple):
-    """What to read next: so many new entries, or these positions again, or what was `held` back in memory."""
+    """The next read: a number of new entries, or positions again, or the spans `held` back in memory."""
 
     max_entries: int
     positions: list[Position] | None = None
@@ -242,7 +242,7 @@ class ReadLoop:
         return converted if isinstance(converted, list | Transformed) else await converted
 
     def _settled(self, result: list[Span] | Transformed, read: Read) -> list[Span]:
-        """What of a read is sent now; what its conversion decided about the rest is booked."""
+        """The spans of a read that are sent now; the decisions of its conversion about the rest are booked."""
         if isinstance(result, list):
             return result
         for position, ack_set in result.cleared:

@@ -224,10 +224,10 @@ class SingleActiveDispatcher:
         self._passed.append(position)
 
     def not_again(self, _position: Position) -> None:
-        """What waits behind a parked entry is found at the next read."""
+        """The next read finds the entries that wait behind a parked one."""
 
     def _held_read(self, max_entries: int) -> Read | None:
-        """What is held, once its first entry may be tried again or is acknowledged; None until then."""
+        """The held spans, once their first entry may be tried again or is acknowledged; None until then."""
         cursor = self.context.cursor
         waits = self.context.now_ms() < self._waiting_until_ms
         if waits and not cursor.is_deleted(self._waiting[0].first_position):

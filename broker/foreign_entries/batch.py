@@ -37,7 +37,7 @@ class Item:
     letter: asyncio.Future[bool] | None = None
     """Its dead letter is on its way."""
     result: bytes | str | None = None
-    """What is sent, STORED or TAKEN_OUT; None: not settled yet."""
+    """The bytes to send, STORED or TAKEN_OUT; None: not settled yet."""
 
 
 @dataclass(slots=True)

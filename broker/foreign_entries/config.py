@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 _FRAME_BYTES = 10 * 1024
 _INLINE_GROWTH = 8
-"""What is converted on the event loop may become so many times messageConverterInlineMaxBytes."""
+"""Output of a conversion on the event loop, in multiples of messageConverterInlineMaxBytes."""
 
 
 class ConvertingSettingsError(ValueError):

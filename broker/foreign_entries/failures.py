@@ -65,5 +65,5 @@ class FailureBook:
         return failed
 
     def remove(self, position: Position) -> None:
-        """It was converted after all."""
+        """Forget the failure of an entry that was converted after all."""
         self._failed.pop(position, None)

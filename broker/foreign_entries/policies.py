@@ -1,4 +1,4 @@
-"""What becomes of entries that cannot be converted: the broker's settings, unless a property says otherwise.
+"""The policy for entries that cannot be converted: the broker's settings, unless a property says otherwise.
 
 Namespaces and topics may have properties with the names of the settings; a topic's wins over its namespace's. A value
 that is none of the setting's is as good as absent.

@@ -1,4 +1,4 @@
-"""What a subscription's dispatcher calls with everything it has read (`dispatchers.ports.EntryTransformer`).
+"""The transformer of a subscription: its dispatcher calls it with each read (`dispatchers.ports.EntryTransformer`).
 
 A read without foreign entries comes back as it is. Otherwise each entry gets its outcome, in order: at once where that
 takes little time, else in steps, while the event loop serves others. What cannot be converted is treated as the topic's

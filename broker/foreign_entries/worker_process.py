@@ -54,7 +54,7 @@ class WorkerProcess:
         self._limit = hello.max_entry_bytes + _SLACK_BYTES
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = ThreadPoolExecutor(1, "magnetar-converting")
-        """It lives as long as this object: the worker dies with the thread that started it."""
+        """A thread that lives as long as this object: the worker dies with the thread that started it."""
         self._closed = False
         self.welcome = frames.Welcome()
 

@@ -75,7 +75,7 @@ async def _require_known(conn: Client, name: TopicName, schema: pb.Schema) -> No
 
 
 async def version_without_schema(conn: Client, topic: ServedTopic) -> bytes:
-    """What a producer, or a message, that names no schema gets.
+    """The schema version of a producer, or a message, that names no schema.
 
     Raises IncompatibleSchemaError where schemas are enforced and the topic has one.
     """

@@ -1,4 +1,4 @@
-"""What a peer that does not speak Pulsar's protocol probably speaks, from its first bytes. Pure.
+"""The probable protocol of a peer that does not speak Pulsar's, from its first bytes. Pure.
 
 Pulsar frame    u32 size | u32 size of the command | ...
 Kafka request   i32 size | i16 API key | i16 API version | i32 correlation id | ...
@@ -28,7 +28,7 @@ def first_bytes(problem: str) -> bytes:
 
 
 def hint(problem: str) -> str | None:
-    """What to tell the operator about a peer whose first frame cannot be cut; None when nothing fits."""
+    """The hint for the operator about a peer whose first frame cannot be cut; None when no protocol fits."""
     start = first_bytes(problem)
     if start[:4] in _METHODS:
         return "an HTTP client at the broker port: the admin API has the port webServicePort"

@@ -1,4 +1,4 @@
-"""What waits to be sent to a peer: how much, whether the peer reads it, and the account of it.
+"""The output that waits for a peer: its size, whether the peer reads, and its account.
 
 Up to WRITE_HIGH_BYTES wait before the peer counts as slow: its consumers are given no more and its requests wait. While
 the memory account is over a share of this connection, TIGHT_BYTES take their place. The size of the

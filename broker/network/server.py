@@ -33,7 +33,7 @@ class BinaryServer:
         self.port: int | None = None
         self.port_tls: int | None = None
         self.wrap: Callable[[Connection], asyncio.BaseProtocol] | None = None
-        """What stands between a socket and its connection: nothing, but for tests."""
+        """Wraps a connection before its socket gets it: None but in the fault kit."""
 
     async def start(self, services: ClientServices) -> None:
         """Bind and accept; port 0 takes a free one. Raises OSError that names the setting which cannot be met."""

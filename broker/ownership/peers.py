@@ -64,7 +64,7 @@ async def probe(url: str) -> bool:
 
 
 class _Peer:
-    """What is known of one broker."""
+    """The facts about one broker."""
 
     def __init__(self) -> None:
         self.checked_s = float("-inf")

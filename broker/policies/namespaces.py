@@ -60,7 +60,7 @@ class MissingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """What changed: a namespace's policies (or the namespace itself), or those of one topic; a tenant has neither."""
+    """The subject of a change: a namespace or its policies, or those of one topic; a tenant has neither."""
 
     tenant: str
     namespace: str | None = None

@@ -145,7 +145,7 @@ class TopicPolicies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
         return msgspec.structs.replace(policies, for_all_clusters=self.for_all_clusters)
 
     def merged(self) -> "TopicPolicies":
-        """What counts here: what this cluster has, else what was set for all of them."""
+        """The policies in force here: those of this cluster, else those set for all clusters."""
         everywhere = self.for_all_clusters
         if everywhere is None:
             return self

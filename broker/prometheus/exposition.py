@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _BEFORE_LABELS: Final = re.compile(r"^([a-z]\w*)(\{|(?= ))", re.MULTILINE)
-"""What a sample's labels begin behind, and whether there are any."""
+"""The name before a sample's labels, and whether labels follow."""
 T = TypeVar("T")
 Number = int | float
 

@@ -139,7 +139,7 @@ class SchemaRegistry:
         return (schema_type, hashlib.sha256(data).digest()) in self._fingerprints
 
     async def examine(self, size: int, check: Callable[[SchemaWork], T]) -> T:
-        """What `check` returns or raises, looking at `size` bytes: beside the loop where that may take long.
+        """Run `check`, which looks at `size` bytes, beside the loop where that may take long.
 
         Raises InvalidSchemaError when it takes too long.
         """

@@ -79,7 +79,9 @@ class SchemaBench:
         self._turn = asyncio.Lock()
 
     async def run(self, size: int, check: Callable[[SchemaWork], T]) -> T:
-        """What `check` returns or raises; `size` is the bytes it looks at. Raises SchemaWorkError past MAX_STEPS."""
+        """Run `check`, which looks at `size` bytes; returns or raises as it does. Raises SchemaWorkError past
+        MAX_STEPS.
+        """
         if size <= INLINE_BYTES:
             try:
                 return check(SchemaWork(INLINE_STEPS))

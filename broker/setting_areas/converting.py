@@ -7,7 +7,7 @@ _OURS = "Magnetar"
 
 @table
 class ConvertingSettings(Table):
-    """What is converted on dispatch, within which limits, and what happens to entries that cannot be."""
+    """Conversion on dispatch, its limits, and the treatment of entries that cannot be converted."""
 
     message_converters: tuple[str, ...] = setting(
         "messageConverters",

@@ -108,7 +108,7 @@ def setting(
 
 
 class Table:
-    """What classes of settings have in common: built from keywords, equal by value, unchangeable but for `change`.
+    """The base of classes of settings: built from keywords, equal by value, unchangeable but for `change`.
 
     They are dataclasses whose methods are written down here: generating them for a hundred fields, over and over down
     the line of bases, is a twentieth of the broker's start-up.

@@ -16,7 +16,7 @@ _SCHEMA_STRATEGIES = (
 
 @table
 class TopicSettings(Table):
-    """What may be created, how many of it, and what happens to a message on its way into a topic."""
+    """The creation of topics and subscriptions, their numbers, and checks of messages on their way into a topic."""
 
     allow_auto_topic_creation: bool = setting(
         "allowAutoTopicCreation", True, "A topic that a client uses for the first time is created."

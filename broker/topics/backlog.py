@@ -1,4 +1,4 @@
-"""What the subscriptions of a persistent topic have still to acknowledge, and the quotas on that.
+"""The backlog of a persistent topic's subscriptions, and its quotas.
 
 Sizes are estimates from the ledgers' lengths, ages come from the entry after the slowest mark-delete position.
 """

@@ -31,7 +31,7 @@ def _is_judged(flags: int) -> bool:
 
 
 class Verdict(enum.Enum):
-    """What a SEND is, as far as can be told."""
+    """The verdict about a SEND."""
 
     NEW = "new"
     DUPLICATE = "duplicate"
@@ -111,7 +111,7 @@ class SequenceTable:
         return len(gone)
 
     def snapshot(self, max_producers: int) -> dict[str, int]:
-        """What is saved: persisted ids, of at most `max_producers` names."""
+        """The snapshot to save: persisted ids, of at most `max_producers` names."""
         names = list(self.persisted)[:max_producers] if max_producers > 0 else list(self.persisted)
         return {name: self.persisted[name] for name in names}
 

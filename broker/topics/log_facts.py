@@ -58,7 +58,7 @@ async def last_message_id(ledger: ManagedLedger, compaction: TopicCompaction | N
 
 
 class TopicProperties:
-    """What users keep with a topic, among the properties of its log.
+    """The properties that users keep with a topic, among those of its log.
 
     index_as_kept: the broker index as of the last time the properties were written.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_PROGRAM_BYTES: Final = 512 << 10
-"""What RE2 may use for a compiled pattern and its states; compiling one of this size takes about 10 ms."""
+"""Memory of RE2 for a compiled pattern and its states; compiling a pattern of this size takes about 10 ms."""
 _SLICE_STEPS: Final = 500_000
 """Instructions times bytes that RE2 may need for one slice of names, at worst: some 5 ms."""
 _NAME_BYTES: Final = 128
@@ -98,7 +98,7 @@ class TopicPattern:
         return self._regex.fullmatch(plain.encode(errors="surrogatepass")) is not None
 
     def filter(self, names: Iterable[str]) -> list[str]:
-        """Those of a few full names that match, in their order."""
+        """The names of a few full ones that match, in their order."""
         return [name for name in names if self.matches(name)]
 
     async def filter_in_slices(self, names: Sequence[str]) -> list[str]:

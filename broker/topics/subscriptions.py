@@ -327,7 +327,7 @@ class TopicSubscriptions:
     # --- moving ahead --------------------------------------------------------------------------------------------
 
     def durable(self) -> list[Subscription]:
-        """Those of users: expiry, quotas and new partitions do not concern that of compaction."""
+        """The durable subscriptions of users: expiry, quotas and new partitions leave out that of compaction."""
         return [s for s in self.by_name.values() if s.durable and not s.pinned]
 
     def slowest(self) -> Subscription | None:

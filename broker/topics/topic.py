@@ -97,7 +97,7 @@ class Topic:
         return self.context.make_producer(connection, self, request, self.context.now_ms())
 
     def check_new_producer(self, request: ProducerRequest) -> None:
-        """What can be refused before schema and subscription of the request are looked at."""
+        """Refuse a request whose fault shows before its schema and subscription are checked."""
         self.life.check_usable()
         self.producers.check_limit(self.config.max_producers)
         self.backlog.check_quota(self.name, self.config)

@@ -102,7 +102,7 @@ def _exporting(endpoint: str) -> SpanProcessor:
 
 
 class _ToOurLog(logging.Handler):
-    """What the SDK says becomes a line of the broker's log, bounded as all are."""
+    """Turns lines of the SDK into lines of the broker's log, bounded as all are."""
 
     def emit(self, record: logging.LogRecord) -> None:
         write = log.error if record.levelno >= logging.ERROR else log.warning

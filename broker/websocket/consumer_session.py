@@ -209,7 +209,7 @@ class ConsumerSession(Session):
             self._queue.extend(wanted)
 
     def wanted(self, part: Part, found: list[Incoming]) -> list[Incoming]:
-        """Those of an entry's messages that the client is to have."""
+        """The messages of an entry that the client gets."""
         if not found or not found[0].metadata.encryption_keys or self.parameters.crypto_failure == "CONSUME":
             return found
         if self.parameters.crypto_failure == "DISCARD":
@@ -349,7 +349,7 @@ class ConsumerSession(Session):
                 self.link.send(commands.redeliver(index, ()))
 
     def _forget(self, part: Part, *, owed: bool) -> None:
-        """What is queued and with the client of a partition will come again."""
+        """Forget the messages of a partition, queued or with the client: they come again."""
         arrived = [each for each in self._arrived if each.command.message.consumer_id == part.index]
         self._arrived = deque(each for each in self._arrived if each.command.message.consumer_id != part.index)
         self._weigh(-sum(len(each.entry) for each in arrived))

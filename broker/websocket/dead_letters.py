@@ -90,7 +90,7 @@ class DeadLetters:
         return False
 
     def forget(self, place: Place) -> None:
-        """It was acknowledged."""
+        """Forget an acknowledged message."""
         self._kept_bytes -= _weight(self._kept.pop(place, []))
 
     def send(self, place: Place) -> bool:

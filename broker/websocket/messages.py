@@ -72,7 +72,7 @@ class ProducerMessage:
 
 
 class ConsumerCommand(NamedTuple):
-    """What a consumer or reader sent; `message_id` is text as it came."""
+    """A command of a consumer or reader; `message_id` is the text as it came."""
 
     kind: str | None
     message_id: object

@@ -1,4 +1,4 @@
-"""What a consumer session has given its client and what of it is not acknowledged. Pure: times are arguments.
+"""The messages that a consumer session has given its client and that are not acknowledged. Pure: times are arguments.
 
 A batch is one entry of the broker: it is acknowledged when the last of its messages is, as Apache Pulsar's clients do.
 MOST_KEPT bounds what is remembered; of entries beyond it the oldest are forgotten, and their messages come again.
@@ -110,7 +110,7 @@ class Redeliveries:
         return next(iter(self._due.values()), None)
 
     def take(self, now_s: float) -> Iterator[Place]:
-        """Those that are due, and forget them."""
+        """Take the places that are due out of the table."""
         while self._due:
             place, at_s = next(iter(self._due.items()))
             if at_s > now_s:

@@ -1,4 +1,4 @@
-"""What a path below /ws/v2 names, and the right that each kind of session needs.
+"""The subject of a path below /ws/v2, and the right that each kind of session needs.
 
 /ws/v2/producer/{domain}/{tenant}/{namespace}/{topic}
 /ws/v2/reader/{domain}/{tenant}/{namespace}/{topic}

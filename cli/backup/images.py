@@ -39,7 +39,7 @@ _SPARE_DESCRIPTORS: Final = 64
 
 @dataclass(slots=True)
 class Taken:
-    """What the instant gave: what is written in place has been copied, ledger files are open.
+    """The files of one instant: files that are written in place have been copied, ledger files are open.
 
     copied: bytes of each file of the journal and the metadata, by its name within the data directory; not synced yet.
     """
@@ -117,7 +117,7 @@ def _alone(data_dir: Path, stack: ExitStack) -> None:
 
 
 def identity(found: os.stat_result) -> list[int]:
-    """What tells that a file is as it was: written files change their size and times."""
+    """The identity of an unchanged file: writes change size and times."""
     return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 

@@ -77,7 +77,7 @@ def use_context(name: str, as_json: bool) -> None:
 @click.argument("name", required=False)
 @_JSON
 def show_context(name: str | None, as_json: bool) -> None:
-    """What NAME, or the current context, says; secrets are left out."""
+    """Show the context NAME, or the current one, without its secrets."""
     file = ContextFile.load(os.environ)
     chosen = name or file.current
     if chosen is None:

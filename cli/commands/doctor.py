@@ -133,7 +133,7 @@ def disk_findings(directory: Path) -> Iterator[Finding]:
 
 
 def settings_findings(config: str) -> Iterator[Finding]:
-    """What `standalone` says about a settings file."""
+    """The findings of `standalone` about a settings file."""
     command = [sys.executable, "-m", "magnetar", "standalone", "--pulsar-config", config, "--check"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
     for line in ended.stderr.splitlines():

@@ -70,7 +70,7 @@ class _Verbs(click.Group):
 
 
 def _no_such(kind: str, full: str, name: str, known: Sequence[str], where: str) -> str:
-    """What to do about a name that the table does not have."""
+    """The advice about a name that the table does not have."""
     reason = UNSUPPORTED.get(full)
     if reason is not None:
         return f"`{full}` of pulsar-admin is not supported: {reason}"

@@ -17,7 +17,7 @@ GLOBAL: Final = flag("-g --global", "flag", text="the policy of all clusters")
 
 
 def one_switch(values: Values) -> str | None:
-    """What is wrong when not exactly one of --enable and --disable is given."""
+    """The refusal when not exactly one of --enable and --disable is given."""
     return None if bool(values["enable"]) != bool(values["disable"]) else "give one of --enable and --disable"
 
 

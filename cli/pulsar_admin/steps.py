@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What came back: the status is one of success."""
+    """An answer whose status is one of success."""
 
     body: bytes
     headers: Mapping[str, str]
 
 
 class Surroundings(Protocol):
-    """What steps need of the world."""
+    """The services that steps use."""
 
     def ask(self, request: Request) -> Answer:
         """Raises: CliError, with the reason of the broker."""

@@ -1,4 +1,4 @@
-"""What the rows of `pulsar-admin topics` share: their form, flags that many take, positions as JSON."""
+"""The common parts of the rows of `pulsar-admin topics`: their form, flags that many take, positions as JSON."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 
 Values = Mapping[str, Any]
-"""What was given: the name of an argument or flag -> its converted value; None where it was left out."""
+"""The given values: the name of an argument or flag -> its converted value; None where it was left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What `client produce` sends: texts and files as payloads of a schema. Pure but for reading the files."""
+"""The payloads of `client produce`: texts and files by a schema. Pure but for reading the files."""
 
 from __future__ import annotations
 

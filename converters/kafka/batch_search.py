@@ -24,7 +24,7 @@ _MAX_ATTRIBUTES = (0x07, 0x0F, 0x7F)
 
 @dataclass(frozen=True, slots=True)
 class SearchBounds:
-    """What an entry must keep to: an offset near 0 or not far above one of `offsets`, and at most so many bytes.
+    """The bounds of an entry: an offset near 0 or not far above one of `offsets`, and at most so many bytes.
 
     offsets: where offsets are expected to go on. More than one, because no checksum covers an offset: the last one seen
     may itself be damaged.

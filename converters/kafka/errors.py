@@ -1,4 +1,4 @@
-"""What can be wrong with Kafka bytes. Each class carries the error code a Kafka listener answers with.
+"""Errors of Kafka bytes. Each class carries the error code a Kafka listener answers with.
 
     KafkaFormatError                          -1 UNKNOWN_SERVER_ERROR (never raised itself)
       CorruptRecordError                       2 CORRUPT_MESSAGE

@@ -194,7 +194,7 @@ class Message:
         yield from self.inner_records(data, self.inner_offsets(data)[-1], check_inner_crcs=check_inner_crcs)
 
     def inner_base(self, last_inner: int) -> int:
-        """What to add to an inner offset to make it absolute.
+        """The number that makes an inner offset absolute when added.
 
         Raises: InvalidRecordError for a wrapper offset below the last inner one, unless it is 0.
         """

@@ -27,7 +27,7 @@ _INT64 = 1 << 63
 
 
 class TimestampType(enum.IntEnum):
-    """What the timestamps of a batch mean; NO_TIMESTAMP_TYPE is magic 0."""
+    """The meaning of the timestamps of a batch; NO_TIMESTAMP_TYPE is magic 0."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0

@@ -58,7 +58,7 @@ def marker_of(batch: RecordBatch) -> Marker | None:
 
 
 class Outcome(enum.Enum):
-    """What became of a batch's transaction; a batch without a transaction is COMMITTED."""
+    """The outcome of a batch's transaction; a batch without a transaction is COMMITTED."""
 
     COMMITTED = enum.auto()
     ABORTED = enum.auto()
@@ -136,7 +136,7 @@ class TransactionSurvey:
         self._damaged.update(self._open)
 
     def result(self) -> Transactions:
-        """What has been found so far; later batches do not change the returned value."""
+        """The transactions found so far; later batches do not change the returned value."""
         aborted = {producer: list(ranges) for producer, ranges in self._aborted.items()}
         return Transactions(aborted, dict(self._open), self._doubtful + len(self._damaged & self._open.keys()))
 

@@ -1,4 +1,5 @@
-"""What a broker checks before it stores a produced record set. Assigning offsets is a separate step (`assignment.py`).
+"""The checks of a broker before it stores a produced record set. Assigning offsets is a separate step
+(`assignment.py`).
 
 | rule                                                                      | refusal                        |
 |---------------------------------------------------------------------------|--------------------------------|
@@ -35,7 +36,7 @@ from magnetar.converters.kafka.records import NO_TIMESTAMP, TimestampType, check
 
 @dataclass(frozen=True, slots=True)
 class ProduceRules:
-    """What this request and this topic allow.
+    """The rules of this request and this topic.
 
     compacted: keys are required.   single_batch: Produce version 3 and later.   zstd: Produce version 7 and later.
     not_before, not_after: allowed CreateTime window in ms, absolute (the caller owns the clock); None = no limit.

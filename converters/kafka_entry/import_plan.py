@@ -47,7 +47,7 @@ _SEGMENT_NAME = re.compile(r"\d{20}\.log")
 
 
 class SequenceMode(enum.StrEnum):
-    """What sequence ids are made of."""
+    """The source of sequence ids."""
 
     OFFSET = "offset"
     POSITION = "position"
@@ -69,7 +69,7 @@ def place_of(item: LogBatch, mode: SequenceMode) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a file holds, from its entry headers alone (compressed messages of magic 0 and 1 count as one)."""
+    """The contents of a file, from its entry headers alone (compressed messages of magic 0 and 1 count as one)."""
 
     entries: int
     valid_bytes: int

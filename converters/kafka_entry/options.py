@@ -18,11 +18,11 @@ class Mode(enum.StrEnum):
     FAITHFUL = "faithful"
     """Nothing is lost: binary keys and headers, null headers, timestamps. The default."""
     KOP = "kop"
-    """What KoP's payload processor gives to Java consumers, losses included; for applications that depend on it."""
+    """The output of KoP's payload processor for Java consumers, losses included; for applications that depend on it."""
 
 
 class KeyText(enum.StrEnum):
-    """What partition_key holds in faithful mode; ordering_key always holds the raw key."""
+    """The form of partition_key in faithful mode; ordering_key always holds the raw key."""
 
     BASE64 = "base64"
     UTF8 = "utf8"

@@ -78,7 +78,7 @@ def encode_headers_kop(headers: RawHeaders) -> bytes:
 
 
 class DecodedProperties(NamedTuple):
-    """What the properties of a converted message say about its record."""
+    """The record's fields, out of the properties of a converted message."""
 
     headers: tuple[Header, ...]
     timestamp: int | None = None

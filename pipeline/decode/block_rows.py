@@ -72,7 +72,7 @@ class _Batches:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What some entries became: rows of single messages, and batches still to be cut."""
+    """Some decoded entries: rows of single messages, and batches still to be cut."""
 
     rows: list[Rows]
     batches: list[_Batches]

@@ -102,7 +102,7 @@ class ChunkedMessages:
         return None
 
     def take_given_up(self) -> list[Incomplete]:
-        """What was given up since the last call."""
+        """The messages given up since the last call."""
         taken, self._given_up = self._given_up, []
         return taken
 

@@ -1,4 +1,4 @@
-"""What a reader needs to decrypt a payload that is handed over as it is stored: `__encryptionContext`."""
+"""The context with which a reader decrypts a payload that stays as it is stored: `__encryptionContext`."""
 
 from __future__ import annotations
 

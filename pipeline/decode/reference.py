@@ -70,7 +70,7 @@ def _plain(metadata: pb.MessageMetadata, payload: memoryview | bytes) -> bytes:
 
 
 def _common(chunk: EntryChunk, i: int, metadata: pb.MessageMetadata) -> Row:
-    """What all messages of an entry share; `__index` is that of the first."""
+    """The columns that all messages of an entry share; `__index` is that of the first."""
     broker = parse_entry_metadata(chunk.entry(i))
     index = None
     if broker is not None and broker.HasField("index"):
@@ -94,7 +94,7 @@ def _common(chunk: EntryChunk, i: int, metadata: pb.MessageMetadata) -> Row:
 
 
 def _own(message: pb.MessageMetadata | pb.SingleMessageMetadata, payload: bytes) -> Row:
-    """What each message has for itself."""
+    """The columns of one message alone."""
     properties: dict[str, str] = {}
     for pair in message.properties:
         properties.pop(pair.key, None)

@@ -125,7 +125,7 @@ class Scan:
 
 
 class Kinds:
-    """What kind each entry is, one mask a kind. plain: single messages and batches in Pulsar's own form."""
+    """The kind of each entry, one mask a kind. plain: single messages and batches in Pulsar's own form."""
 
     def __init__(self, scan: Scan, *, include_markers: bool) -> None:
         headers = scan.headers
@@ -153,7 +153,7 @@ class Kinds:
         return np.where(self.plain | self.foreign | self.chunk | self.encrypted, bounds, 0)
 
     def arena_bytes(self, max_bytes: int) -> Int64s:
-        """What each entry takes when it is decompressed; one that declares too much is not."""
+        """The decompressed size of each entry; an entry that declares too much is not decompressed."""
         sizes = self._headers[EntryColumn.UNCOMPRESSED_SIZE]
         last = self._headers[EntryColumn.CHUNK_ID] == self._headers[EntryColumn.CHUNKS] - 1
         inflated = (self.plain | self.foreign | (self.chunk & last)) & self.compressed & (sizes <= max_bytes)

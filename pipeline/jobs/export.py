@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 NEEDED = ("__topic", "__index", "__publishTime", "__brokerPublishTime")
 """Columns that every table has, whatever is selected: commits, partitions and pruning go by them."""
 PASSING = (CatalogUnavailableError, ReadTimeoutError, RetryError, TaskFailedError)
-"""What a running stream tries again: the broker is away, or a task was lost."""
+"""Errors after which a running stream tries again: the broker is away, or a task was lost."""
 _MOST_CONFLICTS = 50
 
 
@@ -64,7 +64,7 @@ class ExportSplit:
 
 @dataclass(slots=True)
 class SplitResult:
-    """What one task has written, and what it left out."""
+    """The files that one task has written, and the messages it left out."""
 
     files: list[DataFile] = field(default_factory=list)
     report: RowReport = field(default_factory=RowReport)
@@ -72,7 +72,7 @@ class SplitResult:
 
 @dataclass(slots=True)
 class ExportReport:
-    """What one run has committed.
+    """The result of one committed run.
 
     spans: topic partition -> [first index, end) of this run.   lost: ranges that the topics do not have any more.
     conflicts: commits of other jobs that came first.
@@ -212,7 +212,7 @@ class ExportJob:
     def _next_round(
         self, logs: Mapping[str, LogRange], ends: Mapping[str, Any]
     ) -> tuple[list[IndexSpan], list[IndexSpan]]:
-        """What is next of each topic partition, and what of it is lost. Raises: DataLossError."""
+        """The next indexes of each topic partition, and the lost ones among them. Raises: DataLossError."""
         committed = self.table.committed(logs)
         wanted, lost = {}, []
         for topic, log in logs.items():

@@ -182,7 +182,7 @@ def backfill_partition(piece: BackfillPiece) -> PartitionReport:
 
 
 class _Memory:
-    """What the topic holds of each producer; read when the broker does not know a name, at most once."""
+    """The offsets that the topic holds of each producer; read when the broker does not know a name, at most once."""
 
     def __init__(self, piece: BackfillPiece) -> None:
         self._piece = piece

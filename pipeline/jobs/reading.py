@@ -1,4 +1,4 @@
-"""What jobs read: options of the source, the plan of a range of indexes, and its rows inside a task."""
+"""The input of jobs: options of the source, the plan of a range of indexes, and its rows inside a task."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ class RowSettings:
 
 @dataclass(slots=True)
 class RowReport:
-    """What was left out. Positions: (topic, ledger, entry, why), at most a thousand; `messages` counts all."""
+    """The entries that were left out. Positions: (topic, ledger, entry, why), at most a thousand; `messages` counts
+    all.
+    """
 
     positions: list[tuple[str, int, int, str]] = field(default_factory=list)
     messages: int = 0

@@ -92,7 +92,7 @@ class ReplayState:
         self._identity = dict(identity)
 
     def ranges(self, logs: Mapping[str, LogRange]) -> list[IndexSpan]:
-        """Those of an earlier run, else everything that is stored now. Raises: OptionError, OSError."""
+        """The ranges of an earlier run, else everything that is stored now. Raises: OptionError, OSError."""
         if self._path.exists():
             known = json.loads(self._path.read_text(encoding="utf-8"))
             if known["identity"] != self._identity:

@@ -111,7 +111,7 @@ class SparkRunner:
 
 
 def _task(function: Callable[[T], R], pieces: list[T]) -> Callable[[Any], Iterator[Any]]:
-    """What runs in a Python worker: the ids of its pieces in, their pickled results out."""
+    """The function of a Python worker: the ids of its pieces in, their pickled results out."""
 
     def run(batches: Any) -> Iterator[Any]:
         import pyarrow as pa  # noqa: PLC0415 - in the worker

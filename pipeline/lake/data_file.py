@@ -1,4 +1,4 @@
-"""What the driver and the tasks say to each other about data files and the indexes in them. All of it pickles."""
+"""The messages between driver and tasks about data files and the indexes in them. All of them pickle."""
 
 from __future__ import annotations
 

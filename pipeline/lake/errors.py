@@ -1,4 +1,4 @@
-"""What goes wrong with a table.
+"""The errors of a table.
 
 PipelineError
 └── LakeError

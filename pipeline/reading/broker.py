@@ -66,7 +66,7 @@ class _RangeReader:
         self._catalog = Catalog(settings.connect.admin())
         self._tracker = IndexTracker(lambda position: self._catalog.index_of(piece.topic, position))
         self._next: Place = piece.start
-        """What comes next, in the form of the range's places."""
+        """The next place, in the form of the range's places."""
         self._last: Position | None = None
         """The last entry that was given, or the place before the first one to give."""
         self._last_wanted: Position | None = None
@@ -210,7 +210,7 @@ class _RangeReader:
         return kept
 
     def _cut(self, chunk: EntryChunk) -> tuple[Cut, int]:
-        """What of the chunk belongs to the range, and how many messages were looked at. Goes on behind it, and reports
+        """The part of the chunk in the range, and the number of examined messages. Goes on behind it, and reports
         what is missing before it.
         """
         if isinstance(self._next, Position):

@@ -51,7 +51,7 @@ class IndexTracker:
         """Number of index requests to the broker."""
 
     def restart(self) -> None:
-        """What comes next need not follow what came before."""
+        """Forget the last index: the next entry need not follow it."""
         self._before = self._index = None
 
     def track(self, chunk: EntryChunk) -> Indexed:

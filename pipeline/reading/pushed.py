@@ -72,7 +72,7 @@ class PushedEntries:
         self._connection.write(requests.flow(_CONSUMER_ID, messages))
 
     async def take(self, timeout_s: float) -> list[EntryChunk]:
-        """What has arrived, at least one entry and at most about 4 MiB; nothing after `timeout_s` without any.
+        """The entries that have arrived, at least one and at most about 4 MiB; none after `timeout_s` without any.
 
         Raises: RetryError when the connection or the reader is gone and everything that had arrived is taken.
         """

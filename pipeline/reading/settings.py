@@ -1,4 +1,4 @@
-"""What a task has to know to read ranges."""
+"""The settings with which a task reads ranges."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def parts(names: Sequence[str], options: SinkOptions) -> tuple[dict[str, str], l
 
 
 class PayloadEncoder(Protocol):
-    """What makes payloads of the value columns (`values.ValueEncoder`)."""
+    """Makes payloads of the value columns (`values.ValueEncoder`)."""
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes | None]:
         """The payload of each row; None for a tombstone. Raises: ValueError for a row that does not fit."""

@@ -107,7 +107,7 @@ class Staging:
             return None
 
     def _write(self, batch_id: int, name: str, content: dict[str, Any]) -> None:
-        """Whole or not at all: a file of another name is renamed when it is complete."""
+        """Write a file whole or not at all: a file of another name is renamed when it is complete."""
         folder = self._folder(batch_id)
         self._files.create_dir(folder, recursive=True)
         with self._files.open_output_stream(f"{folder}/{name}.new") as out:

@@ -1,4 +1,4 @@
-"""What one task sends: rows to the producers of its topics, on an event loop of its own."""
+"""The sending of one task: rows to the producers of its topics, on an event loop of its own."""
 
 from __future__ import annotations
 

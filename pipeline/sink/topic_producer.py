@@ -40,7 +40,7 @@ _HEADROOM = 10 * 1024
 
 @dataclass(slots=True)
 class TopicReport:
-    """What a producer did: `stored` messages now, `known` ones that the topic had before."""
+    """The report of a producer: messages `stored` now, and `known` ones that the topic had before."""
 
     topic: str
     stored: int = 0

@@ -49,7 +49,7 @@ class ValueEncoder(Protocol):
     """Record batches to payloads."""
 
     schema: pb.Schema | None
-    """What PRODUCER carries; None for bytes."""
+    """The schema that PRODUCER carries; None for bytes."""
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes | None]:
         """The payload of each row; None for a tombstone. Raises: ValueError for a row that does not fit."""

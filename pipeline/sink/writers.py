@@ -40,7 +40,9 @@ _BATCH_SHIFT = 32
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What a task sent, or the file with its rows. `sink_id`: the driver does not know the query's id by itself."""
+    """The messages that a task sent, or the file with its rows. `sink_id`: the driver does not know the query's id by
+    itself.
+    """
 
     task: int
     sink_id: str = ""
@@ -83,7 +85,7 @@ class PulsarWriter(DataSourceArrowWriter):
         log_reports(_reports(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What tasks have sent stays in the topics."""
+        """Messages that tasks have sent stay in the topics."""
         log.warning("pulsar sink: the write failed; %d messages are stored", _stored(_reports(messages)))
 
 

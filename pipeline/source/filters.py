@@ -65,7 +65,7 @@ class RowFilter:
 
     @staticmethod
     def of(filters: Sequence[Filter], schema: pa.Schema) -> RowFilter:
-        """What is understood of Spark's filters; the rest is left to Spark."""
+        """The filters of Spark that the source evaluates; the rest is left to Spark."""
         found = (_condition(each, schema) for each in filters)
         return RowFilter(tuple(each for each in found if each is not None))
 

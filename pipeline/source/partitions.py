@@ -1,4 +1,4 @@
-"""What Spark hands from the driver to a task."""
+"""The partitions that Spark hands from the driver to a task."""
 
 from __future__ import annotations
 

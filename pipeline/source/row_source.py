@@ -1,4 +1,4 @@
-"""What a task does: ranges in, record batches with the selected columns out."""
+"""The reading of a task: ranges in, record batches with the selected columns out."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.advance(begin, logs, limited=not isinstance(limit, ReadAllAvailable)).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """One that stands for all: `latestOffset` keeps to every limit of the options, whichever this is."""
+        """A limit that stands for all: `latestOffset` keeps to every limit of the options, whichever this is."""
         limits = self._options.limits
         rows = limits.messages if limits.messages is not None else limits.entries
         if rows is not None:

@@ -23,7 +23,7 @@ _MOST_COMPARED = 200
 
 @dataclass(frozen=True)
 class ValueChoice:
-    """What executors need to make the decoder of values. schema: the reader's; None: payloads as bytes."""
+    """The choice from which executors make the decoder of values. schema: the reader's; None: payloads as bytes."""
 
     connect: ConnectOptions
     schema: TopicSchema | None

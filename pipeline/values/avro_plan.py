@@ -1,4 +1,4 @@
-"""What an Avro schema asks a reader to do, as a tree without names and references: the plan of `avro_columns.py`.
+"""The steps of a reader of an Avro schema, as a tree without names and references: the plan of `avro_columns.py`.
 
 There is no plan for unions of several types, decimals and the type null: such schemas are read row by row.
 """

@@ -1,4 +1,4 @@
-"""What decodes payloads into the value's columns, and the simplest of them: bytes."""
+"""Decoders of payloads into the value's columns, and the simplest of them: bytes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ CHUNK_BYTES: Final = 1 << 20
 _MOST_CHUNKS: Final = 32
 """Being read at the same time."""
 _MOST_LEDGERS: Final = 1000
-"""Whose readers are remembered."""
+"""Ledgers whose readers are remembered."""
 _MOST_ENTRIES: Final = 10_000
 
 

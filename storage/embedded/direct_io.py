@@ -31,7 +31,7 @@ BLOCK_BYTES = 4096
 _BUFFER_BYTES = 1 << 20
 _HUGE_PAGE_BYTES = 2 << 20
 _REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP})
-"""What a file system without O_DIRECT, or a system without /proc or with rules about it, answers."""
+"""Error numbers of a file system without O_DIRECT, or of a system without /proc or with rules about it."""
 
 
 def open_direct(fd: int) -> int | None:

@@ -43,7 +43,9 @@ class EngineEnvironment:
     """None: the engine's own, in the data directory. One given is not closed by the engine."""
     read_format_1: Callable[[str], NodeTree] = _read_format_1
     frame_writer: Callable[[], FrameWriter | None] = lambda: None
-    """What writes journal frames without a Python thread; None: nothing does. Called when the engine starts."""
+    """Makes the writer of journal frames that needs no Python thread; None: a thread writes. Called when the engine
+    starts.
+    """
 
     @classmethod
     def real(cls) -> EngineEnvironment:

@@ -249,7 +249,7 @@ class LedgerFiles:
 
 
 def head_shift(file: File, ledger_id: int) -> int | None:
-    """What the head takes beyond 64 bytes; None when there is none: empty, or torn before its first sync.
+    """Bytes of the head beyond 64; None when the file has no head: empty, or torn before its first sync.
 
     From the header, else from its second copy, else from where the first record is, else (head and first records are
     lost) from the footer or from what a head takes whose properties fit into a page.

@@ -1,4 +1,4 @@
-"""What the engine knows of one ledger. Owned by the loop (``journaled`` and ``last_failure`` by the journal's
+"""The engine's state of one ledger. Owned by the loop (``journaled`` and ``last_failure`` by the journal's
 thread).
 """
 

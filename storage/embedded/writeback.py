@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SPACE_ERRORS", "Barrier", "Job", "Remove", "WriteBack", "WriteBackResult", "WriteSlab"]
 
 SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""What passes by itself: no space on the disk, no descriptor for a ledger file."""
+"""Errors that pass by themselves: no space on the disk, no descriptor for a ledger file."""
 
 
 class WriteSlab(NamedTuple):
@@ -50,7 +50,7 @@ Job = WriteSlab | Remove | Barrier
 
 
 class WriteBackResult(NamedTuple):
-    """What the worker got done of this batch and of what an earlier one had left."""
+    """The part of this batch, and of the rest of an earlier one, that the worker completed."""
 
     finished: list[Job]
     full: OSError | None

@@ -23,7 +23,7 @@ class AppendPiece(NamedTuple):
 
 
 class AppendResult(NamedTuple):
-    """What became of a run.
+    """The result of a run.
 
     ``error`` None: every entry is on disk; ``pieces`` cover the run in order (more than one only at a rollover).
     Otherwise ``pieces`` are those that are on disk nevertheless, always a prefix of the run, often empty.

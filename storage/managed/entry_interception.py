@@ -24,7 +24,7 @@ _NO_INDEX = -2
 
 
 class Stamping(NamedTuple):
-    """What ``speed.stamp`` would put before the entries: -1 is no timestamp, -2 no index."""
+    """The values that ``speed.stamp`` would put before the entries: -1 is no timestamp, -2 no index."""
 
     timestamp_ms: int
     index_before: int
@@ -39,7 +39,7 @@ class EntryMetadataSource(Protocol):
         ...
 
     def prefixes(self, managed_ledger: str, run: EntryRun, start: int, end: int, stamping: Stamping) -> Sequence[bytes]:
-        """What is stored before the entries ``start .. end - 1``: ``0x0e02``, u32 size, metadata; or nothing.
+        """The bytes stored before the entries ``start .. end - 1``: ``0x0e02``, u32 size, metadata; or none.
 
         It must not raise: the entries are stored whatever it makes of them.
         """

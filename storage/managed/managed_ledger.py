@@ -384,7 +384,7 @@ class ManagedLedger:
             self.on_closed()
 
     async def _close_part(self, part: Coroutine[object, object, None]) -> None:
-        """What could not be stored is found by recovery at the next opening, or comes again: close the rest."""
+        """Close one part; on a failed store the rest closes too, and recovery at the next opening finds the part."""
         try:
             await part
         except StorageError as error:

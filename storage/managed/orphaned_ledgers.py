@@ -44,7 +44,7 @@ class Verdict(Enum):
     OWNERLESS = auto()
     """There is no such record."""
     UNKNOWN = auto()
-    """It cannot be told; the ledger stays."""
+    """The owner of the ledger is unknown; the ledger stays."""
 
 
 class References(Protocol):
@@ -176,7 +176,7 @@ async def _noted_deletions(metadata: MetadataStore) -> dict[str, frozenset[int]]
 
 
 async def _forget_deletions(ledgers: LedgerStore, metadata: MetadataStore, noted: Mapping[str, frozenset[int]]) -> None:
-    """Those that are complete, or did not happen: the list is still there."""
+    """Forget the deletions that are complete, or that did not happen: the list is still there."""
     left = frozenset(await ledgers.list_ledgers()) if noted else frozenset()
     for name, ledger_ids in noted.items():
         if not ledger_ids & left or await metadata.get(ledger_list_path(name)) is not None:

@@ -173,7 +173,7 @@ class LedgerSegment:
         return self._first_from(begin, index)
 
     def walked(self, entry_id: int) -> Walked:
-        """What ``DataDirectory.open_ledger`` takes, so that another reader begins at an entry without a walk."""
+        """The argument of ``DataDirectory.open_ledger`` with which another reader begins at an entry without a walk."""
         return Walked(*self._index.point_for(entry_id), self.entries, self.length_bytes)
 
     def _first_from(self, entry_id: int, index: int) -> int:
@@ -220,7 +220,7 @@ class LedgerSegment:
 
 
 class _OneFile:
-    """What a LedgerReader needs of ledger files, over the one that is open here."""
+    """The ledger files of a LedgerReader: the one file that is open here."""
 
     def __init__(self, file: RecordFile) -> None:
         self._file = file

@@ -32,7 +32,7 @@ class Frame(NamedTuple):
     file: File
     offset: int
     prefix: bytes
-    """What is written before it: nothing, or the first page of the segment."""
+    """Bytes written before the frame: none, or the first page of the segment."""
     generation: int
     salt: int
     sequence: int

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["CONFIRM", "RESUME", "Append", "BatchResult", "Journal", "Plan", "SpareOrder"]
 
 _SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""What passes by itself: no space on the disk, no descriptor for the next segment."""
+"""Errors that pass by themselves: no space on the disk, no descriptor for the next segment."""
 _JOIN_ABOVE = 64
 _HASTE_BYTES_PER_S = 96 << 20
 """Segments that fill faster than this leave no time, and no bandwidth, to zero the next one."""
@@ -154,7 +154,7 @@ class Journal:
         return Plan(todo, errors, room, self._place(payload, room))
 
     def finish(self, plan: Plan, error: OSError | None, seconds: float) -> BatchResult:
-        """What became of the batch of a plan whose frame was written, or not."""
+        """Settle the batch of a plan whose frame was written, or whose write failed."""
         if error is None:
             self._written(plan.room)
         else:
@@ -201,7 +201,7 @@ class Journal:
     def _gather(
         self, batch: list[Append], start: int, end: int, errors: dict[int, StorageError]
     ) -> list[tuple[int, Append]]:
-        """Those of the appends that may be written; the others have their error."""
+        """The appends that may be written; the others have their error."""
         todo = []
         for index in range(start, end):
             item = batch[index]

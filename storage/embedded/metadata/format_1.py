@@ -44,7 +44,7 @@ def read_format_1(path: str) -> NodeTree:
 
 
 def salvage_format_1(path: str) -> tuple[NodeTree, list[str]]:
-    """What is intact, and what is wrong with the rest. Works on a copy: the file is not touched.
+    """The intact nodes, and the problems of the rest. Works on a copy: the file is not touched.
 
     In the copy the checksums of the write-ahead log are made right, so that SQLite reads on behind damage; a row that
     was hit has a wrong checksum of its own.
@@ -103,8 +103,8 @@ def _row_crc(path: str, value: bytes, number: int) -> int:
 
 
 def write_ahead_problem(path: Path) -> str | None:
-    """What SQLite would leave out without a word; None when the log is missing, whole, or torn in its last
-    transaction.
+    """The problem of a log that SQLite would leave out silently; None when the log is missing, whole, or torn in its
+    last transaction.
 
     Behind a frame with a wrong checksum SQLite reads nothing. If a whole transaction and the begin of another one lie
     there, the first of them had been synced: the frame was damaged, not torn.

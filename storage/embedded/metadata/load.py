@@ -43,7 +43,7 @@ class LoadedMetadata:
     scans: list[LogScan] = field(default_factory=list)
     """Of the logs from there on; the last one goes on."""
     damage: list[DamagedFileError] = field(default_factory=list)
-    """What cost nothing."""
+    """Damage that cost no data."""
     snapshot_bytes: int = 0
     unsaid_end: bool = False
     """A crash came after the creation of the last log and before the end frame in its predecessor."""

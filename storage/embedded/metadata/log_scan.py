@@ -55,7 +55,7 @@ class LogScan:
     end_offset: int = FIRST_FRAME_AT
     """Behind the last frame: where the next one goes."""
     damage: list[DamagedFileError] = field(default_factory=list)
-    """What cost nothing: the other copy is intact."""
+    """Damage that cost no data: the other copy is intact."""
     damaged_header: bool = False
     """One of the two copies."""
     torn_end: int = 0

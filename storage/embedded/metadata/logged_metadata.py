@@ -41,7 +41,7 @@ _CONFIRM_AFTER_S = 1.0
 MOST_GROUP_BYTES = 4 << 20
 """Values of the operations of one frame, together; one operation may be larger."""
 _OPERATION_BYTES = 64
-"""What an operation counts beside its value."""
+"""Bytes that an operation counts beside its value."""
 
 
 class _Operation(NamedTuple):
@@ -52,7 +52,7 @@ class _Operation(NamedTuple):
     changes: str | None
     """Path a successful run changes."""
     reads: bool = False
-    """It changes nothing, so it is answered also when the frame of its batch finds no space."""
+    """The operation changes nothing, so its answer comes also when the frame of its batch finds no space."""
 
 
 class _Confirm(NamedTuple):

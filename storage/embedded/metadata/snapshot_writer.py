@@ -95,7 +95,7 @@ class SnapshotWriter:
         return size
 
     def _remove_before(self, number: int) -> None:
-        """What is older than the last snapshot but one. Without an older one everything stays."""
+        """Remove the files older than the last snapshot but one. Without an older snapshot every file stays."""
         names = metadata_names(self._files, self._layout)
         for old in names.logs:
             if old < number:

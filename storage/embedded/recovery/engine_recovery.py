@@ -367,7 +367,7 @@ class Recovery:
         return False
 
     def _settle(self) -> None:
-        """What no whole frame has. Ledgers of which only lost frames told have entries in their files."""
+        """Settle the ledgers that no whole frame names: ledgers of lost frames have entries in their files."""
         if self._report.damaged_files or self._report.missing_frames:
             for ledger_id in self._checkpoint.synced:
                 self._replay_of(ledger_id)

@@ -53,7 +53,7 @@ def forgotten_ledgers(files: FileSystem, layout: Layout, store_id: bytes, known:
 
 
 def forgotten_problem(ledger_ids: list[int]) -> list[str]:
-    """What to say of them."""
+    """The problems of these ledgers, as lines for the operator."""
     if not ledger_ids:
         return []
     named = ", ".join(map(str, ledger_ids[:_NAMED])) + (", ..." if len(ledger_ids) > _NAMED else "")

@@ -1,4 +1,4 @@
-"""What one cursor has acknowledged: mark-delete, holes behind it, parts of batches. Pure, in memory.
+"""The acknowledgements of one cursor: mark-delete, holes behind it, parts of batches. Pure, in memory.
 
 ::
 
@@ -216,7 +216,7 @@ class AckState:
         return CursorState(self.mark_delete, deleted, dict(self.partial), dict(properties))
 
     def take_changes(self, properties: dict[str, int]) -> CursorState | None:
-        """What came since the last ``snapshot`` or ``take_changes``; None when only a snapshot can tell it."""
+        """The changes since the last ``snapshot`` or ``take_changes``; None when only a snapshot has them."""
         if self._all_new:
             return None
         deleted, partial = self._new_deleted, self._new_partial
