@@ -80,8 +80,9 @@ async def bookie_affinity(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/persistence/bookieAffinity", SUPER)
 async def set_bookie_affinity(call: Call) -> Response:
+    groups = await call.body(BookieAffinity) or BookieAffinity()
     call.policies()
-    return await _store_bookies(call, await call.body(BookieAffinity) or BookieAffinity())
+    return await _store_bookies(call, groups)
 
 
 @routes.delete(NAMESPACE + "/persistence/bookieAffinity", SUPER)

@@ -182,6 +182,7 @@ def _declare(row: PolicyRow) -> None:
         return json_response(answer, row.unset_status if answer is None else 200)
 
     async def write(call: Call) -> Response:
+        await row.refuse_misfit(call)
         if row.rule is no_filters:  # refused before the namespace is looked up
             await row.value_of_body(call)
         policies = call.policies()
@@ -233,10 +234,10 @@ def _by_size(quotas: dict[str, BacklogQuota]) -> list[BacklogQuota]:
 
 @routes.post(NAMESPACE + "/backlogQuota", NAMESPACE_ADMIN)
 async def set_backlog_quota(call: Call) -> Response:
-    policies = call.policies()
     quota, kind = await read_quota(call), quota_type(call)
     if quota is None:
         raise RestError(500, "a backlog quota is required")
+    policies = call.policies()
     _refuse(policy_rules.quota_fits_retention(_by_size({kind: quota}), policies.retention_policies, "namespace"))
     await call.namespaces.update_namespace(call.namespace, lambda old: with_quota(old, kind, quota))
     return done()
@@ -290,8 +291,9 @@ async def replication(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/replication", NAMESPACE_ADMIN)
 async def set_replication(call: Call) -> Response:
+    given = await call.body(list[str | None])
     call.policies()
-    clusters = _clusters(await call.body(list[str | None]) or [])
+    clusters = _clusters(given or [])
     if not clusters:
         raise precondition("ClusterIds should not be null or empty")
     for cluster in clusters:
@@ -319,8 +321,9 @@ async def allowed_clusters(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
 async def set_allowed_clusters(call: Call) -> Response:
+    given = await call.body(list[str | None])
     policies = call.policies()
-    clusters = _clusters(await call.body(list[str | None]))
+    clusters = _clusters(given)
     tenant = call.namespaces.tenants.get(call.param("tenant"))
     for cluster in clusters:
         if tenant is None or cluster not in tenant.allowed_clusters:

@@ -331,8 +331,8 @@ async def get_properties(call: Call) -> Response:
 
 @routes.put(NAMESPACE + "/properties", TENANT_ADMIN)
 async def add_properties(call: Call) -> Response:
-    call.policies()
     given = await call.required_body(dict[str, str | None])
+    call.policies()
     more = {key: value for key, value in given.items() if value is not None}
     await _change_properties(call, lambda old: {k: v for k, v in old.items() if k not in given} | more)
     return done()

@@ -135,13 +135,13 @@ def _declare(path: str, name: str, unset: int | None, status: int) -> None:
         return json_response(unset if found is None else found)
 
     async def write(call: Call) -> Response:
-        call.policies()
         if await call.is_null():
             if not await call.raw_body():
                 raise RestError(400, "The request entity cannot be empty.")
             value: int | None = 0
         else:
             value = await call.required_body(int)
+        call.policies()
         return await change(call, value, status)
 
     async def remove(call: Call) -> Response:

@@ -67,11 +67,16 @@ async def get_partitions(call: Call) -> Response:
         if not call.topics.exists(name) and not call.flag("checkAllowAutoCreation"):
             raise topic_missing(name)
         count = await call.topics.partitions_for_clients(name, auto_create=call.flag("checkAllowAutoCreation"))
-    answer: dict[str, Any] = {"partitions": count, "deleted": False}
-    if call.topics.partition_count(name) is not None:
-        properties = await call.logs.properties(name)
-        answer |= {} if properties is None else {"properties": properties}
-    return json_response(answer)
+    if call.topics.partition_count(name) is None:
+        return json_response({"partitions": count, "deleted": False})
+    return json_response(await _metadata(call, name, count))
+
+
+async def _metadata(call: Call, name: TopicName, count: int) -> dict[str, Any]:
+    """PartitionedTopicMetadata; without properties where none were given."""
+    properties = await call.logs.properties(name)
+    given = {} if properties is None else {"properties": properties}
+    return {"partitions": count, "deleted": False} | given
 
 
 @routes.put(TOPIC + "/partitions", NAMESPACE_ADMIN)
@@ -151,8 +156,9 @@ async def get_partitioned_stats(call: Call) -> Response:
     parts = await _parts(call)
     each = {str(part): await _stats_of(call, part) for part in parts}
     per_partition = call.flag("perPartition", default=True)
+    metadata = await _metadata(call, name, count)
     return json_response(
-        partitioned_stats({k: as_asked(v, call) for k, v in each.items()}, count, per_partition=per_partition)
+        partitioned_stats({k: as_asked(v, call) for k, v in each.items()}, metadata, per_partition=per_partition)
     )
 
 
@@ -163,7 +169,7 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     if count is None:
         raise not_found(f"Partitioned Topic {name} not found")
     parts = {str(part): await _internal_stats_of(call, part) for part in await _parts(call)}
-    return json_response({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
+    return json_response({"metadata": await _metadata(call, name, count), "partitions": parts})
 
 
 async def _stats_of(call: Call, part: TopicName) -> Json:

@@ -89,6 +89,8 @@ async def revoke_on_namespace(call: Call) -> Response:
 async def grant_on_subscription(call: Call) -> Response:
     """Only these roles may consume through the subscription; they still need the right to consume."""
     roles = await call.required_body(list[str])
+    if not call.namespaces.exists(call.namespace):
+        raise RestError(500, f"Namespace {call.namespace} does not exist")  # as Apache Pulsar has it
     call.policies()
     granted = {call.param("subscription"): sorted(set(roles))}
     return await _change(

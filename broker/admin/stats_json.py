@@ -210,7 +210,7 @@ def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
     return out
 
 
-def partitioned_stats(parts: "dict[str, Json]", count: int, *, per_partition: bool) -> Json:
+def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_partition: bool) -> Json:
     """The sum over the statistics of a topic's partitions; with `per_partition` each partition as well."""
     figures = [{key: value for key, value in each.items() if key not in _NOT_SUMMED} for each in parts.values()]
     out: Json = _NOTHING | _summed(figures)
@@ -228,7 +228,7 @@ def partitioned_stats(parts: "dict[str, Json]", count: int, *, per_partition: bo
     out["subscriptions"] = {name: _summed_subscription(name, parts) for name in names}
     out["replication"] = {}
     out["compaction"] = _summed([each["compaction"] for each in parts.values()])
-    out["metadata"] = {"partitions": count, "deleted": False}
+    out["metadata"] = metadata
     out["partitions"] = parts if per_partition else {}
     return out
 

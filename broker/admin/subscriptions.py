@@ -121,7 +121,7 @@ async def delete(call: Call) -> Response:
 @routes.post(SUBSCRIPTION + "/skip_all", TOPIC_CONSUME)
 async def skip_all(call: Call) -> Response:
     subscription = call.param("subscription")
-    _refuse_skipping(call)
+    _refuse_skipping(call, call.topic())
     await _each(call, lambda part: call.subscriptions.skip(part, subscription, None), everywhere=True)
     return done()
 
@@ -130,13 +130,14 @@ async def skip_all(call: Call) -> Response:
 async def skip(call: Call) -> Response:
     number = call.number("number", bits=32)
     name = single_topic(call)
-    _refuse_skipping(call)
+    _refuse_skipping(call, name)
     await call.subscriptions.skip(name, call.param("subscription"), number)
     return done()
 
 
-def _refuse_skipping(call: Call) -> None:
-    if call.request.path_params["domain"] == "non-persistent" and call.topics.exists(call.topic()):
+def _refuse_skipping(call: Call, name: TopicName) -> None:
+    known = call.topics.exists(name) or call.topics.partition_count(name) is not None
+    if not name.persistent and known:
         raise RestError(500, "a non-persistent topic has no backlog to skip")
 
 
@@ -204,6 +205,8 @@ async def expire_up_to(call: Call) -> Response:
             "Invalid parameter for expire message by position, the partition index is not that of the topic"
         )
     name = single_topic(call)
+    if not name.persistent:
+        raise RestError(500, "a non-persistent topic has no messages to expire")
     if not await call.subscriptions.expire(name, call.param("subscription"), body.position()):
         raise _nothing_to_expire(name, call.param("subscription"))
     return done()
@@ -228,22 +231,38 @@ async def get_properties(call: Call) -> Response:
     subscription = call.param("subscription")
 
     async def look(part: TopicName) -> None:
-        if not part.persistent and subscription not in await call.subscriptions.subscriptions(part):
-            raise SubscriptionNotFoundError(f"Subscription {subscription} not found for topic {part}")
+        await _refuse_unknown(call, part)
         found.update(await call.subscriptions.subscription_properties(part, subscription))
 
+    await _each_for_properties(call, look, everywhere=True)
+    return json_response(found)
+
+
+async def _refuse_unknown(call: Call, name: TopicName) -> None:
+    """Raises SubscriptionNotFoundError before what a non-persistent topic cannot do at all is refused."""
+    subscription = call.param("subscription")
+    if not name.persistent and subscription not in await call.subscriptions.subscriptions(name):
+        raise SubscriptionNotFoundError(f"Subscription {subscription} not found for topic {name}")
+
+
+async def _each_for_properties(call: Call, do: Any, *, everywhere: bool = False) -> None:
+    """`_each`, but 500 for a partition that its topic does not have, as Apache Pulsar has it."""
     try:
-        await _each(call, look, everywhere=True)
+        await _each(call, do, everywhere=everywhere)
     except RestError as e:
         raise RestError(500 if e.status == HTTPStatus.CONFLICT else e.status, e.reason) from e
-    return json_response(found)
 
 
 @routes.put(SUBSCRIPTION + "/properties", TOPIC_CONSUME)
 async def set_properties(call: Call) -> Response:
     properties = bounded(await call.body(dict[str, str]) or {}, MAX_SUBSCRIPTION_PROPERTIES_BYTES)
     subscription = call.param("subscription")
-    await _each(call, lambda part: call.subscriptions.set_subscription_properties(part, subscription, properties))
+
+    async def change(part: TopicName) -> None:
+        await _refuse_unknown(call, part)
+        await call.subscriptions.set_subscription_properties(part, subscription, properties)
+
+    await _each_for_properties(call, change)
     return done()
 
 
@@ -252,6 +271,9 @@ async def analyze_backlog(call: Call) -> Response:
     """The backlog or, with a message id in the body, everything from that message on."""
     body = await _message_of(call)
     name = single_topic(call)
+    await _refuse_unknown(call, name)
+    if not name.persistent:
+        raise RestError(500, "a non-persistent topic has no backlog to analyze")
     start = None if body is None else body.position()
     return json_response(await call.subscriptions.analyze_backlog(name, call.param("subscription"), start))
 
@@ -298,7 +320,7 @@ async def _each(call: Call, do: Any, *, everywhere: bool = False) -> None:
 
 def _persistent_parts(call: Call) -> list[TopicName]:
     parts = existing_parts(call)
-    if parts and not parts[0].persistent:
+    if call.request.path_params["domain"] == "non-persistent":
         raise RestError(405, "Expire messages on a non-persistent topic is not allowed")
     return parts
 

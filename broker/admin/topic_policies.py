@@ -201,13 +201,13 @@ def _declare(row: PolicyRow) -> None:
         return json_response(answer, row.unset_status if answer is None else 200)
 
     async def write(call: Call) -> Response:
+        paused = row.field == "dispatcher_pause_on_ack_state_persistent"
+        if not paused:
+            await row.refuse_misfit(call)
         name, all_clusters = policy_topic(call), scope_of(call, row)
         if row.null_ignored and await call.is_null():
             return done()
-        if row.field == "dispatcher_pause_on_ack_state_persistent":
-            value: Any = True
-        else:
-            value = await row.value_of_body(call)
+        value: Any = True if paused else await row.value_of_body(call)
         if row.field == "max_message_size":
             refuse(policy_rules.message_size(call.api.settings, value))
         if row.field == "retention":

@@ -117,8 +117,8 @@ async def backlog_quotas(call: Call) -> Response:
 
 @routes.post(TOPIC + "/backlogQuota", TOPIC_POLICY)
 async def set_backlog_quota(call: Call) -> Response:
-    name = policy_topic(call)
-    quota, kind = await read_quota(call), quota_type(call)
+    kind, name = quota_type(call), policy_topic(call)
+    quota = await read_quota(call)
     if quota is not None:
         kept = own_policies(call, name, all_clusters=scope_of(call)).retention or call.policies().retention_policies
         refuse(policy_rules.quota_fits_retention([quota], kept, "topic"))
@@ -127,7 +127,7 @@ async def set_backlog_quota(call: Call) -> Response:
 
 @routes.delete(TOPIC + "/backlogQuota", TOPIC_POLICY)
 async def remove_backlog_quota(call: Call) -> Response:
-    name, kind = policy_topic(call), quota_type(call)
+    kind, name = quota_type(call), policy_topic(call)
     return await change_own(call, name, lambda old: with_quota(old, kind, None), all_clusters=scope_of(call))
 
 

@@ -10,6 +10,7 @@ from magnetar.broker.errors import (
     ConsumerBusyError,
     SubscriptionNotFoundError,
 )
+from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics import expiry
 from magnetar.broker.topics.lifecycle import ConflictError
@@ -46,6 +47,13 @@ class AdminSubscriptions:
         if found is None:
             raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
         return topic, found
+
+    async def _unstored(self, name: TopicName, subscription: str) -> NonPersistentSubscription:
+        topic = await self._topics.get(name, create=False)
+        found = topic.subscriptions.by_name.get(subscription)
+        if not isinstance(found, NonPersistentSubscription):
+            raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
+        return found
 
     async def create_subscription(
         self,
@@ -130,10 +138,15 @@ class AdminSubscriptions:
         )
 
     async def subscription_properties(self, name: TopicName, subscription: str) -> dict[str, str]:
+        if not name.persistent:
+            return dict((await self._unstored(name, subscription)).properties)
         _, found = await self._subscription(name, subscription)
         return dict(found.cursor.cursor_properties)
 
     async def set_subscription_properties(self, name: TopicName, subscription: str, properties: dict[str, str]) -> None:
+        if not name.persistent:
+            (await self._unstored(name, subscription)).properties = dict(properties)
+            return
         _, found = await self._subscription(name, subscription)
         await found.cursor.set_cursor_properties(properties)
 

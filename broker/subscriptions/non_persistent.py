@@ -21,7 +21,7 @@ from magnetar.storage.position import EARLIEST, Position
 from magnetar.storage.slab import Slab, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.non_persistent import NonPersistentDispatcher
@@ -54,9 +54,11 @@ class NonPersistentSubscription:
         settings: SubscriptionSettings,
         now_ms: Callable[[], int],
         on_empty: Callable[[NonPersistentSubscription], None] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.topic_name = topic_name
         self.name = name
+        self.properties = dict(properties or {})
         self.replicated = False
         self.fenced = False
         self.dispatcher: NonPersistentDispatcher | None = None

@@ -101,6 +101,7 @@ class NonPersistentSubscriptions:
             settings=SubscriptionSettings.of(self._context.settings, self._config),
             now_ms=self._context.now_ms,
             on_empty=self._on_empty,
+            properties=request.properties,
         )
         self.by_name[request.subscription] = created
         return created
