@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-pipeline image image-test newcomer fault-kit-languages fuzz crash-long simulate soak bench bench-scenarios bench-pulsar docs site help clean
+.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-strolls oracle-pipeline image image-test newcomer fault-kit-languages fuzz crash-long simulate soak bench bench-scenarios bench-pulsar docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -81,6 +81,9 @@ oracle-walks: setup  ## random walks against that Apache Pulsar and a broker of 
 
 oracle-roams: setup  ## the same over all commands, topics and policies of a namespace
 	$(BIN)/python tests/conformance/roams.py --oracle $(ORACLE_URL) $(ORACLE_HTTP) $(ARGS)
+
+oracle-strolls: setup  ## the same through the admin API
+	$(BIN)/python tests/conformance/strolls.py --oracle $(ORACLE_URL) $(ORACLE_HTTP) $(ARGS)
 
 oracle-pipeline: setup  ## source and sink of the pipeline at that Apache Pulsar
 	MAGNETAR_ORACLE_URL=$(ORACLE_URL) MAGNETAR_ORACLE_HTTP=$(ORACLE_HTTP) $(BIN)/python -m pytest -q tests/pipeline/test_apache_pulsar.py

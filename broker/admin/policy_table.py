@@ -77,8 +77,13 @@ class PolicyRow:
         return msgspec.structs.replace(policies, **{self.field: value})
 
     async def refuse_misfit(self, call: Call) -> None:
-        """Raises 400 for a body of another type: Apache Pulsar reads it before it looks for what the path names."""
-        await call.body(self.kind)
+        """Raises 400 for a body of another type and for none where one is needed: Apache Pulsar reads it before it
+        looks for what the path names.
+        """
+        given = await call.body(self.kind)
+        needed = self.kind in (int, bool) and not (self.null_clears or self.null_ignored)
+        if given is None and needed and not (await call.raw_body()).strip():
+            raise RestError(400, EMPTY_BODY)
 
     async def value_of_body(self, call: Call) -> Any:
         """The new value; raises what is wrong with it. A null for a number or truth value is 0 or false, as in Java."""

@@ -259,6 +259,16 @@ class ManagedLedger:
         newest = self._ledgers.slots[-1]
         return Position(newest.ledger_id, newest.entries - 1)
 
+    async def ensure_open_ledger(self) -> None:
+        """Where the newest ledger is sealed, or there is none, the next append's ledger exists on return (not after an
+        error, nor when appends are refused).
+        """
+        for _ in range(2):
+            slots = self._ledgers.slots
+            if (not slots or slots[-1].closed_at_ms) and self.state is AppendState.OPEN:
+                self._switch.prepare()
+                await self._background.wait_idle()
+
     def position_at(self, ordinal: int) -> Position:
         """The existing entry with so many existing entries before it; ``ordinal`` below ``entries``."""
         return self._ledgers.at(ordinal)

@@ -14,6 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
+import strolls  # noqa: E402
 import transcript  # noqa: E402
 import walks  # noqa: E402
 from harness import clock, runner  # noqa: E402
@@ -218,6 +219,18 @@ def test_two_scenarios_may_not_share_a_name():
             runner.scenario(twice)
     finally:
         del runner.SCENARIOS["twice"]
+
+
+def test_a_seed_is_one_stroll_of_known_steps():
+    plans = [strolls.Plan(seed, 40) for seed in range(50)]
+    assert [p.steps for p in plans] == [strolls.Plan(seed, 40).steps for seed in range(50)]
+    assert all(callable(getattr(strolls.Player, name)) for p in plans for name, *_ in p.steps)
+    assert {name for p in plans for name, *_ in p.steps} == {"call", "publish", "join", "leave"}
+
+
+def test_bodies_of_a_stroll_are_compared_without_times_and_ledgers():
+    body = {"lastPublishTimeStamp": 5, "x-1/t": {"position": "17:3", "msgRateIn": 0.5}, "limitTime": 7}
+    assert list(strolls._lines(strolls._calm(body, tag="x-1"))) == [(".$/t.position", "L:3"), (".limitTime", 7)]
 
 
 @pytest.mark.parametrize("kind", walks.TYPES)

@@ -1,5 +1,6 @@
 """Topics over REST: created, described, changed and deleted, plain and partitioned, persistent and not."""
 
+from harness.steps import published, rest
 from transcript import scenario
 
 PARTITIONED = {"Content-Type": "application/vnd.partitioned-topic-metadata+json"}
@@ -346,3 +347,25 @@ def permissions_on_many_topics_at_once(s):
 def shadow_topics(s):
     t = path_of(s)
     calls(s, ("PUT", t), ("GET", t + "/shadowTopics"), ("DELETE", t + "/shadowTopics"), ("GET", t + "/shadowTopics"))
+
+
+@scenario
+def ledgers_of_a_topic_that_was_unloaded(s):
+    """Which ledgers there are once the topic is loaded again by the question itself."""
+    kept = lambda r: [[x["entries"], x["size"]] for x in r["ledgers"]] + [r["currentLedgerEntries"], r["state"]]  # noqa: E731
+    base = "/admin/v2/" + s.topic("p").replace("://", "/")
+    s.http("PUT", base + "/partitions", 1, quietly=True)
+    for topic in (s.topic("t"), s.topic("p-partition-0"), s.topic("u")):
+        if not topic.endswith("u"):
+            published(s, topic, 2)
+        else:
+            s.http("PUT", rest(topic), quietly=True)
+        s.call("GET", rest(topic, "/internalStats"), keep=kept)
+        s.call("PUT", rest(topic, "/unload"))
+        s.call("GET", rest(topic, "/internalStats"), keep=kept)
+        s.call("PUT", rest(topic, "/unload"))
+        s.lookup(topic)
+        s.call("GET", rest(topic, "/internalStats"), keep=kept)
+        c = s.connect()
+        c.producer(topic, 1, quietly=True, producer_name="p")
+        s.call("GET", rest(topic, "/internalStats"), keep=kept)

@@ -177,6 +177,23 @@ async def test_an_empty_topic_can_be_given_its_first_ledger():
     assert await ledger.ensure_ledger() == EARLIEST
 
 
+async def test_the_ledger_of_the_next_append_can_be_opened_beforehand():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"])
+    await ledger.close()
+    again = await ground.open()
+    assert [slot.ledger_id for slot in again.ledgers] == [0]
+    for _ in range(2):
+        await again.ensure_open_ledger()
+        assert [(slot.entries, slot.closed_at_ms > 0) for slot in again.ledgers] == [(1, True), (0, False)]
+    assert again.last_confirmed == Position(0, 0)
+    await append(again, [b"y"])
+    assert again.last_confirmed == Position(again.ledgers[-1].ledger_id, 0)
+    await again.terminate()
+    await again.ensure_open_ledger()
+    assert again.ledgers[-1].closed_at_ms > 0
+
+
 async def test_closing_with_a_ledger_ahead_or_an_empty_one_leaves_nothing_behind():
     ground, ledger = await opened()
     await append(ledger, [b"x"] * 8)
