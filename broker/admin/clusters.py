@@ -74,7 +74,8 @@ async def update_cluster(call: Call) -> Response:
 async def delete_cluster(call: Call) -> Response:
     """Refused while a namespace lives in it, or there are isolation policies."""
     name = call.param("cluster")
-    if _cluster(call).isolation_policies:
+    cluster, isolation = _cluster(call), call.namespaces.isolation.get(name)
+    if cluster.isolation_policies if isolation is None else isolation:
         raise precondition("Cluster not empty")
     for namespace in call.namespaces.namespaces.names():
         policies = call.namespaces.policies(namespace)

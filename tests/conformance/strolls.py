@@ -95,7 +95,7 @@ VOLATILE = re.compile(
     "^broker|^appId|pendingRead|waitingReadOp|readPositionWhenJoining|lastAckedTimestamp|lastConsumedTimestamp"
 )
 KEPT = re.compile(
-    "InMinutes|InSeconds|tickTime|maxDeliveryDelay|RatePer|RateInMsg|RateInByte|ratePeriod|relative|earliest"
+    "limitTime|InMinutes|InSeconds|tickTime|maxDeliveryDelay|RatePer|RateInMsg|RateInByte|ratePeriod|relative|earliest"
 )
 
 
