@@ -1,4 +1,4 @@
-"""What many topics cost a cluster: a real ZooKeeper, three real bookies, two brokers.
+"""The cost of many topics in a cluster: a real ZooKeeper, three real bookies, two brokers.
 
 ``python -m bench.cluster_scale_bench [TOPICS]``; needs Java 17 and Maven. Printed: the start of a broker beside so many
 topics (100,000), lookups, and what the share of topics of one of sixteen brokers costs its successors when it is killed,

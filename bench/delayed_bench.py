@@ -63,7 +63,7 @@ def quantiles(values, unit=1.0):
 
 
 class Run:
-    """What `published` looks at."""
+    """The part of a run that `published` reads."""
 
     all_flags = any_flags = int(EntryFlag.HAS_DELIVER_AT)
 

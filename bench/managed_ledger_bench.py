@@ -1,4 +1,4 @@
-"""What the managed ledger costs on top of the store: run it with ``python bench/managed_ledger_bench.py [name ...]``.
+"""The cost of the managed ledger on top of the store: run it with ``python bench/managed_ledger_bench.py [name ...]``.
 
 append  microseconds per run in the managed ledger alone (stamping and the in-memory store measured apart)
 topics  10,000 topics with a subscription each: open, close, reopen; seconds and memory

@@ -1,4 +1,4 @@
-"""What is measured. Each scenario takes a server's starter and a scale, and returns named figures of one round."""
+"""The scenarios of the benchmarks. Each scenario takes a server's starter and a scale, and returns named figures of one round."""
 
 from __future__ import annotations
 

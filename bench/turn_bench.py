@@ -1,4 +1,4 @@
-"""What one turn costs the broker: a message, or a run of them, from the bytes of a SEND to those of its receipt.
+"""The cost of one turn of the broker: a message, or a run of them, from the bytes of a SEND to those of its receipt.
 
     python bench/turn_bench.py [--messages 3000] [--run 1] [--bytes 1024] [--consumers 0]
 

@@ -18,8 +18,8 @@ def warnings_of_open_doors(settings: "Settings") -> list[str]:
             )
         if not _is_loopback(settings.bind_address):
             warnings.append(
-                f"bindAddress={settings.bind_address} without authenticationEnabled=true: whoever reaches this address "
-                "may read, write and delete everything"
+                f"bindAddress={settings.bind_address} without authenticationEnabled=true: every client "
+                "that reaches this address may read, write and delete everything"
             )
     elif not settings.authorization_enabled:
         warnings.append("authenticationEnabled=true without authorizationEnabled=true: every role may do everything")

@@ -42,7 +42,7 @@ class Progress:
 
     def _start(self) -> None:
         from rich import progress  # noqa: PLC0415 - the same
-        from rich.console import Console  # noqa: PLC0415 - only where somebody waits
+        from rich.console import Console  # noqa: PLC0415 - only for a person at a terminal
 
         amount = progress.DownloadColumn(binary_units=True) if self._unit == "bytes" else progress.MofNCompleteColumn()
         text = progress.TextColumn("{task.description}")

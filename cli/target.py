@@ -1,6 +1,6 @@
 """Which broker a command speaks to, and with what: from flags, environment, context and pulsar-client's file.
 
-The first that says something wins, for each of the values on its own:
+The first source with a value wins, for each value on its own:
 
     1. flags of the command                 --url, --admin-url, --token, ...
     2. MAGNETAR_URL, MAGNETAR_ADMIN_URL, MAGNETAR_TOKEN (`file:PATH` and `env:NAME` too), MAGNETAR_TLS_TRUST_CERTS

@@ -53,7 +53,7 @@ def _decompress(codec: int, payload: memoryview, size: int) -> bytes | bytearray
             raise ConversionError(f"the snappy block does not declare {size} bytes")
         return bytes(cramjam.snappy.decompress_raw(payload))
     out = bytearray(size or 1)  # the decoders refuse a buffer without room
-    assert codec in (LZ4, ZSTD), "is_known is asked before"
+    assert codec in (LZ4, ZSTD), "callers check is_known before"
     into = cramjam.lz4.decompress_block_into if codec == LZ4 else cramjam.zstd.decompress_into
     written = into(payload, out)
     return out[:written]

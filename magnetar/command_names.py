@@ -17,7 +17,7 @@ CLI_COMMANDS: Final = {
     "subscriptions": "list, create, move and delete subscriptions",
     "namespaces": "list, create, show and delete namespaces",
     "tenants": "list, create and delete tenants",
-    "permissions": "who may produce and consume",
+    "permissions": "roles that may produce and consume",
     "schemas": "show and change schemas",
     "stats": "figures of a topic or a namespace",
     "lag": "how far subscriptions are behind",

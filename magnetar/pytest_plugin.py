@@ -1,4 +1,4 @@
-"""Pytest fixtures for whoever tests against Pulsar: a real broker process in a temporary directory, up in half a
+"""Pytest fixtures for tests against Pulsar: a real broker process in a temporary directory, up in half a
 second.
 
     def test_orders(magnetar_broker):

@@ -77,7 +77,7 @@ class Rule:
         if self.action == "delay" and not self.seconds:
             raise RuleError("a delay needs seconds")
         if self.action == "reject" and not self.may_be_rejected:
-            raise RuleError(f"{self.command} cannot be rejected: nobody waits for an answer to it")
+            raise RuleError(f"{self.command} cannot be rejected: it has no answer")
         if self.topic is not None:
             self.topic = full_name(self.topic)
 

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Rules of every test."""
 
 import structlog
 from hypothesis import settings

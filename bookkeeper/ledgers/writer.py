@@ -274,9 +274,9 @@ class LedgerWriter:
         if replica is None:
             return
         if code == Code.FENCED:
-            self.fail(LedgerFencedError(self.ledger_id, f"bookie {replica.bookie_id} says so"))
+            self.fail(LedgerFencedError(self.ledger_id, f"by bookie {replica.bookie_id}"))
         elif code == Code.UNAUTHORIZED:
-            self.fail(WrongPasswordError(self.ledger_id, f"bookie {replica.bookie_id} says so"))
+            self.fail(WrongPasswordError(self.ledger_id, f"by bookie {replica.bookie_id}"))
         else:
             self.lose(replica, f"{code_name(code)} for entry {entry_id}", refused=True)
 

@@ -40,7 +40,7 @@ class Action(enum.Enum):
     """The action of a role."""
 
     PROBE = "open to all, without credentials too"
-    ANYTHING = "open to all who have proven a role"
+    ANYTHING = "open to every proven role"
     ADMINISTER = "administer"  # tenant administrators; of clusters and for creating tenants: super users
     PRODUCE = "produce"
     CONSUME = "consume"

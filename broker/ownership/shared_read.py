@@ -16,7 +16,9 @@ T = TypeVar("T")
 
 
 class SharedRead(Generic[T]):
-    """``get`` gives what `read` gave at most `fresh_s` ago. A failure is that of all who waited, and is not kept."""
+    """``get`` gives the value that `read` gave at most `fresh_s` ago. A failure reaches all waiting callers and is not
+    kept.
+    """
 
     def __init__(self, read: Callable[[], Coroutine[object, object, T]], fresh_s: float) -> None:
         self._read, self._fresh_s = read, fresh_s

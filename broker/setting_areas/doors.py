@@ -38,7 +38,7 @@ class DoorSettings(Table):
         "faultKitPort",
         None,
         "Port on 127.0.0.1 of the fault kit, by which tests make this broker fail; 0 picks a free one, empty turns it "
-        "off. Whoever reaches it may do anything: never in production.",
+        "off. Every client that reaches it may do anything: never in production.",
         minimum=0,
         maximum=65535,
         source="Magnetar",

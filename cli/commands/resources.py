@@ -30,7 +30,7 @@ topics = group("topics", "Topics: list, create, look at, delete.")
 subscriptions = group("subscriptions", "Subscriptions of a topic: list, create, move, delete.")
 namespaces = group("namespaces", "Namespaces: list, create, look at, delete.")
 tenants = group("tenants", "Tenants: list, create, delete.")
-permissions = group("permissions", "Who may produce and consume.")
+permissions = group("permissions", "Roles that may produce and consume.")
 schemas = group("schemas", "Schemas of topics.")
 
 
@@ -148,7 +148,7 @@ def show_topic(session: Session, topic: str) -> None:
 for _name, _method, _path, _text in (
     ("unload", "PUT", "/unload", "Close TOPIC; clients come again and open it anew."),
     ("terminate", "POST", "/terminate", "Let TOPIC take no more messages."),
-    ("truncate", "DELETE", "/truncate", "Delete every message of TOPIC, whoever still needs it."),
+    ("truncate", "DELETE", "/truncate", "Delete every message of TOPIC, also from backlogs."),
     (
         "compact",
         "PUT",

@@ -161,7 +161,7 @@ _LIFE: Final = (
     _row("remove-property", "DELETE", f"{_NS}/property/{{key}}", "remove one", flag("-k --key!"), show="text"),
 )
 _PERMISSIONS: Final = (
-    _row("permissions", "GET", f"{_NS}/permissions", "who may do what", show="map"),
+    _row("permissions", "GET", f"{_NS}/permissions", "actions of each role", show="map"),
     _row(
         "grant-permission",
         "POST",
@@ -177,7 +177,7 @@ _PERMISSIONS: Final = (
         "grant-subscription-permission",
         "POST",
         f"{_NS}/permissions/subscription/{{subscription}}",
-        "who may use a subscription",
+        "roles that may use a subscription",
         flag("-s --subscription!"),
         flag("-rs --roles!", "list"),
         body=of("roles"),
@@ -186,7 +186,7 @@ _PERMISSIONS: Final = (
         "revoke-subscription-permission",
         "DELETE",
         f"{_NS}/permissions/{{subscription}}/{{role}}",
-        "who may use a subscription",
+        "roles that may use a subscription",
         flag("-s --subscription!"),
         flag("-r --role!"),
     ),

@@ -63,7 +63,7 @@ _LISTS: Final = (
         show="lines",
         steps="both_domains",
     ),
-    _row("permissions", "GET", "{topic}/permissions", "who may do what", show="map"),
+    _row("permissions", "GET", "{topic}/permissions", "actions of each role", show="map"),
     _row(
         "grant-permission",
         "POST",
@@ -131,7 +131,7 @@ _LIFE: Final = (
         _FORCE,
         flag("-d --deleteSchema", "flag", False, "without effect: the schema goes with the topic"),
     ),
-    _row("truncate", "DELETE", "{topic}/truncate", "delete every message, whoever still needs it"),
+    _row("truncate", "DELETE", "{topic}/truncate", "delete every message, also from backlogs"),
     _row("unload", "PUT", "{topic}/unload", "close the topic; clients come again and open it anew"),
     _row("terminate", "POST", "{topic}/terminate", "take no more messages", show="terminated"),
     _row(

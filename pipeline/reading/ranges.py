@@ -52,7 +52,7 @@ class RangeReader:
                 yield from self._of_segment(piece)
             except SegmentGoneError as error:
                 if not self.settings.fall_back:
-                    raise CatalogError(f"{piece.topic}: {error}; with readMode=auto the broker is asked") from error
+                    raise CatalogError(f"{piece.topic}: {error}; readMode=auto reads it through the broker") from error
                 log.info("%s: %s; reading through the broker", piece.topic, error)
             else:
                 return

@@ -15,7 +15,7 @@ OPEN = ("brokerServicePort=0", "webServicePort=0")
 
 
 def refused(tmp_path, *settings, environment=None, file=""):
-    """What a broker says that must not start."""
+    """The output of a broker that must not start."""
     config = tmp_path / "broker.conf"
     config.write_text(file)
     arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(tmp_path / "data")]

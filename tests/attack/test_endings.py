@@ -54,7 +54,7 @@ def test_the_standby_of_a_consumer_that_stops_reading_takes_over(broker, topic):
 
 
 def test_a_connection_is_closed_behind_output_that_is_not_read(broker, topic):
-    """What breaks the protocol ends the connection, also when its last words are never read."""
+    """A violation of the protocol ends the connection, also when the peer never reads the last frames."""
     filled(broker, topic)
     before = broker.open_files
     deaf = RawPeer(broker.url, receive_buffer=4096)

@@ -174,7 +174,7 @@ def broker(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _honest_client(request):
-    """Whatever a test does with the module's broker, a second client is answered all the while."""
+    """A second client gets its answers during every test with the module's broker."""
     found = request.getfixturevalue("broker") if "broker" in request.fixturenames else None
     if not isinstance(found, BrokerProcess):
         yield

@@ -1,4 +1,4 @@
-"""What clients did and saw, in the order it happened to them, and the promises checked on it.
+"""The history of clients, each in its own order, and the promises checked on it.
 
 Clients of a test record into one `History` (from any thread); `problems()` then says what no broker may do:
 
@@ -100,7 +100,7 @@ class History:
 
     # the check
     def problems(self, complete=True, limit=10):
-        """What was wrong, as text; with `complete` everything receipted must have been delivered by now."""
+        """Broken promises, as text; with `complete` every message with a receipt must have been delivered by now."""
         with self._lock:
             events = list(self.events)
         found = _Checker(self, events).run(complete)

@@ -87,7 +87,7 @@ def stored_entries(broker, topic):
 
 
 def _some(peer):
-    """What has come, the peer's own buffer first."""
+    """The bytes that have come, the peer's own buffer first."""
     data, peer._buffer = bytes(peer._buffer), bytearray()
     return data or peer.socket.recv(1 << 20)
 

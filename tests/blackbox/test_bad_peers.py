@@ -162,7 +162,7 @@ def test_a_silent_peer_is_sent_away(new_broker):
 
 
 def test_requests_of_a_peer_that_is_gone_leave_nothing_half_done(small, topic):
-    """Whatever moment the connection ends in: the topic, its epoch, schema and subscriptions work for the next one."""
+    """The connection ends at any moment: topic, epoch, schema and subscriptions work for the next client."""
     broker, _ = small
     schema = pb.Schema(name="s", type=pb.Schema.String, schema_data=b"")
     request = frame(

@@ -1,4 +1,4 @@
-"""What the broker's process leaves on the disk, and what the disk may leave to it."""
+"""The files of the broker's process, and the files that it accepts."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What docs/operation.md, docs/testing.md and docs/features/compaction.md tell to type works as it stands, but for ports and paths."""
+"""The commands of docs/operation.md, docs/testing.md and docs/features/compaction.md work as they stand, but for ports and paths."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What durable messages cost a broker process in context switches and system calls, counted by the system.
+"""The cost of durable messages in context switches and system calls of a broker process, counted by the system.
 
 Neither depends on what else the machine does, as times do: a context switch counts when a thread of the broker waits for
 something, not when it has to make room for others. An allowance is well above what was counted and well below what a

@@ -326,7 +326,7 @@ async def test_a_bookie_that_refuses_is_replaced(code):
 
 @simulated
 async def test_replicas_moved_under_an_open_ledger_are_no_fence():
-    """What BookKeeper's auto-recovery does to earlier segments."""
+    """BookKeeper's auto-recovery moves replicas of earlier segments."""
     cluster = SimCluster(5)
     one = cluster.join()
     writer = await one.client.create(E3)

@@ -65,7 +65,7 @@ def entries_of(spans):
 
 
 async def read_on(reader, max_entries=7):
-    """What a reader gives until there is no more."""
+    """All entries of a reader."""
     found = []
     while True:
         spans = reader.read(max_entries, 1 << 20)

@@ -1,4 +1,4 @@
-"""What clients are told to connect to."""
+"""The addresses that clients get."""
 
 import dataclasses
 import re

@@ -32,7 +32,7 @@ def test_a_full_disk_under_the_log_is_no_error(monkeypatch):
 
 
 class Log:
-    """What passes, at a time of our own."""
+    """The lines that pass, at a time of the test's own."""
 
     def __init__(self):
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""What an operator is told about settings that leave the broker open."""
+"""Warnings about settings that leave the broker open."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a turn may cost, counted in calls of the broker's Python functions: no load of the machine changes that.
+"""The budget of a turn in calls of the broker's Python functions, which the load of the machine does not change.
 
 An allowance is some percent above what was counted (`bench/turn_bench.py` prints it). Whoever needs more says here what
 for; whoever makes a turn cheaper takes the allowance down.

@@ -1,4 +1,4 @@
-"""What the tests measured: one line each, at the end of the file MAGNETAR_CLUSTER_FIGURES names, and on the screen."""
+"""Figures of the tests: one line each, at the end of the file MAGNETAR_CLUSTER_FIGURES names, and on the screen."""
 
 from __future__ import annotations
 

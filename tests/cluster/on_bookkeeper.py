@@ -47,7 +47,7 @@ GIVEN = ("clusterName",)
 
 
 class Address:
-    """What ``initialize`` needs of a cluster."""
+    """The part of a cluster that ``initialize`` uses."""
 
     def __init__(self, zookeeper):
         self.zookeeper = zookeeper

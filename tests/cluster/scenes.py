@@ -1,4 +1,4 @@
-"""What the tests of faults have in common: two brokers, the load on them, and the account at the end."""
+"""The common part of the tests of faults: two brokers, the load on them, and the account at the end."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ DIFFERENCES = tomllib.loads((HERE / "differences.toml").read_text())
 
 
 def recordings(folder):
-    """What each scenario must log, by name, for each file of scenarios."""
+    """The expected log of each scenario, by name, for each file of scenarios."""
     return {p.stem: json.loads(p.read_text()) for p in sorted((HERE / folder).glob("*.json"))}
 
 

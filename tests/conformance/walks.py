@@ -117,7 +117,7 @@ class Plan:
         self.joined += 1
 
     def _return(self, share=0.7):
-        """Those whom the step before sent away subscribe again, most of them."""
+        """Most of the consumers that the step before closed subscribe again."""
         for member in self.live:
             if self.r.random() < share:
                 self._add("subscribe", member, self._consumer())

@@ -66,7 +66,7 @@ def test_impossible_settings(wrong):
 
 
 class BreakerModel(RuleBasedStateMachine):
-    """It never refuses while calls go well, and never lets two probes through."""
+    """The breaker never refuses while calls succeed, and never lets two probes through."""
 
     def __init__(self):
         super().__init__()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Promise:
-    """What was asked and what was answered."""
+    """The calls and their answers."""
 
     def __init__(self) -> None:
         self.pushed: dict[int, list[bytes]] = {}

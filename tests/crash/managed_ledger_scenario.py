@@ -61,7 +61,7 @@ class Work:
         self.may_fail = False
         self.times_full = 0
         self.refused: list[tuple[World, Promise]] = []
-        """What a power loss right after each start that was refused for want of room leaves, and what was promised."""
+        """The disk after a power loss right after each start refused for want of room, and the promises of that time."""
         self.storage: EmbeddedStorage
         self.factory: ManagedLedgerFactory
         self.ledger: ManagedLedger
@@ -81,7 +81,7 @@ class Work:
         await self.close()
 
     async def resume(self) -> None:
-        """What a topic does after a failed append."""
+        """The steps of a topic after a failed append."""
         if self.ledger.state is AppendState.WRITE_FAILED:
             await settle()
             assert not self.ledger.pending_appends

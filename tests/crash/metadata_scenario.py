@@ -54,7 +54,7 @@ def _no_database(path: str) -> NodeTree:
 
 
 class Told:
-    """What was answered, and what is under way."""
+    """The answered operations, and those under way."""
 
     def __init__(self) -> None:
         self.states: list[dict[str, bytes]] = [{}]

@@ -160,7 +160,7 @@ async def check_ledgers(world, current):
 
 
 async def sweep(work):
-    """What the broker does after its start, once with the topic loaded and once as if it were not."""
+    """The sweep of the broker after its start, once with the topic loaded and once without."""
     metadata, newest = work.world.metadata, work.storage.recovery.newest_ledger_id
     for compaction in (None, work.compaction):
         references = [ManagedLedgerReferences(metadata), CompactionReferences(metadata, lambda _, c=compaction: c)]

@@ -43,7 +43,7 @@ async def _fill(world: World, settings: EngineSettings, *, checkpoint: bool) -> 
 
 
 def small_store(*, checkpoint: bool, settings: EngineSettings = ONE_SEGMENT) -> World:
-    """What is on the disk after the process died; ledger files as far as they were synced."""
+    """The disk after the death of the process; ledger files as far as they were synced."""
     world = World()
     run_until_crash(world.disk, _fill(world, settings, checkpoint=checkpoint))
     return world.after_crash("nothing")

@@ -171,7 +171,7 @@ def test_random_history(seed: int):
 
 
 def fix_ends(world: World, promise: Promise) -> None:
-    """What recovery kept of unanswered appends is from now on the content of those ledgers, all of them closed."""
+    """Unanswered appends that recovery kept are from now on the content of those ledgers, all of them closed."""
 
     async def look() -> None:
         storage = await world.open()

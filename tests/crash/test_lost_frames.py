@@ -120,7 +120,7 @@ def test_records_of_an_earlier_use_cut_no_ledger_file(page: int, files: str):
 
 @pytest.mark.parametrize("page", range(4))
 def test_a_record_that_was_never_confirmed_is_not_added_to_a_closed_ledger(page: int):
-    """It was torn in an earlier use of the segment; the ledger was closed before it."""
+    """The record was torn in an earlier use of the segment; the ledger was closed before."""
     world = stopped()
     before = world.disk.content(f"{ROOT}/ledgers/000000000000.ledger")
     overwrite(world, page, record(0, len(SEALED), b"torn") + record(0, len(SEALED) + 1, b"torn too"))

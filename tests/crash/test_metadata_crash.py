@@ -102,7 +102,7 @@ def test_no_space_at_one_write(operation: int):
 
 
 def test_a_full_disk_leaves_room_for_deletions():
-    """What is written ahead, log and spare, takes the changes that give space back."""
+    """Space reserved ahead, log and spare, takes the changes that give space back."""
     world, told = MetadataWorld(), Told()
 
     async def main() -> None:
@@ -146,7 +146,7 @@ def test_reads_are_answered_beside_writes_that_find_no_space():
 
 @pytest.mark.parametrize("operation", SYNCS if LONG else SYNCS[::3])
 def test_a_failing_sync_ends_all_writing(operation: int):
-    """What was answered before holds; nothing is answered after."""
+    """Answers before the failure hold; no operation gets one after it."""
     world, told = MetadataWorld(), Told()
     world.disk.fail_sync_at = operation
     run = MetadataRun(world, told)

@@ -1,4 +1,4 @@
-"""What a subscription is given when much is due at once."""
+"""The entries of a subscription when much is due at once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is due comes in the exact order of keys, in pieces of bounded size."""
+"""Due entries come in the exact order of keys, in pieces of bounded size."""
 
 from itertools import chain
 

@@ -1,4 +1,4 @@
-"""What the sweep of orphaned ledgers is told of snapshots."""
+"""References to snapshots, for the sweep of orphaned ledgers."""
 
 from __future__ import annotations
 

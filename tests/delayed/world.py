@@ -178,7 +178,7 @@ class World:
     # --- time and turns ---
 
     def allowed(self):
-        """What may be delivered: the latest cutoff this process has seen."""
+        """The latest cutoff that this process has seen: entries up to it may be delivered."""
         now = self.clock.now + (0 if self.policy.strict else self.policy.tick_ms)
         self._allowed = max(self._allowed, now if self.policy.active else FOREVER)
         return self._allowed

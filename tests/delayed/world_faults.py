@@ -8,7 +8,7 @@ from magnetar.storage.errors import StorageFullError
 
 
 class Faults:
-    """What the next calls of the stores do: "ok", "before" (it failed), "after" (done, reported as failed)."""
+    """The outcome of the next calls of the stores: "ok", "before" (failed), "after" (done, reported as failed)."""
 
     def __init__(self):
         self.script = []

@@ -135,7 +135,7 @@ class ScanCursor:
 
 
 class Cursor:
-    """What the index sees of a subscription's cursor; acknowledgements are durable at once."""
+    """A subscription's cursor as the index sees it; acknowledgements are durable at once."""
 
     def __init__(self, log, mark_delete):
         self._log = log

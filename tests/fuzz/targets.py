@@ -1,4 +1,4 @@
-"""What foreign or damaged bytes reach first: one function per reader, and inputs to begin with.
+"""The readers of foreign or damaged bytes: one function per reader, and inputs to begin with.
 
 A target takes any bytes: it returns, or raises an error that its reader documents, which the target swallows. Any other
 exception is a finding, and so is more than ``CPU_SECONDS`` for one input. ``guided.py`` drives them by coverage,

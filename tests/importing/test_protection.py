@@ -1,4 +1,4 @@
-"""What keeps imported entries: found, made, or warned about."""
+"""The protection of imported entries: found, made, or warned about."""
 
 import io
 import urllib.error

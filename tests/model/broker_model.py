@@ -1,4 +1,4 @@
-"""What a topic with its subscriptions ought to do, as plain lists and sets: no protocol, no I/O, no cleverness.
+"""The model of a topic with its subscriptions, as plain lists and sets: no protocol, no I/O, no cleverness.
 
 A log is a list of entries; a subscription knows of each entry which of its messages are not acknowledged. What a
 consumer is sent is checked against this as it comes, what it should have been sent by now when all is quiet.

@@ -439,7 +439,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @invariant()
     def unacked_messages_are_counted_once(self) -> None:
-        """What the broker counts against maxUnackedMessagesPerBroker is what the consumers hold."""
+        """The broker's count against maxUnackedMessagesPerBroker is the number of messages that consumers hold."""
         if self.sim is None:
             return
         context = self.sim.broker.topics.context

@@ -19,7 +19,7 @@ class Model:
         """(position, batch index, key, value), of all."""
 
     def compacted(self, horizon):
-        """What a compacted reader must see: the newest of each key up to the horizon, all behind it."""
+        """The expected output of a compacted reader: the newest of each key up to the horizon, all behind it."""
         newest = {m[2]: m for m in self.messages if m[0] <= horizon and m[2] is not None}
         left = [m for m in self.messages if m[0] <= horizon and newest.get(m[2]) is m and m[3]]
         return left + [m for m in self.messages if m[0] > horizon]

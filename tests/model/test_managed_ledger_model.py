@@ -22,7 +22,7 @@ BATCH = 4  # messages in each batch that is acknowledged by index
 
 @dataclass
 class CursorModel:
-    """What a cursor has acknowledged, and what of it was surely saved."""
+    """The acknowledgements of a cursor, and those that were surely saved."""
 
     acked: set[Position] = field(default_factory=set)
     partial: dict[Position, int] = field(default_factory=dict)

@@ -60,7 +60,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """The handle is passed over when its time comes."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in `select`."""
+        """Wake no `select`: this loop never sleeps."""
 
     def _run_once(self) -> None:
         ready, timers = self._ready, self._timers

@@ -1,4 +1,4 @@
-"""What a new user types who has the README alone, each step with the time since the begin; the programs are the README's.
+"""The steps of a new user with the README alone, each with the time since the begin; the programs are the README's.
 
 Runs in a bare container (newcomer.sh). Ends with an error where a step does not do what the README says.
 """

@@ -1,4 +1,4 @@
-"""What is missing is named, with what to install."""
+"""Errors name the missing package and the command that installs it."""
 
 import builtins
 

@@ -1,4 +1,4 @@
-"""What a client says arrives as it was said: parsed as a broker cuts it, and as a client would."""
+"""Requests arrive as they were sent: parsed as a broker cuts them, and as a client would."""
 
 import pytest
 

@@ -40,7 +40,7 @@ def repeat(check, helper):
 
 
 def _commands(items):
-    """What a cut found, entry by entry, however it was grouped into runs."""
+    """The entries of a cut, one by one, in every grouping into runs."""
     out = []
     for item in items:
         if len(item) == 2:

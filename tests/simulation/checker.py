@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_running(broker: Broker, history: dict[str, TopicHistory], damage: Damage) -> None:
-    """What holds between any two callbacks of the loop. Looks at memory only."""
+    """The invariants between any two callbacks of the loop. Reads memory only."""
     _check_memory(broker)
     for name, known in history.items():
         topic = broker.topics.loaded.get(name)

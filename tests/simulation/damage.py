@@ -49,7 +49,7 @@ REPORTS = frozenset(
 
 @dataclass
 class Damage:
-    """What happened to the disk, once."""
+    """One damage of the disk."""
 
     world: World
     chance: Random

@@ -1,4 +1,4 @@
-"""What goes wrong, and what administrators do, at random times: each seed has its own selection."""
+"""Faults and actions of administrators at random times: each seed has its own selection."""
 
 from __future__ import annotations
 

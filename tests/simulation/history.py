@@ -1,4 +1,4 @@
-"""What the simulated clients know: what they sent, what was receipted, what came, and which acknowledgements they made.
+"""The history of the simulated clients: their messages, receipts, deliveries and acknowledgements.
 
 It is written by clients as things happen and read by the checker; it survives the broker's crashes. Nothing in it
 comes from the broker's own books, except where an administrator's command moved a cursor.
@@ -99,7 +99,7 @@ class TopicHistory:
     by_body: dict[bytes, Sent] = field(default_factory=dict)
     receipts: dict[Position, Sent] = field(default_factory=dict)
     seen: dict[Position, bytes] = field(default_factory=dict)
-    """What any consumer got at a position."""
+    """The payload that consumers got at a position."""
     index: dict[Position, int] = field(default_factory=dict)
     """Broker index seen at a position."""
     subscriptions: dict[str, SubscriptionHistory] = field(default_factory=dict)

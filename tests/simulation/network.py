@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.timers import Timers
 
 WINDOW_BYTES = 64 << 10
-"""What the sockets between both ends hold."""
+"""Bytes that the sockets between both ends hold."""
 
 
 class Link(asyncio.Transport):
@@ -61,7 +61,7 @@ class Link(asyncio.Transport):
         self._after(self._end)
 
     def cut(self) -> None:
-        """What is under way is lost."""
+        """Bytes under way are lost."""
         self._is_cut = True
         self._in.clear()
         self._out.clear()

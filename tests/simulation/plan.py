@@ -1,4 +1,4 @@
-"""What one seed decides: the broker's settings, how many take part, and which faults may happen."""
+"""The plan of one seed: the broker's settings, the number of clients, and the possible faults."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class SimThreads:
 
 
 class _Idle:
-    """Who waits until everything submitted is reported."""
+    """Waits until every submitted task is reported."""
 
     def __init__(self) -> None:
         self.open = 0

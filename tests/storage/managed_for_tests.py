@@ -89,7 +89,7 @@ class Ground:
         return await self.factory.open(name, config)
 
     def after_crash(self) -> Ground:
-        """What the next process finds: confirmed entries and metadata, nothing of what was pending."""
+        """The state that the next process finds: confirmed entries and metadata, no pending ones."""
         ledgers = MemoryLedgerStore(cached=self.ledgers.cached)
         ledgers._next_id = self.ledgers._next_id
         for ledger_id, writer in self.ledgers._ledgers.items():

@@ -1,4 +1,4 @@
-"""What every MetadataStore promises. A test class per store inherits it and brings the fixture ``metadata``."""
+"""The contract of every MetadataStore. A test class per store inherits it and brings the fixture ``metadata``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every LedgerStore promises; the in-memory one, the embedded engine and the one on BookKeeper pass the same tests
+"""The contract of every LedgerStore; the in-memory one, the embedded engine and the one on BookKeeper pass the same tests
 (on simulated bookies here, on real ones in ``tests/cluster``, beside the ledgers of others).
 """
 

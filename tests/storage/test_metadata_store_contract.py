@@ -1,4 +1,4 @@
-"""What every MetadataStore promises: in memory and the log."""
+"""The contract of every MetadataStore: in memory and the log."""
 
 from __future__ import annotations
 

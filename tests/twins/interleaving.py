@@ -68,7 +68,7 @@ class _Worker:
 
 
 class _Turns:
-    """Whose turn it is."""
+    """The order of turns."""
 
     def __init__(self, disk: SimDisk, seed: int) -> None:
         self.current = threading.local()

@@ -164,7 +164,7 @@ class SimDisk:
         self.before_step: Callable[[str], None] = lambda _kind: None
         """Called before an operation takes effect, or is counted (``interleaving.py``)."""
         self.bad_writes: BadWrites | None = None
-        """What the device does with writes instead of what it says."""
+        """The faults of the device's writes."""
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
         self._changes: list[_Name] = []
@@ -199,7 +199,7 @@ class SimDisk:
         return size - max(0, min(growth, used + growth - self.capacity_bytes))
 
     def before_write(self, inode: _Inode, data: bytes, offset: int) -> Callable[[], None]:
-        """What is to be done when the write is done."""
+        """The action that follows the write."""
         if self.bad_writes is None or not data:
             return _nothing
         return self.bad_writes.on_write(self, self.path_of(inode), data, offset)

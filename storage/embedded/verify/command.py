@@ -115,7 +115,7 @@ class _Verification:
         if self._files.exists(self._layout.lost):
             for name in self._files.list_dir(self._layout.lost):
                 path = posixpath.join(self._layout.lost, name)
-                self._add(WARNING, "set-aside", path, 0, "set aside by an earlier start; nobody knew it")
+                self._add(WARNING, "set-aside", path, 0, "set aside by an earlier start: a file without an owner")
         if "metadata" in self._repair:
             self._repair_metadata()
         return self._report

@@ -10,7 +10,7 @@ __all__ = ["DAMAGE", "NOTE", "WARNING", "Finding", "VerifyReport"]
 DAMAGE = "damage"
 """Something that was on the disk is not there any more as it was written."""
 WARNING = "warning"
-"""Nothing is lost, but somebody should look."""
+"""Nothing is lost, but an operator should look."""
 NOTE = "note"
 """As it may be after a crash; the next start puts it right."""
 

@@ -1,4 +1,4 @@
-"""What a role may do, and that nothing is without a rule."""
+"""The rights of a role; every command and route has a rule."""
 
 import pytest
 

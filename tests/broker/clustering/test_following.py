@@ -1,4 +1,4 @@
-"""What other brokers change is heard of."""
+"""Changes of other brokers arrive."""
 
 from __future__ import annotations
 

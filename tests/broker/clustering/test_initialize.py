@@ -1,4 +1,4 @@
-"""What `magnetar initialize-cluster-metadata` writes, against Apache Pulsar 4.2.4."""
+"""The nodes of `magnetar initialize-cluster-metadata`, compared with those of Apache Pulsar 4.2.4."""
 
 import argparse
 import json

@@ -63,7 +63,7 @@ async def test_null_values_and_compressed_empty_values_are_tombstones():
 
 
 async def test_an_encrypted_batch_stays_and_keeps_tombstones():
-    """Nobody knows its keys: a tombstone may be all that hides an old value in it."""
+    """The keys of an encrypted batch are unknown: a tombstone may hide an old value in it."""
     bench = await Bench().open()
     keys = [pb.EncryptionKeys(key="k", value=b"v")]
     sealed = batch(("a", b"1"), ("b", b"2"), encryption_keys=keys)

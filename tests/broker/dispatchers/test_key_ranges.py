@@ -93,7 +93,7 @@ def test_the_ring_moves_only_what_it_must():
 
 
 def lost_ranges(before: list[Assignment], after: list[Assignment]) -> list[Assignment]:
-    """What each owner of ``before`` no longer owns in ``after``; both in order: what `add` answers, by comparison."""
+    """The ranges that each owner of ``before`` has lost in ``after``, both in order: the answer of `add`, by comparison."""
     lost: list[Assignment] = []
     j = 0
     for start, end, owner in before:

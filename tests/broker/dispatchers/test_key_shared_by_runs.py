@@ -33,7 +33,7 @@ OPERATIONS = st.one_of(
 
 
 async def play(script: list[Any], careful: bool, out_of_order: bool) -> list[Any]:
-    """What every consumer got after each operation, and what waits then."""
+    """The messages of every consumer after each operation, and the waiting ones."""
     bench = Bench()
     policy = KeySharedPolicy(allow_out_of_order=out_of_order)
     members: list[Any] = [await bench.join(KEY_SHARED, f"c{number}", key_shared=policy) for number in range(3)]

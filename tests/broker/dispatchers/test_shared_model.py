@@ -42,7 +42,7 @@ STEPS = st.lists(
 
 @dataclass
 class Entry:
-    """What the model knows of one entry."""
+    """One entry of the model."""
 
     messages: int
     left: int

@@ -208,7 +208,7 @@ KEYS = [f"key-{i}" for i in range(8)]
 
 
 class History:
-    """What each consumer was sent, and what that allows: order per key, nothing lost, no unexplained duplicates."""
+    """The messages of each consumer; checked are order per key, losses and unexplained duplicates."""
 
     def __init__(self) -> None:
         self.keys: dict[int, str] = {}

@@ -282,7 +282,7 @@ async def test_unsubscribe_wants_the_only_consumer_or_force():
 
 
 async def test_end_of_topic_is_told_after_the_last_ack_and_to_late_comers_once_it_is_read_again():
-    """Nobody reads at the end for 15 s, then 30 s, then each minute: these are told to all (Apache Pulsar 4.2.4)."""
+    """Without reads at the end for 15 s, then 30 s, then each minute, every consumer gets END_OF_TOPIC (Apache Pulsar 4.2.4)."""
     bench = Bench()
     consumer = await bench.join(EXCLUSIVE, permits=10)
     positions = bench.publish(entry(), entry())

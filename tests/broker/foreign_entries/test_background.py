@@ -1,4 +1,4 @@
-"""What a worker process tells the scheduler, as the scheduler sees it."""
+"""The scheduling class of a worker process, as the system reports it."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Whatever fails, and however often: every entry is delivered once it can be, in the order its subscription promises."""
+"""Under failures of every kind each entry is delivered once it can be, in the order that its subscription promises."""
 
 import asyncio
 

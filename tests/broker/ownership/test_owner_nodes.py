@@ -15,7 +15,7 @@ OTHER = "/namespace/t/n/0x80000000_0xffffffff"
 
 
 async def reported():
-    """What watches have seen is known."""
+    """Wait until the watches have reported."""
     for _ in range(3):
         await asyncio.sleep(0)
 

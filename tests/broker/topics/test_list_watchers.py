@@ -146,7 +146,7 @@ async def test_watchers_of_one_pattern_share_its_names(world):
 
 
 async def test_a_topic_is_created_at_the_same_cost_whoever_watches(world):
-    """What the watchers hear comes in turns of its own, with others between them."""
+    """Updates of watchers take turns of their own, with other work between them."""
     for watcher_id in range(3000):
         await world.watch(f".*/a{watcher_id}|.*/b", watcher_id)
     world.create("b")

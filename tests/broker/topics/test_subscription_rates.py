@@ -13,7 +13,7 @@ from tests.twins.fake_connection import FakeConnection
 
 
 class Context:
-    """What the rates take of a topic's context: a clock and the rates of the broker."""
+    """The part of a topic's context that the rates use: a clock and the rates of the broker."""
 
     def __init__(self):
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""What the spans of a burst say, with OpenTelemetry's own SDK and its exporter into memory."""
+"""The spans of a burst, with OpenTelemetry's own SDK and its exporter into memory."""
 
 import logging
 import sys

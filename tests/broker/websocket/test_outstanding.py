@@ -1,4 +1,4 @@
-"""What a session gave its client, and what is to come again."""
+"""Messages that a session gave its client, and redeliveries."""
 
 from types import SimpleNamespace
 

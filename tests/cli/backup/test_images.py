@@ -1,4 +1,4 @@
-"""What an image takes of the machine: a journal of any size goes through a few MiB of memory."""
+"""The memory of an image: a journal of any size goes through a few MiB."""
 
 import tracemalloc
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""What the doctor concludes from what it finds, and how lag reads."""
+"""The doctor's conclusions from its findings, and the text of lag."""
 
 import email.utils
 

@@ -21,7 +21,7 @@ def shown(s, label, topic, place):
 
 @scenario
 def compressed_messages_over_rest(s):
-    """Whoever peeks gets the payload as a consumer does, and is told how it is stored."""
+    """Peeking gives the payload as a consumer gets it, and headers with its stored form."""
     topic = s.topic()
     c = setup_connection(s)
     c.subscribe(topic, "sub", 1, quietly=True)

@@ -83,7 +83,7 @@ def backlog_of_an_unknown_subscription_analyzed(s):
 
 
 def states(stats):
-    """What does not depend on ledger ids."""
+    """The fields that do not depend on ledger ids."""
     return {
         name: [
             cursor["state"],

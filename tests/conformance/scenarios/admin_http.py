@@ -129,7 +129,7 @@ def http_accepted_types(s):
 
 @scenario
 def http_flags_in_queries(s):
-    """What counts as true; what is no truth value."""
+    """Texts that count as true, and texts that are no truth value."""
     path = rest(s.topic())
     for flag in (
         "force=true",

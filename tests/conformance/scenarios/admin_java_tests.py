@@ -1,4 +1,4 @@
-"""What Apache Pulsar's own Java tests of its admin API ask of a broker and no other file here does."""
+"""Requests of Apache Pulsar's own Java tests of its admin API that no other file here has."""
 
 from transcript import scenario
 
@@ -10,7 +10,7 @@ def path_of(s, name="t", domain="persistent"):
 
 @scenario
 def subscription_that_some_partitions_have(s):
-    """It comes to those that have it not; a conflict is when all have it."""
+    """Partitions that lack the subscription get it; only when all have it the request is a conflict."""
     t = path_of(s)
     s.call("PUT", t + "/partitions", 3)
     s.call("PUT", t + "-partition-1/subscription/s")

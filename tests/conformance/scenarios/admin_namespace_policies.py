@@ -176,7 +176,7 @@ for _path, _row in POLICIES.items():
 
 @scenario
 def namespace_policies_show_in_the_namespace(s):
-    """What each of them is called there."""
+    """The name of each policy there."""
     base = "/admin/v2/namespaces/" + s.namespace()
     s.http("PUT", base, {}, quietly=True)
     for path, (verb, value, *_) in POLICIES.items():

@@ -1,4 +1,4 @@
-"""What each family of routes says about tenants, namespaces and topics that are not there, and about bad bodies."""
+"""Refusals of each family of routes: missing tenants, namespaces and topics, and bad bodies."""
 
 from transcript import scenario
 

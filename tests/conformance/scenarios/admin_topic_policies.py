@@ -98,7 +98,7 @@ def _declare(path, verb, value, others):
             s.call("GET", policy + "?applied=true", keep=True)
 
     def both_scopes(s):
-        """What is set for all clusters does not show as this one's, and the reverse."""
+        """A policy of all clusters does not show as one of this cluster, and the reverse."""
         policy = f"{new_topic(s)}/{name}"
         s.call(verb, f"{policy}?isGlobal=true&{query}", value)
         for asked in ("", "?applied=true", "?isGlobal=true", "?isGlobal=true&applied=true"):

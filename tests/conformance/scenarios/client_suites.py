@@ -1,4 +1,4 @@
-"""What the test suites of other languages' clients rest on and no other scenario shows."""
+"""Behaviour that the test suites of other languages' clients rely on and no other scenario shows."""
 
 from harness.steps import avro, namespace, published, rest
 from transcript import scenario

@@ -1,4 +1,4 @@
-"""What the test suite of the C++ client rests on and no other scenario shows."""
+"""Behaviour that the test suite of the C++ client relies on and no other scenario shows."""
 
 from harness.steps import published
 from transcript import encode, scenario

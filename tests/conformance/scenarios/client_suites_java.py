@@ -1,4 +1,4 @@
-"""What the Java client's own tests rest on and no other scenario shows."""
+"""Behaviour that the Java client's own tests rely on and no other scenario shows."""
 
 from harness.steps import avro, namespace, rest
 from transcript import scenario
@@ -51,7 +51,7 @@ def cursor_of_a_reader_is_open(s):
 
 @scenario
 def administrators_with_white_space(s):
-    """What TenantTest asks for, and what else counts as white space."""
+    """The names of TenantTest, and other characters that count as white space."""
     path = f"/admin/v2/tenants/{s.tag}"
     for roles in ([" a"], ["a", "b "], ["\t"], ["\x01a"], [""], ["\u00a0a"], ["a\u2003"]):
         s.call("PUT", path, {"adminRoles": roles, "allowedClusters": ["standalone"]})

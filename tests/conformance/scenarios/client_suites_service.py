@@ -1,4 +1,4 @@
-"""What the tests of the broker's own service package rest on and no other scenario shows."""
+"""Behaviour that the tests of Apache Pulsar's service package rely on and no other scenario shows."""
 
 from harness.steps import avro, namespace, published_batches, rest
 from transcript import scenario

@@ -215,7 +215,7 @@ def closing_a_shared_consumer_hands_its_messages_on(s):
 
 @scenario
 def failover_consumers_are_told_who_is_active(s):
-    """What the broker says of the choice may come before the answer to SUBSCRIBE."""
+    """ACTIVE_CONSUMER_CHANGE may come before the answer to SUBSCRIBE."""
     topic = s.topic()
     a, b = s.connect(), s.connect()
     for c, name, priority in (a, "first", 0), (b, "second", 1):

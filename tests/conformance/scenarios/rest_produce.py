@@ -53,7 +53,7 @@ def stored(s, topic, number=1):
 
 
 def delivered(s, topic, count):
-    """What a consumer gets: metadata and payload."""
+    """The messages of a consumer: metadata and payload."""
     c = s.connect("c")
     c.subscribe(topic, quietly=True, initialPosition="Earliest")
     c.send("FLOW", quietly=True, consumer_id=1, messagePermits=count)

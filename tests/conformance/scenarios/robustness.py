@@ -136,7 +136,7 @@ def send_without_a_producer_closes(s):
 
 @scenario
 def commands_for_unknown_consumers(s):
-    """What needs no answer is ignored, requests are answered by an error; closing what is not there succeeds."""
+    """Commands without an answer are ignored, requests get an error; closing an unknown consumer succeeds."""
     c = s.connect()
     c.send("FLOW", consumer_id=9, messagePermits=10)
     c.send("ACK", consumer_id=9, ack_type="Individual", message_id=[dict(ledgerId=1, entryId=1)])

@@ -31,7 +31,7 @@ def grant_topic(s, topic, role, *actions):
 
 
 def rights(c, topic, i):
-    """What the role may do with the topic now; the ids are free again when this returns."""
+    """The present rights of the role on the topic; the ids are free again on return."""
     c.ask("LOOKUP", topic=topic, authoritative=False)
     c.producer(topic, 100 + i, producer_name=f"p{i}")
     c.ask("CLOSE_PRODUCER", quietly=True, producer_id=100 + i)
@@ -116,7 +116,7 @@ def grants_on_a_non_persistent_topic(s):
 
 @scenario
 def revoked_producer_and_consumer_by_kind_of_grant(s):
-    """Who had two grants keeps what the other one gives."""
+    """A role with two grants keeps the rights of the other one."""
     namespace, topic = world(s)
     grant(s, namespace, "user", "produce", "consume")
     grant_topic(s, topic, "user", "produce")
@@ -382,7 +382,7 @@ def soon(seconds=1):
 
 @scenario
 def expired_without_the_feature_closes(s):
-    """Who cannot answer a challenge is closed."""
+    """A connection that cannot answer a challenge is closed."""
     c = s.connect(token=jwt("admin", exp=soon()), feature_flags={"supports_auth_refresh": False})
     c.recv()
     d = s.connect(token=jwt("admin", exp=soon()), protocol_version=13)

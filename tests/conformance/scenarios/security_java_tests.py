@@ -1,4 +1,4 @@
-"""What Apache Pulsar's own Java tests of rights ask of a broker and no other file here does."""
+"""Requests of Apache Pulsar's own Java tests of rights that no other file here has."""
 
 from transcript import jwt, scenario
 
@@ -7,7 +7,7 @@ ACTIONS = ("produce", "consume", "functions", "packages")
 
 @scenario
 def who_may_create_missed_partitions(s):
-    """Who may use the topic hears what it is; only administrators of the tenant create."""
+    """A role that may use the topic gets its partitions; only administrators of the tenant create."""
     s.token = jwt("admin")
     n = s.tag + "/ns"
     s.http(

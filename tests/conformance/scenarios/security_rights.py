@@ -1,4 +1,4 @@
-"""What each role may do over REST: every family of routes asked by every kind of role. Statuses only; made from tables.
+"""The rights of each role over REST: every family of routes asked by every kind of role. Statuses only; made from tables.
 
 Roles: anonymous; nobody (no grant); boss (administers the tenant); writer, reader, functions (granted that action on the
 namespace); topic-writer, topic-reader (granted it on the topic alone).
@@ -136,7 +136,7 @@ FAMILIES = {
 
 
 def rooms(s):
-    """What the first letters of a path in the tables stand for."""
+    """The meaning of the first letters of a path in the tables."""
     n = s.tag + "/ns"
     return {
         "AT": "/admin/v2/tenants/" + s.tag,

@@ -31,7 +31,7 @@ def as_role(s, role, name=None, **fields):
 
 
 def may(s, c, topic, i):
-    """What the role may do now, as a note: answers to LOOKUP, PRODUCER and SUBSCRIBE."""
+    """The present rights of the role, as a note: answers to LOOKUP, PRODUCER and SUBSCRIBE."""
     found = c.ask("LOOKUP", quietly=True, topic=topic, authoritative=False)
     made = c.producer(topic, 100 + i, quietly=True, producer_name=f"{c.name}-{i}")
     read = c.subscribe(topic, f"{c.name}-{i}", 100 + i, quietly=True)

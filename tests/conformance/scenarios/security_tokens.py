@@ -238,7 +238,7 @@ def methods_with_and_without_data(s):
 
 @scenario
 def original_principals_without_proxies(s):
-    """Nobody is a proxy here: one may name oneself at most."""
+    """Without proxy roles a client may name its own role at most."""
     token = jwt("admin").encode()
     for i, (role, fields) in enumerate(
         (
@@ -267,7 +267,7 @@ def original_principals_without_proxies(s):
 
 @scenario
 def original_principals_of_requests(s):
-    """What LOOKUP and PARTITIONED_METADATA say of whom they speak for."""
+    """The original principals of LOOKUP and PARTITIONED_METADATA."""
     topic = ANY
     for role in ("admin", "nobody", ""):
         c = s.connect(f"as {role}", token=role and jwt(role))

@@ -1,4 +1,4 @@
-"""Who may open WebSocket sessions; needs the broker of auth.conf."""
+"""The roles that may open WebSocket sessions; needs the broker of auth.conf."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""What each role hears on the wire: the error code of every command it has no right to, and what follows."""
+"""The answers that each role gets on the wire: the error code of every command it has no right to, and what follows."""
 
 import time
 

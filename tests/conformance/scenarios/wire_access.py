@@ -394,7 +394,7 @@ def close_and_open_in_one_write(s):
 
 @scenario
 def sends_stay_ignored_after_the_broker_closed_a_producer(s):
-    """Whatever becomes of the id meanwhile: refused, made again, closed by the client."""
+    """In every later state of the id: refused, made again, closed by the client."""
     topic = s.topic()
     c, d = s.connect(), s.connect()
     c.producer(topic, 1, producer_name="a")

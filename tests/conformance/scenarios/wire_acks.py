@@ -35,7 +35,7 @@ def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription=
 
 
 def left(s, topic, subscription="sub"):
-    """What a newcomer is given: payload, redelivery count, ack set."""
+    """The messages of a new consumer: payload, redelivery count, ack set."""
     c = s.connect("left")
     c.subscribe(topic, subscription, 77, 100, quietly=True, subType="Shared")
     s.note("left", [[f.payload[-2:].decode("latin-1"), list(f.command.ack_set)] for f in drained(c, 0.4)])

@@ -1,4 +1,4 @@
-"""What SEND and its metadata claim of the number of messages, and the index, permits and backlog that follow."""
+"""The number of messages that SEND and its metadata claim, and the index, permits and backlog that follow."""
 
 from harness.steps import backlog, batch, drained
 from transcript import scenario
@@ -48,7 +48,7 @@ def index_after_the_topic_was_loaded_again(s):
 
 
 def claimed(s, kind, claim, command=1):
-    """What a consumer of that type gets before, of and behind a message that claims so many."""
+    """The messages of a consumer of that type before, of and behind an entry that claims so many."""
     topic = s.topic()
     c = s.connect(kind)
     c.subscribe(topic, permits=10, quietly=True, subType=kind)

@@ -7,7 +7,7 @@ from transcript import scenario
 
 
 def closed(c):
-    """Who was told to close, in order."""
+    """The ids of the CLOSE commands, in order."""
     told = [f.command for f in iter(lambda: c.recv_quietly(0.4), None) if f.type.startswith("CLOSE_")]
     return [x.producer_id if hasattr(x, "producer_id") else -x.consumer_id for x in told]
 

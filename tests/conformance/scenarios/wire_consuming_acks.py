@@ -176,7 +176,7 @@ def acks_of_one_who_closed(s, kind):
 
 @by_type
 def acks_and_what_a_new_consumer_gets(s, kind):
-    """Whole entries, parts and holes, seen by whoever comes next."""
+    """Whole entries, parts and holes, as the next consumer sees them."""
     topic = s.topic()
     c = join(s, topic, kind)
     ids = published_batches(s, topic, *[[b"x"] * 3] * 5)

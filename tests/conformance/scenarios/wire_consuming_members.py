@@ -1,4 +1,4 @@
-"""Who of several consumers gets what while they come, go, stall and give back: Key_Shared, Failover, Shared, readers."""
+"""The messages of each of several consumers while they come, go, stall and give back: Key_Shared, Failover, Shared, readers."""
 
 import time
 
@@ -76,7 +76,7 @@ def keyed(s, topic, keys=KEYS, turn=0, size=1):
 
 
 def got(s, *connections, seconds=0.5):
-    """What each was sent, by key and turn, with its redelivery count."""
+    """The messages of each consumer, by key and turn, with their redelivery counts."""
     for c in connections:
         frames = drained(c, seconds)
         s.note(c.name, [[f.payload.decode("latin-1"), f.command.redelivery_count] for f in frames])
@@ -252,7 +252,7 @@ def policies_that_do_not_go_together(s, meta):
 
 @scenario
 def sticky_owner_leaves_with_messages_pending(s):
-    """Nobody has them until somebody takes the range, in parts or whole."""
+    """The messages wait until a consumer takes the range, in parts or whole."""
     topic = s.topic()
     a = join(s, topic, "all", meta=sticky((0, 65535)))
     keyed(s, topic)
@@ -316,7 +316,7 @@ def keys_written_in_every_way(s):
 
 
 def changes(s, *connections, seconds=1.4):
-    """What each was told of being active, and sent."""
+    """The ACTIVE_CONSUMER_CHANGE notices of each consumer, and its messages."""
     for c in connections:
         frames = list(iter(lambda c=c, seconds=seconds: c.recv_quietly(seconds), None))
         told = [f.command.is_active if f.type == "ACTIVE_CONSUMER_CHANGE" else f.type for f in frames]

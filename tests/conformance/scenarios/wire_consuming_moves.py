@@ -31,7 +31,7 @@ def figures(s, topic):
 
 @by_type
 def seek_with_others_connected(s, kind):
-    """Who is closed, in which order the asker hears of it, and what each gets on coming back."""
+    """The closed consumers, the order of the answers, and the messages of each consumer that comes back."""
     topic = s.topic()
     a = join(s, topic, kind, name="a", consumer_name="a")
     others = [] if kind == "Exclusive" else [s.connect("b")]

@@ -90,7 +90,7 @@ def end_of_a_topic_and_who_comes_next(s, kind):
 
 @by_type
 def end_of_a_topic_without_durable_subscriptions(s, kind):
-    """What was published stays for who reads it, and for who comes later."""
+    """Published messages stay for present and for later readers."""
     topic = s.topic()
     c = join(s, topic, kind, permits=2, durable=False)
     ids = published(s, topic, 4)
@@ -171,7 +171,7 @@ def cursor_reset_over_rest_under_a_consumer(s, kind):
 
 @by_type
 def skipped_and_cleared_under_a_consumer(s, kind):
-    """What is skipped while pending is not delivered again; permits are as they were."""
+    """Pending messages that are skipped are not delivered again; permits stay as they were."""
     topic = s.topic()
     c = join(s, topic, kind, permits=3)
     published(s, topic, 6)

@@ -291,7 +291,7 @@ def delayed_messages_are_shared_out(s):
 
 @scenario
 def cumulative_position_with_delayed_ones_before_it(s):
-    """What was acked behind a waiting message stays acked; the message itself still comes."""
+    """Acknowledged messages behind a waiting one stay acknowledged; the waiting one still comes."""
     topic = s.topic()
     c = shared(s, topic)
     later(s, topic, "later", 1.8)

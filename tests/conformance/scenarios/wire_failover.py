@@ -45,7 +45,7 @@ def first_failover_consumer_is_told_and_served_after_a_delay(s):
 
 @scenario
 def failover_joiner_of_lower_priority(s):
-    """It hears at once that it is not active; the active one hears nothing."""
+    """The joiner gets its notice of not being active at once; the active consumer gets none."""
     topic = s.topic()
     a = join(s, topic, "a", 0)
     heard(s, a)
@@ -158,7 +158,7 @@ def failover_standby_acks_and_asks(s):
 
 @scenario
 def failover_seek_closes_the_active_one(s):
-    """Nobody is active until somebody joins or leaves: the standby is not told and gets nothing."""
+    """No consumer is active until one joins or leaves: the standby gets neither notice nor messages."""
     topic = s.topic()
     a = join(s, topic, "a", 0)
     b = join(s, topic, "b", 1)

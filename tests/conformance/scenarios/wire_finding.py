@@ -269,7 +269,7 @@ def watch(c, watcher_id, ns, pattern, **more):
 
 
 def updates(s, c, seconds=2.0):
-    """What watchers hear until nothing comes for a while: watcher, new and deleted topics."""
+    """The updates of watchers until none comes for a while: watcher, new and deleted topics."""
     heard = []
     while frame := c.recv_quietly(seconds):
         told = frame.command

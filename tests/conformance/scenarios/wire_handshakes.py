@@ -263,7 +263,7 @@ def send_frame(tail, producer_id=1, sequence_id=0, **more):
 
 @scenario
 def entries_of_odd_forms(s):
-    """What stands behind SEND: magic numbers, sizes and metadata that are not as they should be."""
+    """Wrong magic numbers, sizes and metadata behind SEND."""
     good = headers_and_payload(metadata_of(0, {}), b"x")
     meta = metadata_of(0, {}).SerializeToString()
     forms = {
@@ -370,7 +370,7 @@ def hundred_lookups_in_one_write(s):
 
 @scenario
 def close_of_a_connection_behind_requests(s):
-    """What was asked before the broken frame is answered or not, but nothing after it."""
+    """Requests before the broken frame may get their answers, those behind it never do."""
     topic = s.topic()
     c = s.connect()
     c.producer(topic, 1, quietly=True, producer_name="p")

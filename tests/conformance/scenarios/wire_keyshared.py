@@ -325,7 +325,7 @@ def key_shared_mode_changes_when_nobody_is_connected(s):
 
 @scenario
 def key_shared_rejoining_under_the_same_name(s):
-    """It gets the same keys again."""
+    """The consumer gets the same keys again."""
     topic = s.topic()
     keys = [f"key-{i}" for i in range(12)]
     connections = {}

@@ -105,7 +105,7 @@ def send_with_a_cut_off_checksum(s):
 
 @scenario
 def send_with_metadata_that_does_not_parse(s):
-    """It is stored and has its receipt, and consumers never see it."""
+    """The message is stored and has its receipt, and consumers never see it."""
     topic = s.topic()
     c, d = s.connect(), s.connect()
     d.subscribe(topic, permits=10, quietly=True)

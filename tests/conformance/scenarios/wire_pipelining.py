@@ -130,7 +130,7 @@ def send_in_small_pieces(s):
 
 @scenario
 def broken_frame_after_good_ones(s):
-    """What came before it is done; the answers may be lost with the connection."""
+    """Frames before the broken one take effect; their answers may be lost with the connection."""
     topic = s.topic()
     c, d = s.connect(), s.connect()
     d.subscribe(topic, permits=10, quietly=True)
@@ -273,7 +273,7 @@ def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription=
 
 
 def left(s, topic, subscription="sub"):
-    """What a newcomer is given: payload, redelivery count, ack set."""
+    """The messages of a new consumer: payload, redelivery count, ack set."""
     c = s.connect("left")
     c.subscribe(topic, subscription, 77, 100, quietly=True, subType="Shared")
     s.note("left", [[f.payload[-2:].decode("latin-1"), list(f.command.ack_set)] for f in drained(c, 0.4)])
@@ -282,7 +282,7 @@ def left(s, topic, subscription="sub"):
 
 @scenario
 def close_and_ack_in_one_write(s):
-    """What comes behind the closing of a consumer is for nobody."""
+    """Commands behind the close of their consumer have no effect."""
     topic = s.topic()
     ids = published(s, topic, 2)
     c = join(s, topic, "Shared")

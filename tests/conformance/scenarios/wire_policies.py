@@ -1,4 +1,4 @@
-"""What policies set over REST make of clients: quotas, expiry, limits, rates, compaction."""
+"""The effect of policies set over REST on clients: quotas, expiry, limits, rates, compaction."""
 
 import time
 
@@ -71,7 +71,7 @@ def backlog_quota_released_by_acks(s):
 
 @scenario
 def backlog_quota_that_evicts(s):
-    """Whole entries down to nine tenths of the limit; the last one is over it and stays."""
+    """Eviction of whole entries down to nine tenths of the limit; the last entry is over it and stays."""
     topic, _ = filled(s, "consumer_backlog_eviction")
     c = s.connect()
     c.producer(topic, 1, producer_name="p")

@@ -142,7 +142,7 @@ def requests_for_producers_in_one_write(s):
 
 @scenario
 def sends_behind_the_request_for_their_producer(s):
-    """Who sends before PRODUCER is answered is closed: there is no such producer yet."""
+    """A SEND before the answer to PRODUCER closes the connection: the producer does not exist yet."""
     topic = s.topic()
     c = s.connect()
     c.raw(request(topic, 1, 1, producer_name="a") + encode_send(1, 0), "PRODUCER, SEND")

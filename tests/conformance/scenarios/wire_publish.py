@@ -8,7 +8,7 @@ from transcript import encode_send, scenario
 
 @scenario
 def receipt_and_message_of_each_metadata_field(s):
-    """What the producer set comes back untouched."""
+    """Fields that the producer set come back unchanged."""
     c, topic = s.connect(), s.topic()
     c.subscribe(topic, permits=10, quietly=True)
     c.producer(topic, 1, quietly=True)

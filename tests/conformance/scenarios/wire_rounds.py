@@ -1,4 +1,4 @@
-"""Whose turn it is on a Shared subscription: consumers that join, leave, run out of permits, stand at another level."""
+"""The order of turns on a Shared subscription: consumers that join, leave, run out of permits, stand at another level."""
 
 from harness.steps import ack, setup_connection, texts
 from transcript import scenario

@@ -318,7 +318,7 @@ def properties_of_schemas(s):
 
 @scenario
 def key_values_with_types_in_their_properties(s):
-    """What the parts are stands in the properties; without, they are bytes."""
+    """The properties have the types of the parts; without properties the parts are bytes."""
     for i, (key, value) in enumerate(
         (("AVRO", "AVRO"), ("STRING", "JSON"), ("BYTES", "BYTES"), ("INT32", "AVRO"), ("NONE", "NONE"))
     ):

@@ -193,7 +193,7 @@ def consumer_registers_the_first_schema(s):
 
 @scenario
 def consumer_schema_on_a_topic_that_has_one(s):
-    """It must be able to read what is there; an older or newer compatible text is fine and is not stored."""
+    """A consumer's schema must read the stored ones; an older or newer compatible schema passes and is not stored."""
     c, topic = s.connect(), s.topic()
     c.producer(topic, 1, producer_name="a", schema=schema(INT))
     c.subscribe(topic, "same", 1, schema=schema(INT))
@@ -246,7 +246,7 @@ def schema_version_in_messages_is_the_producers_own(s):
 
 @scenario
 def schema_strategies_of_a_namespace(s):
-    """What each strategy says to an added field without default, one with default and a removed field."""
+    """The decision of each strategy about an added field without default, one with default and a removed field."""
     for strategy in "ALWAYS_COMPATIBLE", "ALWAYS_INCOMPATIBLE", "BACKWARD", "FORWARD", "FULL":
         ns = namespace(s, strategy)
         path = f"/admin/v2/namespaces/{ns}/schemaCompatibilityStrategy"

@@ -37,7 +37,7 @@ def entries(c, seconds=0.5):
 
 @scenario
 def shared_permits_and_batches_of_ten(s):
-    """What each FLOW brings when all entries are batches of ten messages."""
+    """The messages that follow each FLOW when all entries are batches of ten."""
     topic = s.topic()
     c = join(s, topic, "c", permits=0)
     published_batches(s, topic, *[[b"x"] * 10] * 10)

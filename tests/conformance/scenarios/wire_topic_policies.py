@@ -145,7 +145,7 @@ def batches(s, topic, *many):
 
 @scenario
 def compacted_batches(s):
-    """What is left of a batch whose messages were replaced by later ones."""
+    """The rest of a batch whose messages were replaced by later ones."""
     topic = s.topic()
     batches(
         s,

@@ -33,7 +33,7 @@ def listed(s, c, what, ns, **fields):
 
 
 def noted(s, frame):
-    """What a watcher was told, its hash compared with that of all names it may know."""
+    """An update of a watcher, its hash compared with that of all names of the watcher."""
     if frame is None:
         s.note("nothing", None)
     elif frame.type == "WATCH_TOPIC_UPDATE":

@@ -58,7 +58,7 @@ PRODUCER = st.sampled_from([(-1, -1, -1), (7, 3, 5), (1 << 40, 32767, 2**31 - 2)
 @given(rows=ROWS, codec=st.sampled_from(Codec), producer=PRODUCER, transactional=st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_their_batches_are_validated_assigned_converted_and_read_again(builder, rows, codec, producer, transactional):
-    """What a broker does with a produced batch, judged by the peers' own readers at its end."""
+    """A produced batch on its way through a broker, judged by the peers' own readers at its end."""
     producer_id, epoch, sequence = producer
     made = builder(
         magic=2,

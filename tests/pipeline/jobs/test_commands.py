@@ -103,7 +103,7 @@ def test_what_cannot_work(run, topic, tmp_path):
 
 @contextlib.contextmanager
 def room_for_files_of(size_bytes):
-    """What is written beyond that fails, as on a disk that is full."""
+    """Writes beyond the limit fail, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:

@@ -194,7 +194,7 @@ def test_a_stream_picks_up_what_comes(job, topic, publish, runner, progress):
 
 
 def test_trimmed_messages(job, topic, publish, admin, runner, progress):
-    """What the broker has trimmed since the last run is an error, or is reported and passed over."""
+    """Messages trimmed since the last run are an error, or are reported and passed over."""
     publish(topic, VALUES[:60])
     made = job(topic)
     made.run(runner, progress)

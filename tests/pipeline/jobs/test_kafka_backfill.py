@@ -41,7 +41,7 @@ def options(jobs_broker):
 
 
 class Door:
-    """What `stored_entries` wants of a broker."""
+    """The part of a broker that `stored_entries` uses."""
 
     def __init__(self, broker):
         self.url = broker.url

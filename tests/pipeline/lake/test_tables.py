@@ -1,4 +1,4 @@
-"""What every table promises, over each format: each index once, whatever is repeated, overlaps or is cut off."""
+"""The promises of every table, over each format: each index once, under repetitions, overlaps and interruptions."""
 
 import collections
 import json

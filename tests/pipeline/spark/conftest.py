@@ -100,7 +100,7 @@ def pulsar_client(spark_broker):
 
 @pytest.fixture
 def runner(spark):
-    """What jobs run their tasks on."""
+    """The runner of the tasks of jobs."""
     from magnetar.pipeline.jobs.runner import SparkRunner
 
     return SparkRunner(spark)

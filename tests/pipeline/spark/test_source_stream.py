@@ -45,7 +45,7 @@ class Stream:
         return json.loads(newest.read_text().splitlines()[-1])
 
     def forget_last_commit(self):
-        """What a driver leaves behind that dies between the sink's commit and its own."""
+        """The state after a driver died between the sink's commit and its own."""
         commits = self.checkpoint / "commits"
         newest = max((p for p in commits.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
         newest.unlink()

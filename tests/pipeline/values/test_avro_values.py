@@ -54,7 +54,7 @@ RECORD = st.fixed_dictionaries(
 
 
 def physical_values(record):
-    """What the writer of the test library takes for logical types that columns hold in their underlying type."""
+    """The values that the test library's writer takes for logical types; columns hold the underlying type."""
     clock = (dt.datetime.min + dt.timedelta(milliseconds=record["clock"])).time()
     return {**record, "clock": clock}
 

@@ -151,7 +151,7 @@ async def test_a_damaged_store_is_repaired_from_every_intact_row(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_verify_of_a_start_that_was_interrupted(kind, tmp_path):
-    """What it left counts for nothing yet: the next start reads the database again, and so does ``verify``."""
+    """Files of the interrupted start do not count yet: the next start reads the database again, and so does ``verify``."""
     unpack(kind, tmp_path)
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "00000001.snapshot").write_bytes(b"half")
