@@ -116,21 +116,26 @@ static void crc_powers_init(void) {
     }
 }
 
-/* The effect of `size` > 0 zero bytes on a finished checksum, before that of these bytes is added. */
-static uint32_t crc_moved(uint32_t crc, size_t size) {
+/* x^(8 * size), size > 0. */
+static uint32_t crc_power(size_t size) {
+    uint32_t power = 0;
+    int found = 0;
+    for (int k = 0; size >> k; k++)
+        if (size >> k & 1) {
+            power = found ? crc_times(power, crc_powers[k]) : crc_powers[k];
+            found = 1;
+        }
+    return power;
+}
+
+/* The same, remembered. */
+static inline uint32_t crc_power_known(size_t size) {
     size_t at = size & 63;
     if (crc_known[at].size != size) {
-        uint32_t power = 0;
-        int found = 0;
-        for (int k = 0; size >> k; k++)
-            if (size >> k & 1) {
-                power = found ? crc_times(power, crc_powers[k]) : crc_powers[k];
-                found = 1;
-            }
+        crc_known[at].power = crc_power(size);
         crc_known[at].size = size;
-        crc_known[at].power = power;
     }
-    return crc_times(crc, crc_known[at].power);
+    return crc_known[at].power;
 }
 #endif
 
@@ -161,11 +166,21 @@ static inline uint32_t crc32c_update(uint32_t crc, const uint8_t *p, size_t n) {
     return ~crc_soft(~crc, p, n);
 }
 
-/* The checksum of what `crc` covers and then these bytes, whose own is `known`. Not for two threads at once. */
+/* The checksum of what `crc` covers and then these bytes, whose own is `known`. */
 static inline uint32_t crc32c_append(uint32_t crc, const uint8_t *p, size_t n, uint32_t known) {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (crc_multiplies && n >= CRC_KNOWN_FROM)
-        return crc_moved(crc, n) ^ known;
+        return crc_times(crc, crc_power(n)) ^ known;
+#endif
+    (void)known;
+    return crc32c_update(crc, p, n);
+}
+
+/* The same, quicker for sizes that come often; not for two threads at once. */
+static inline uint32_t crc32c_append_often(uint32_t crc, const uint8_t *p, size_t n, uint32_t known) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (crc_multiplies && n >= CRC_KNOWN_FROM)
+        return crc_times(crc, crc_power_known(n)) ^ known;
 #endif
     (void)known;
     return crc32c_update(crc, p, n);

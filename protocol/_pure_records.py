@@ -69,9 +69,9 @@ def stamp_in_place(
     broker_timestamp_ms: int,  # noqa: ARG001
     index_before: int,  # noqa: ARG001
     /,
-) -> bool:
+) -> int | None:
     """Python changes no bytes: the caller takes `stamp`."""
-    return False
+    return None
 
 
 def _prefixes(counts: memoryview, broker_timestamp_ms: int, index_before: int) -> list[bytes]:

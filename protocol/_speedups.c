@@ -555,7 +555,7 @@ static inline void put_header(stamping *s, uint8_t *head, size_t prefix, size_t 
     uint32_t crc = crc32c_update(0, head, 4);
     if (s->known && n >= 6) { /* magic, checksum, and what it covers */
         crc = crc32c_update(crc, head + 8, RECORD_HEADER - 8 + prefix + 6);
-        crc = crc32c_append(crc, entry + 6, n - 6, be32(entry + 2));
+        crc = crc32c_append_often(crc, entry + 6, n - 6, be32(entry + 2));
     } else
         crc = crc32c_update(crc, head + 8, RECORD_HEADER - 8 + prefix + n);
     put_le32(head + 4, crc);
@@ -642,15 +642,21 @@ static PyObject *stamp_in_place(PyObject *self, PyObject *args) {
     if (check_offsets(&offsets, 0, count, PyBytes_GET_SIZE(data), gap) || check_array(&counts, count, "num_messages"))
         goto out;
     if (gap < RECORD_HEADER || !fills_gap(&s, &counts, count, gap)) {
-        result = Py_NewRef(Py_False);
+        result = Py_NewRef(Py_None);
         goto out;
     }
+    uint32_t all = 0;
+    int follows = known; /* the checksum of all records, as long as none of them has to be read for it */
     for (Py_ssize_t k = 0; k < count; k++) {
-        uint8_t *head = (uint8_t *)PyBytes_AS_STRING(data) + at_i64(&offsets, k);
+        uint8_t *head = (uint8_t *)PyBytes_AS_STRING(data) + at_i64(&offsets, k), *entry = head + gap;
+        size_t n = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k) - gap);
         put_prefix(&s, head + RECORD_HEADER, at_i64(&counts, k));
-        put_header(&s, head, (size_t)gap - RECORD_HEADER, (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k) - gap));
+        put_header(&s, head, (size_t)gap - RECORD_HEADER, n);
+        follows = follows && n >= 6 + CRC_KNOWN_FROM;
+        if (follows)
+            all = crc32c_append_often(crc32c_update(all, head, (size_t)gap + 6), entry + 6, n - 6, be32(entry + 2));
     }
-    result = Py_NewRef(Py_True);
+    result = PyLong_FromLongLong(follows ? (long long)all : -1);
 out:
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&counts);

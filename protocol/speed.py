@@ -17,11 +17,12 @@ stamp(data, offsets, num_messages, i, j, ledger_id, first_entry_id, last_add_con
     Log records of entries i .. j-1 of a run. broker_timestamp_ms < 0: no timestamp; index_before -2: no index, else
     the index of the message before. An entry of no messages (num_messages <= 0) gets neither.
 stamp_in_place(data, offsets, num_messages, gap, verified, ledger_id, first_entry_id, last_add_confirmed,
-        broker_timestamp_ms, index_before) -> bool
-    Make the run's own `data` the records that `stamp` gives for all its entries; `offsets` are theirs then. False, with
-    nothing changed, unless what stands before each entry takes exactly `gap` bytes; always False of the twin. For
+        broker_timestamp_ms, index_before) -> checksum of the records or -1, or None
+    Make the run's own `data` the records that `stamp` gives for all its entries; `offsets` are theirs then. None, with
+    nothing changed, unless what stands before each entry takes exactly `gap` bytes; always None of the twin. For
     bytes that nothing else has seen as a value. verified: each entry begins with its checksum, and it is right (then
-    the record's checksum follows from it, and long entries are not read again).
+    the record's checksum follows from it, and long entries are not read again). -1: an entry would have to be read for
+    the checksum of all records together.
 scan_records(buffer, start, end, ledger_id or -1) -> (record_offsets, valid_end, reason or None)
     The valid records from `start` on; reason why it stopped early: short, crc, ledger, order.
 encode_receipts(producer_id, sequence_ids, highest_sequence_ids, i, j, ledger_id, first_entry_id, step=1) -> bytes

@@ -35,6 +35,7 @@ class Slab:
 
     __slots__ = (
         "__dict__",
+        "checksum",
         "count",
         "data",
         "first_entry_id",
@@ -45,12 +46,14 @@ class Slab:
         "size_bytes",
     )
 
-    def __init__(self, ledger_id: int, first_entry_id: int, data: bytes, offsets: bytes) -> None:
+    def __init__(self, ledger_id: int, first_entry_id: int, data: bytes, offsets: bytes, checksum: int = -1) -> None:
         self.ledger_id = ledger_id
         self.first_entry_id = first_entry_id
         self.data = data
         self.offsets = offsets
         """Native int64, ``count + 1`` of them: where record k begins in ``data``; the last is the end."""
+        self.checksum = checksum
+        """CRC-32C of ``data``, when that is known and is this slab alone; else -1."""
         self.offset_view = view = memoryview(offsets).cast("q")
         """``offsets`` as a sequence of ints."""
         self.count = count = len(view) - 1
@@ -155,7 +158,7 @@ def slab_of_run(
     """
     gap = run.gap
     if gap and end - start == run.count and not run.are_records:
-        run.are_records = speed.stamp_in_place(
+        checksum = speed.stamp_in_place(
             run.data,
             run.offsets,
             run.num_messages,
@@ -167,8 +170,9 @@ def slab_of_run(
             timestamp_ms,
             index_before,
         )
-        if run.are_records:
-            return Slab(ledger_id, first_entry_id, run.data, run.offsets)
+        if checksum is not None:
+            run.are_records = True
+            return Slab(ledger_id, first_entry_id, run.data, run.offsets, checksum)
     data, offsets = speed.stamp(
         run.data,
         run.offsets,

@@ -146,12 +146,14 @@ def check_in_place(compiled, rng: random.Random) -> None:
     ids = (rng.getrandbits(40), rng.getrandbits(20), i64(rng), now, index)
     copied = _pure.stamp(data, offsets, counts, 0, len(entries), *ids, gap)
     own = bytes(bytearray(data))
-    if compiled.stamp_in_place(own, offsets, counts, gap, verified, *ids):
+    checksum = compiled.stamp_in_place(own, offsets, counts, gap, verified, *ids)
+    if checksum is not None:
         assert (own, offsets) == copied
+        assert checksum == (crc32c(own) if verified and all(len(one) >= 6 + 512 for one in entries) else -1)
     else:
         assert own == data
         assert len(copied[0]) != len(data) or copied[1] != offsets
-    assert not _pure.stamp_in_place(own, offsets, counts, gap, verified, *ids)
+    assert _pure.stamp_in_place(own, offsets, counts, gap, verified, *ids) is None
 
 
 def check_receipts(compiled, rng: random.Random) -> None:

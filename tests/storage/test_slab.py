@@ -103,6 +103,7 @@ def test_a_run_learns_its_gap_and_the_next_one_gives_its_own_bytes():
     assert (data, offsets) == (copied, second.offsets)
     assert speed.scan_records(data, 0, len(data), 7) == (offsets, len(data), None)
     assert second.are_records
+    assert slab_of_run(run_of(3, first.wanted_gap), 0, 3, 7, 9, 8, NOW, 10).checksum == crc32c(data)
     assert not second.wanted_gap
 
 

@@ -58,6 +58,7 @@ typedef struct {
     double started, seconds;
     /* the frame: */
     Py_buffer *views; /* [0] goes before the frame, the others are its payload */
+    int64_t *known; /* the checksum of each view, -1 where the caller has none */
     Py_ssize_t view_count;
     uint64_t generation, salt, sequence, metadata;
     int64_t written_ms;
@@ -134,6 +135,12 @@ static void build(Writer *w) {
     for (Py_ssize_t i = 1; i < w->view_count; i++) {
         const uint8_t *from = w->views[i].buf;
         size_t left = (size_t)w->views[i].len;
+        if (w->known[i] >= 0) {
+            crc = crc32c_append(crc, from, left, (uint32_t)w->known[i]);
+            memcpy(at, from, left);
+            at += left;
+            continue;
+        }
         while (left > 0) {
             size_t step = left < COPY_STEP ? left : COPY_STEP;
             crc = crc32c_update(crc, from, step);
@@ -280,21 +287,47 @@ static void release_views(Writer *w) {
     for (Py_ssize_t i = 0; i < w->view_count; i++)
         PyBuffer_Release(&w->views[i]);
     PyMem_Free(w->views);
+    PyMem_Free(w->known);
     w->views = NULL;
+    w->known = NULL;
     w->view_count = 0;
 }
 
-static bool take_views(Writer *w, PyObject *prefix, PyObject *payload) {
+/* Checksums of the payload's buffers; none of them for an empty sequence. */
+static bool take_checksums(Writer *w, PyObject *checksums, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i <= count; i++)
+        w->known[i] = -1;
+    if (checksums == NULL)
+        return true;
+    PyObject *items = PySequence_Fast(checksums, "checksums are a sequence of numbers");
+    if (items == NULL)
+        return false;
+    Py_ssize_t given = PySequence_Fast_GET_SIZE(items);
+    if (given != 0 && given != count)
+        PyErr_SetString(PyExc_ValueError, "one checksum for each buffer");
+    for (Py_ssize_t i = 0; i < given && !PyErr_Occurred(); i++) {
+        int64_t value = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(items, i));
+        if (!PyErr_Occurred() && (value < -1 || value > UINT32_MAX))
+            PyErr_SetString(PyExc_ValueError, "a checksum has 32 bits");
+        w->known[i + 1] = value;
+    }
+    Py_DECREF(items);
+    return !PyErr_Occurred();
+}
+
+static bool take_views(Writer *w, PyObject *prefix, PyObject *payload, PyObject *checksums) {
     PyObject *items = PySequence_Fast(payload, "a frame's payload is a sequence of buffers");
     if (items == NULL)
         return false;
     Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
     w->views = PyMem_Calloc((size_t)count + 1, sizeof(Py_buffer));
-    if (w->views == NULL) {
-        Py_DECREF(items);
+    w->known = PyMem_Calloc((size_t)count + 1, sizeof *w->known);
+    if (w->views == NULL || w->known == NULL) {
         PyErr_NoMemory();
-        return false;
+        goto failed;
     }
+    if (!take_checksums(w, checksums, count))
+        goto failed;
     uint64_t total = 0;
     for (Py_ssize_t i = 0; i <= count; i++) {
         PyObject *item = i == 0 ? prefix : PySequence_Fast_GET_ITEM(items, i - 1);
@@ -319,22 +352,22 @@ failed:
 }
 
 PyDoc_STRVAR(write_doc,
-             "write(fd, direct_fd, offset, prefix, generation, salt, sequence, written_ms, metadata_sequence, payload)\n"
+             "write(fd, direct_fd, offset, prefix, generation, salt, sequence, written_ms, metadata_sequence, payload, checksums=())\n"
              "Begin to write a frame. `payload` and `prefix` are not to be changed before it is reaped.");
 
 static PyObject *writer_write(Writer *w, PyObject *args) {
-    PyObject *prefix, *payload;
+    PyObject *prefix, *payload, *checksums = NULL;
     long long offset, written_ms;
     unsigned long long generation, salt, sequence, metadata;
     int fd, direct_fd;
-    if (!PyArg_ParseTuple(args, "iiLOKKKLKO", &fd, &direct_fd, &offset, &prefix, &generation, &salt, &sequence, &written_ms, &metadata,
-                          &payload))
+    if (!PyArg_ParseTuple(args, "iiLOKKKLKO|O", &fd, &direct_fd, &offset, &prefix, &generation, &salt, &sequence, &written_ms, &metadata,
+                          &payload, &checksums))
         return NULL;
     if (w->closed || w->state != IDLE) {
         PyErr_SetString(PyExc_RuntimeError, w->closed ? "the writer is closed" : "a frame is under way");
         return NULL;
     }
-    if (!take_views(w, prefix, payload))
+    if (!take_views(w, prefix, payload, checksums))
         return NULL;
     w->fd = fd;
     w->direct_fd = direct_fd;

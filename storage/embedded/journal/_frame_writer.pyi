@@ -19,6 +19,7 @@ class Writer:
         written_ms: int,
         metadata_sequence: int,
         payload: Sequence[Buffer],
+        checksums: Sequence[int] = (),
         /,
     ) -> None: ...
     def reap(self) -> tuple[int, float] | None: ...

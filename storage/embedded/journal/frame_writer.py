@@ -39,6 +39,8 @@ class Frame(NamedTuple):
     written_ms: int
     metadata_sequence: int
     payload: Sequence[Buffer]
+    checksums: Sequence[int] = ()
+    """Of each of these buffers its CRC-32C, where that is known, else -1; empty: none is known."""
 
     def buffers(self) -> list[Buffer]:
         """All bytes that are written at ``offset``."""

@@ -26,7 +26,7 @@ from magnetar.storage.embedded.ledger_head import birth_record
 from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from magnetar.storage.embedded.files import Buffer
     from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
@@ -145,13 +145,13 @@ class Journal:
             return None
         errors: dict[int, StorageError] = {}
         todo = self._gather(batch, 0, len(batch), errors)
-        payload = _payload(todo)
+        payload, checksums = _payload(todo)
         room = frame_bytes(sum(map(len, payload)))
         if not todo or not (self._fits(room) or self._pool.has_spare(room)):
             for _, item in reversed(todo):
                 _fall_back(item)
             return None
-        return Plan(todo, errors, room, self._place(payload, room))
+        return Plan(todo, errors, room, self._place(payload, room, checksums))
 
     def finish(self, plan: Plan, error: OSError | None, seconds: float) -> BatchResult:
         """Settle the batch of a plan whose frame was written, or whose write failed."""
@@ -217,7 +217,7 @@ class Journal:
 
     def _write(self, todo: list[tuple[int, Append]], errors: dict[int, StorageError]) -> int:
         """One frame; on failure the appends fall back and take the error. Returns bytes written."""
-        payload = _payload(todo)
+        payload, _ = _payload(todo)
         if len(payload) > _JOIN_ABOVE:
             payload = [b"".join(payload)]
         room = frame_bytes(sum(map(len, payload)))
@@ -245,7 +245,7 @@ class Journal:
         segment = self._segment
         return segment is not None and segment.used_bytes + room <= segment.size_bytes
 
-    def _place(self, payload: list[Buffer], room: int) -> Frame:
+    def _place(self, payload: list[Buffer], room: int, checksums: Sequence[int] = ()) -> Frame:
         """Where the next frame goes; takes another segment when this one is full. Raises OSError when there is none."""
         if not self._fits(room):
             self._next_segment(room)
@@ -261,6 +261,7 @@ class Journal:
             self._clock.now_ms(),
             self._metadata_sequence(),
             payload,
+            checksums,
         )
 
     def _written(self, room: int) -> None:
@@ -295,9 +296,10 @@ class Journal:
         self._first_page = encode_first_page(header, before.used_bytes if before else 0)
 
 
-def _payload(todo: list[tuple[int, Append]]) -> list[Buffer]:
-    """The records of the appends."""
+def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int]]:
+    """The records of the appends, and the checksum of each buffer, -1 where it is not known."""
     buffers: list[Buffer] = []
+    checksums: list[int] = []
     for _, item in todo:
         ledger, slab = item.ledger, item.slab
         assert ledger is not None
@@ -305,8 +307,10 @@ def _payload(todo: list[tuple[int, Append]]) -> list[Buffer]:
         if slab.first_entry_id == 0:
             # Until the ledger's file is synced, this is what tells whose entries these are.
             buffers.append(birth_record(slab.ledger_id, ledger.properties))
+            checksums.append(-1)
         buffers.append(slab.data if slab.size_bytes == len(slab.data) else slab.record_view())
-    return buffers
+        checksums.append(slab.checksum)
+    return buffers, checksums
 
 
 def _fall_back(item: Append) -> LedgerState:

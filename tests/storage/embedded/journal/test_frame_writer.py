@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from magnetar.protocol.checksum import crc32c
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.journal.format import PAGE_BYTES, encode_frame
 from magnetar.storage.embedded.journal.frame_writer import CompiledFrameWriter, Frame, open_frame_writer
@@ -75,6 +76,33 @@ async def test_the_bytes_are_those_of_the_format(folder: pathlib.Path, async_byt
     submitted, handed_over = writer.counts()
     assert submitted + handed_over == len(PAYLOADS)
     assert not (submitted and not async_bytes)
+    writer.close()
+    file.close()
+
+
+@WAYS
+@pytest.mark.parametrize("known", ["all", "some"])
+async def test_known_checksums_give_the_same_bytes(folder: pathlib.Path, async_bytes: int, direct: bool, known: str):
+    writer = CompiledFrameWriter(async_bytes)
+    file = RealFiles(direct=direct).open(str(folder / "segment"), create=True)
+    file.allocate(1 << 20)
+    for payload in (*PAYLOADS, [os.urandom(size) for size in (0, 1, 511, 512, 513, 65_600, 100_000)]):
+        checksums = [crc32c(one) if known == "all" or k % 2 else -1 for k, one in enumerate(payload)]
+        assert await written(writer, frame_of(file, payload, 0)._replace(checksums=checksums)) is None
+        expected = b"".join(encode_frame(3, 1 << 63, 77, payload, -5, 9))
+        assert file.read(len(expected), 0) == expected
+    writer.close()
+    file.close()
+
+
+@pytest.mark.parametrize("checksums", [[1], [1, 2, 3], [1, 1 << 32], [-2, 0]], ids=str)
+async def test_checksums_that_cannot_be_are_refused(folder: pathlib.Path, checksums: list[int]):
+    writer = CompiledFrameWriter(0)
+    file = RealFiles(direct=False).open(str(folder / "segment"), create=True)
+    frame = frame_of(file, [b"a", b"b"], 0)
+    with pytest.raises(ValueError, match="checksum"):
+        writer.write(frame._replace(checksums=checksums), lambda *_: None)
+    assert await written(writer, frame) is None
     writer.close()
     file.close()
 
