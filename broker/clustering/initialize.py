@@ -65,6 +65,12 @@ def cluster_nodes(options: argparse.Namespace) -> dict[str, bytes]:
         service_url_tls=options.web_service_url_tls or None,
         broker_service_url=options.broker_service_url or None,
         broker_service_url_tls=options.broker_service_url_tls or None,
+        broker_client_tls_enabled=False,
+        tls_allow_insecure_connection=False,
+        broker_client_tls_enabled_with_key_store=False,
+        broker_client_tls_trust_store_type="JKS",
+        broker_client_tls_key_store_type="JKS",
+        broker_client_ssl_factory_plugin="org.apache.pulsar.common.util.DefaultPulsarSslFactory",
     )
     tenant = encode(TenantInfo(admin_roles=[], allowed_clusters=[cluster]))
     bundles = even_bundles(options.default_namespace_bundle_number)

@@ -90,10 +90,10 @@ def free_port():
         return taken.getsockname()[1]
 
 
-def initialize(cluster):
+def initialize(cluster, name="c1"):
     """What the first broker finds; what the command printed, of two calls: a repetition changes nothing."""
     arguments = [
-        *(sys.executable, "-m", "magnetar", "initialize-cluster-metadata", "--cluster", "c1"),
+        *(sys.executable, "-m", "magnetar", "initialize-cluster-metadata", "--cluster", name),
         *("--metadata-store", f"zk:{cluster.zookeeper}", "--configuration-metadata-store", f"zk:{cluster.zookeeper}"),
         *("--web-service-url", "http://127.0.0.1:8080", "--broker-service-url", "pulsar://127.0.0.1:6650"),
         *("--existing-bk-metadata-service-uri", f"zk+null://{cluster.zookeeper}/ledgers"),

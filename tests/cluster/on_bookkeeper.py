@@ -10,7 +10,9 @@ Tests of what only a data directory has (damage, backup, files, its start) are l
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hmac
 import os
 import pathlib
 import subprocess
@@ -40,10 +42,20 @@ ELSEWHERE = {
     "test_turn_counts": "turns of the embedded engine",
 }
 """Black-box tests that are about the embedded engine, and what they are about."""
+OTHERWISE = {
+    "topic_policy_persistence": "three copies of an entry are this cluster's default",
+    "topic_policy_persistence_for_all_clusters": "the same",
+    "topic_policies_with_applied_values": "the same",
+    "partitions_of_no_topic_may_not_be_used": "before a lookup the topic's bundle has no owner: ServiceNotReady, as there",
+    "base_of_partitions_where_no_topic_may_be_made": "the same",
+    "producers_of_odd_names": "ZooKeeper has no nodes called . and ..",
+    "consumers_of_odd_names": "the same",
+    "schemas_of_odd_names": "the same",
+}
+"""Scenarios whose recordings, made with a standalone broker, do not hold in a cluster."""
 KEPT = ("zookeeper", "ledgers")
 EVERY = {"default": "not security", "auth": "security"}
 SAMPLE = {"default": "wire_publish or wire_backlog"}
-GIVEN = ("clusterName",)
 
 
 class Address:
@@ -53,36 +65,51 @@ class Address:
         self.zookeeper = zookeeper
 
 
-def fresh(zookeeper):
-    """Forget everything but the bookies; the cluster is initialized again."""
+def fresh(zookeeper, name="c1"):
+    """Forget everything but the bookies; the cluster of this name is initialized again."""
     client = KazooClient(zookeeper)
     client.start(30)
-    for name in client.get_children("/"):
-        if name not in KEPT:
-            client.delete(f"/{name}", recursive=True)
+    for node in client.get_children("/"):
+        if node not in KEPT:
+            client.delete(f"/{node}", recursive=True)
     client.stop()
     client.close()
-    initialize(Address(zookeeper))
+    initialize(Address(zookeeper), name)
 
 
 def settings_of(path):
-    """Of a configuration file, without what a cluster gives."""
     lines = (line.partition("=") for line in path.read_text().splitlines() if line and not line.startswith("#"))
-    return {key: value for key, _, value in lines if key not in GIVEN}
+    found = {key: value for key, _, value in lines}
+    if found.get("authenticationEnabled") == "true":  # brokers of a cluster prove themselves to each other
+        secret = base64.b64decode(found["tokenSecretKey"].rpartition(",")[2])
+        found["brokerClientAuthenticationPlugin"] = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+        found["brokerClientAuthenticationParameters"] = f"token:{token(secret, 'admin')}"
+    return found
+
+
+def token(secret, subject):
+    """Signed with HS256."""
+
+    def text(data):
+        return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+    signed = text(b'{"alg":"HS256"}') + b"." + text(b'{"sub":"%s"}' % subject.encode())
+    return (signed + b"." + text(hmac.digest(secret, signed, "sha256"))).decode()
 
 
 def conformance(cluster, directory, arguments, chosen_of):
     """``chosen_of``: expression of pytest for the scenarios, by profile."""
     code = 0
     for profile, chosen in chosen_of.items():
-        fresh(cluster.zookeeper)
         settings = settings_of(CONFORMANCE / f"{profile}.conf")
+        fresh(cluster.zookeeper, settings["clusterName"])
         member = Member(directory, f"{profile}-{uuid.uuid4().hex[:4]}", cluster.zookeeper, **settings)
         try:
             member.start()
             environment = {f"MAGNETAR_CONFORMANCE_{profile.upper()}": f"{member.url} {member.http}"}
             tests = f"{CONFORMANCE / 'test_conformance.py'}::test_log_is_as_recorded"
-            code |= pytest([tests, "-k", chosen, *arguments], environment)
+            left_out = " and ".join(f"not {name}" for name in OTHERWISE)
+            code |= pytest([tests, "-k", f"({chosen}) and {left_out}", *arguments], environment)
             code |= member.terminate()
         finally:
             member.end()
