@@ -9,6 +9,7 @@ import os
 import pytest
 
 from bench import turn_bench
+from magnetar.protocol import speed
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("MAGNETAR_PURE")), reason="the allowances are those of the compiled helper"
@@ -32,3 +33,14 @@ async def test_a_turn_takes_no_more_calls_than_allowed(run: int, consumers: int,
         calls = await turn_bench.calls_a_turn(peers, reads[TURNS:])
     assert calls <= most
     assert calls > most * 0.7, "much cheaper than allowed: take the allowance down"
+
+
+async def test_runs_are_copied_once(monkeypatch: pytest.MonkeyPatch):
+    """All but the first runs of a connection become records in the bytes that they were cut into."""
+    copies = []
+    stamp = speed.stamp
+    monkeypatch.setattr(speed, "stamp", lambda *given: copies.append(given[4]) or stamp(*given))
+    async with turn_bench.started() as (_, peers):
+        for first in range(200, 200 + 30 * 50, 50):
+            await turn_bench.turns(peers, [b"".join(turn_bench.send(first + i, 1000) for i in range(50))])
+    assert len(copies) <= 4, "the first run, and those in which the index grows by a byte"
