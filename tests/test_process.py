@@ -52,7 +52,7 @@ async def test_for_asyncio():
     assert not folder.exists()
 
 
-async def test_an_async_broker_outside_its_block_says_so():
+async def test_an_async_broker_outside_its_block_raises():
     with pytest.raises(RuntimeError, match="async with"):
         _ = AsyncBroker().url
 

@@ -11,6 +11,7 @@ from tests.waiting import until, wait_for
 TESTS = pathlib.Path(__file__).parent
 OWN_LOOPS = {
     "waiting.py": "the helper",
+    "monitoring/draw_boards.py": "publishes at a pace",
     "attack/conftest.py": "a client that sends PING after PING",
     "cluster/load.py": "sends at a pace",
     "blackbox/test_soak.py": "samples of memory and threads",

@@ -107,7 +107,7 @@ def test_settings_permissions_and_namespaces(broker):
     assert status == 200 and "The namespace is created." in page
 
 
-def test_what_is_wrong_is_said_and_nothing_is_done(broker):
+def test_wrong_input_is_reported_and_changes_nothing(broker):
     browser = Browser(broker)
     assert browser.get("/ui/no-such-page")[0] == 404
     assert browser.get(topic_page("no-topic"))[0] == 400

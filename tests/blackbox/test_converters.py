@@ -144,7 +144,7 @@ def backlog(broker, topic, subscription, wanted, seconds=10):
     return found()
 
 
-def test_the_bytes_converter_and_entries_of_nobody(broker, client, topic):
+def test_the_bytes_converter_and_entries_without_a_converter(broker, client, topic):
     consumer = subscribe(client, topic)
     publish(
         broker,
@@ -365,7 +365,7 @@ def test_a_bad_converter_harms_only_its_entry(bad_broker, topic, bad, kind):
         client.close()
 
 
-def test_nobody_waits_for_a_sleeping_converter(new_broker, topic):
+def test_no_request_waits_for_a_sleeping_converter(new_broker, topic):
     broker = new_broker(messageConverters=bad_converters.PATHS, messageConverterTimeoutMillis=60_000)
     client = quiet_client(broker.url)
     for kind, asleep in zip(TYPES, ["sleeps", "sleeps-when-asked"] * 2, strict=True):

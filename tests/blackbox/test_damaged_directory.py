@@ -76,7 +76,7 @@ def bits(folder, chance):
 
 @pytest.mark.timeout(60 + FLIPS * 3)
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_one_flipped_bit_costs_at_most_one_entry_and_is_told(new_broker, tmp_path, how):
+def test_one_flipped_bit_costs_at_most_one_entry_and_is_reported(new_broker, tmp_path, how):
     broker = new_broker()
     fill(broker)
     with_confirmation = broker.data_dir / "journal"

@@ -230,7 +230,7 @@ def test_a_seek_explains_everything_coming_again():
     assert h.problems() == []
 
 
-def test_a_long_list_is_cut_and_says_so():
+def test_a_long_list_is_cut_with_a_note():
     h = history()
     send(h, "a", *range(30))
     assert len(h.problems(limit=3)) == 4

@@ -262,7 +262,7 @@ def test_a_dry_run_needs_no_broker(broker, file):
     assert (code, report["files"][0]["messages"]) == (0, len(data_records(SMALL)))
 
 
-def test_what_cannot_work_is_said(broker, file, tmp_path):
+def test_faulty_options_are_reported(broker, file, tmp_path):
     path = file(SMALL)
     for code, text, arguments in [
         (66, "no Kafka record batch", [file(b"", name="empty.log")]),
@@ -306,7 +306,7 @@ def test_entries_larger_than_the_broker_takes(new_broker, file):
     assert report["files"][0]["damage"]
 
 
-def test_ids_are_told_to_the_broker(new_broker, file):
+def test_ids_reach_the_broker(new_broker, file):
     broker = deduplicating(new_broker)
     _, report, _ = run(broker, file(SMALL))
     peer = RawPeer(broker.url)

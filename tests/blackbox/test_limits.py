@@ -65,7 +65,7 @@ def test_dispatch_rates(magnetar_broker_factory, where):
     broker.stop()
 
 
-def test_dispatch_rate_counts_batches_when_it_is_told_to(magnetar_broker_factory):
+def test_the_dispatch_rate_counts_batches_by_its_setting(magnetar_broker_factory):
     broker = magnetar_broker_factory(
         dispatchThrottlingRatePerTopicInMsg=10, dispatchThrottlingOnBatchMessageEnabled=True
     )

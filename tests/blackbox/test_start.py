@@ -41,7 +41,7 @@ def test_from_nothing_to_the_first_durable_receipt(new_broker, record_property):
     print(f"ready after {ready * 1000:.0f} ms, first durable receipt after {receipt * 1000:.0f} ms")
 
 
-def test_a_second_broker_on_the_same_data_is_refused_and_harms_nobody(new_broker):
+def test_a_second_broker_on_the_same_data_is_refused_without_harm(new_broker):
     broker = new_broker()
     client = quiet_client(broker.url)
     producer = client.create_producer(TOPIC)
@@ -58,7 +58,7 @@ def test_a_second_broker_on_the_same_data_is_refused_and_harms_nobody(new_broker
     assert broker.stop() == 0
 
 
-def test_a_port_in_use_is_said_in_one_line(new_broker, tmp_path):
+def test_a_port_in_use_is_one_line(new_broker, tmp_path):
     broker = new_broker()
     port = broker.url.rpartition(":")[2]
     second = run_standalone(tmp_path / "other", f"brokerServicePort={port}")
@@ -67,7 +67,7 @@ def test_a_port_in_use_is_said_in_one_line(new_broker, tmp_path):
     assert "Traceback" not in second.stderr
 
 
-def test_a_web_port_in_use_is_said_and_clients_are_served_all_the_same(new_broker, tmp_path):
+def test_a_web_port_in_use_is_reported_and_clients_are_served(new_broker, tmp_path):
     port = new_broker().http.rpartition(":")[2]
     arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(tmp_path / "other")]
     arguments += ["--set", "brokerServicePort=0", "--set", f"webServicePort={port}"]
@@ -86,7 +86,7 @@ def test_a_web_port_in_use_is_said_and_clients_are_served_all_the_same(new_broke
 
 
 @pytest.mark.parametrize(("address", "words"), [("203.0.113.1", "an address of this machine"), ("no.invalid", "")])
-def test_an_address_that_is_not_ours_is_said_with_its_setting(tmp_path, address, words):
+def test_an_address_of_another_machine_is_reported_with_its_setting(tmp_path, address, words):
     refused = run_standalone(tmp_path / "data", f"bindAddress={address}")
     assert refused.returncode == 71
     assert f"cannot listen on {address} port 0: " in refused.stderr
@@ -202,7 +202,7 @@ def test_a_value_that_cannot_be_used_names_key_value_and_range(tmp_path, setting
     assert not (tmp_path / "data").exists()
 
 
-def test_all_wrong_settings_are_told_at_once_with_their_place(tmp_path):
+def test_all_wrong_settings_are_reported_at_once_with_their_place(tmp_path):
     config = tmp_path / "broker.conf"
     config.write_text("# comment\nmaxMessageSize=12\nkeepAliveIntervalSeconds=0\n")
     refused = run_standalone(tmp_path / "data", config=config)

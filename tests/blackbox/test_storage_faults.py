@@ -54,7 +54,7 @@ def stored(url):
 
 
 # The log lies on the full disk too: what cannot be logged must not change what is done.
-def test_a_full_disk_is_said_and_service_resumes_by_itself(faulty):
+def test_a_full_disk_is_reported_and_service_resumes_by_itself(faulty):
     broker, disk = faulty
     publish(broker.url, 0, 20)
     client = quiet_client(broker.url)
@@ -112,7 +112,7 @@ def test_a_failed_sync_ends_acknowledgement_and_the_process(faulty):
     peer.close()
 
 
-def test_garbage_files_are_nobodys_business(new_broker):
+def test_garbage_files_are_ignored(new_broker):
     broker = new_broker(**KEEP)
     publish(broker.url, 0, 100)
     assert broker.stop() == 0
@@ -156,7 +156,7 @@ def entries_readable(broker, ledger_count):
     return found
 
 
-def test_a_flipped_bit_costs_one_entry_and_is_said(new_broker):
+def test_a_flipped_bit_costs_one_entry_and_is_reported(new_broker):
     broker = new_broker(**KEEP)
     client = quiet_client(broker.url)
     producer = client.create_producer(TOPIC, batching_enabled=False)
@@ -186,7 +186,7 @@ def _magnetar():
     return [sys.executable, "-m", "magnetar"]
 
 
-def test_a_truncated_ledger_file_costs_what_was_cut_and_is_said(new_broker):
+def test_a_truncated_ledger_file_costs_the_cut_entries_and_is_reported(new_broker):
     broker = new_broker(**KEEP)
     client = quiet_client(broker.url)
     producer = client.create_producer(TOPIC, batching_enabled=False)

@@ -15,7 +15,7 @@ def addresses(*ports, **settings):
     return made
 
 
-def test_without_listeners_the_ports_of_the_bind_address_are_told():
+def test_without_listeners_clients_get_the_ports_of_the_bind_address():
     assert addresses().own == AdvertisedUrls("pulsar://127.0.0.1:6650", None, "http://127.0.0.1:8080", None)
     assert addresses(advertised_address="a.example").own.service_url == "pulsar://a.example:6650"
     assert addresses(bind_address="::1").own.service_url == "pulsar://[::1]:6650"

@@ -64,7 +64,7 @@ async def test_a_stop_ends_whatever_a_part_of_the_broker_does(tmp_path, monkeypa
 
 @pytest.mark.parametrize("web_port", [0, None])
 @pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
-async def test_a_topic_nobody_uses_goes_with_its_schema(tmp_path, domain, web_port):
+async def test_an_unused_topic_goes_with_its_schema(tmp_path, domain, web_port):
     name = TopicName.parse(f"{domain}://public/default/t")
     broker = Broker(dataclasses.replace(settings(tmp_path), web_service_port=web_port))
     await broker.start()

@@ -58,7 +58,7 @@ def test_environment_is_read(broker, monkeypatch):
     assert broker[0].cluster_name == "c2"
 
 
-def test_wrong_setting_is_told_and_the_broker_not_started(broker, capsys):
+def test_a_wrong_setting_is_reported_and_the_broker_does_not_start(broker, capsys):
     assert cli.main(["standalone", "--set", "maxMessageSize=big"]) == cli.EXIT_CONFIGURATION
     assert "magnetar: error: command line: maxMessageSize cannot be 'big'" in capsys.readouterr().err
     assert broker == []

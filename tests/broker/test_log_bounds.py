@@ -27,7 +27,7 @@ def test_what_is_long_is_cut(value):
     assert len(field(value)) <= MOST_CHARS + 40
 
 
-def test_how_much_was_left_out_is_said():
+def test_the_number_of_omitted_lines_is_reported():
     assert field("x" * (MOST_CHARS + 5)) == "x" * MOST_CHARS + "...(5 more)"
     assert shortened(b"a" * 10_000).endswith("more)")
 

@@ -13,7 +13,7 @@ def warnings(**settings):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost", "127.1.2.3"])
-def test_a_laptop_is_told_nothing(address):
+def test_a_laptop_gets_no_warning(address):
     assert warnings(bind_address=address) == []
     assert warnings(**PROVEN, super_user_roles=("admin",), bind_address="0.0.0.0") == []
 

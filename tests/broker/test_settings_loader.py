@@ -85,7 +85,7 @@ def test_invalid_values_are_errors_that_say_what_is_allowed(override, words):
         assert word in str(e.value)
 
 
-def test_all_problems_are_told_at_once_with_their_place(conf):
+def test_all_problems_are_reported_at_once_with_their_place(conf):
     file = conf("maxMessageSize=x\n\nkeepAliveIntervalSeconds=0\n")
     with pytest.raises(SettingsError) as e:
         load(file)
@@ -191,7 +191,7 @@ def test_an_empty_value_is_the_default(conf):
     assert settings == Settings()
 
 
-def test_variables_without_the_prefix_have_no_effect_and_that_is_said():
+def test_variables_without_the_prefix_have_no_effect_and_a_warning():
     warnings = []
     with pytest.raises(SettingsError, match="must be PULSAR_PREFIX_authenticationEnabled"):
         load(environment={"authenticationEnabled": "true"}, warnings=warnings)

@@ -46,7 +46,7 @@ def test_sizes():
     assert [size_text(each) for each in (0, 1023, 1536, 3 * 2**40)] == ["0 B", "1023 B", "1.5 KiB", "3.0 TiB"]
 
 
-def test_progress_says_nothing_where_nobody_looks(capsys):
+def test_progress_is_silent_without_a_terminal(capsys):
     with Progress("work", 2, "messages", clock=iter(range(100)).__next__) as progress:
         progress.add(1)
         progress.add(1)

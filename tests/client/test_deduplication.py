@@ -71,7 +71,7 @@ def test_switched_on_without_effect(api):
 @pytest.mark.parametrize(
     "error", [ConnectionRefusedError("refused"), urllib.error.HTTPError("u", 401, "no", {}, None), ValueError("json")]
 )
-def test_nobody_to_ask(api, error):
+def test_no_broker_can_be_reached(api, error):
     with pytest.raises(DeduplicationError, match="--assume-deduplication"):
         ensure(api.script(error))
 

@@ -197,7 +197,7 @@ def test_what_was_lost_while_a_scenario_slept_is_waited_for_once():
     assert s.owed() == 2
 
 
-def test_a_scenario_that_breaks_says_so(stub_url):
+def test_a_scenario_that_breaks_ends_with_its_error(stub_url):
     def breaks(s):
         s.connect()
         raise ValueError("why")

@@ -114,7 +114,7 @@ def test_two_of_one_name_are_refused():
         load_chain(["echo", "echo"])
 
 
-def test_settings_of_nobody_are_refused(module):
+def test_unknown_settings_are_refused(module):
     with pytest.raises(ConverterSettingsError, match=r"kafak\.mode"):
         load_chain(["converter_samples.Good"], {"kafak.mode": "kop"})
     assert module.Good.log[-1] == "close"

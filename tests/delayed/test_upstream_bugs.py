@@ -173,7 +173,7 @@ def test_26188_nothing_is_given_before_it_may_be():
     world.close()
 
 
-def test_26103_recovery_keeps_nobody_waiting():
+def test_26103_recovery_holds_no_request():
     world = World()
     world.publish(*[60_000] * 40)
     world.settle()
@@ -257,7 +257,7 @@ def test_policy_switched_off_delivers_everything():
     world.close()
 
 
-def test_a_cancelled_message_reaches_nobody_ever():
+def test_a_cancelled_message_is_never_delivered():
     world, sub = world_with(*[10_000] * 9)
     assert world.run(world.index.cancel(Position(0, 4)))
     assert world.run(world.index.cancel(Position(0, 4)))

@@ -42,7 +42,7 @@ def test_flags_with_values_in_either_form():
 
 
 @pytest.mark.parametrize("arguments", [["standalone", "--nope"], ["standalone", "-c"], ["bookie"], ["nonsense"], []])
-def test_what_is_not_here_says_so(arguments):
+def test_absent_commands_are_refused_with_their_reason(arguments):
     with pytest.raises(pulsar.UsageError):
         pulsar.main(arguments)
 

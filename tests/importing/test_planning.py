@@ -68,7 +68,7 @@ def test_a_wrong_checksum_stops_after_what_is_before_it(run):
     assert got == [len(PARTS[0])]
 
 
-def test_it_is_left_out_when_asked_and_told_once(run):
+def test_the_option_leaves_it_out_and_reports_once(run):
     made = run(PARTS[0] + flipped(PARTS[1], -1) + PARTS[2])
     for _ in range(2):
         assert made.offsets() == [10, 12]

@@ -49,7 +49,7 @@ async def test_the_handshake():
         connection.close()
 
 
-async def test_nobody_is_there():
+async def test_no_address_answers():
     async with ScriptedBroker() as broker:
         pass
     with pytest.raises(RetryError):

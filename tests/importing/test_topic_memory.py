@@ -79,7 +79,7 @@ async def test_an_empty_topic():
         assert broker.seen[-1] == KIND.CLOSE_CONSUMER
 
 
-async def test_the_highest_id_of_every_import_and_of_nobody_else():
+async def test_the_highest_id_of_every_import_and_of_no_other_producer():
     entries = [
         (stored("kafka-import-a", 0, 9, 10), 10),
         (stored("other", 500), 1),

@@ -62,7 +62,7 @@ def test_ranges_of_positions_are_read_whole():
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(0, 10_000), min_size=1), st.integers(1, 5000))
-def test_shares_follow_the_backlog_and_nobody_starves(backlog, limit):
+def test_shares_follow_the_backlog_and_no_topic_starves(backlog, limit):
     given_ = shares(backlog, limit)
     for topic, waiting in backlog.items():
         assert 0 <= given_[topic] <= waiting

@@ -91,7 +91,7 @@ def test_new_topics_are_read_from_their_first_message_once_they_have_one():
 
 
 @pytest.mark.parametrize(("fail", "expected"), [("true", None), ("false", (40, 50))])
-def test_what_retention_took_is_said_with_its_range(fail, expected):
+def test_entries_lost_to_retention_are_reported_with_their_range(fail, expected):
     plan = plan_over(indexed(T, 40, 50), failOnDataLoss=fail)
     start, end = Offsets({T: 10}), Offsets({T: 50})
     if expected is None:

@@ -55,7 +55,7 @@ async def test_serves_on_a_free_port_and_closes():
 
 
 @pytest.mark.parametrize("together", [True, False])
-async def test_a_body_nobody_announced_is_answered_too_and_ends_the_connection(together):
+async def test_an_unannounced_body_gets_its_answer_and_ends_the_connection(together):
     """Node's http module sends a DELETE's body without a length and keeps the connection for its next request."""
     admin = await start_admin(await broker_with())
     try:
@@ -86,7 +86,7 @@ async def test_port_in_use_is_an_error_and_nothing_else():
             await start_admin(broker)
 
 
-async def test_garbage_on_the_port_harms_nobody():
+async def test_garbage_on_the_port_harms_no_client():
     admin = await start_admin(await broker_with())
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)

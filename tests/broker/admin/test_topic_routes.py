@@ -345,7 +345,7 @@ async def test_schema_deletion(call):
     assert (await call("POST", S + "/schema", avro(record(INT)))).json == {"version": {"version": 0}}
 
 
-async def test_partitioned_topic_that_nobody_has_used(call):
+async def test_a_partitioned_topic_without_use(call):
     call.topics.partitioned["non-persistent://public/default/p"] = 2
     stats = (await call("GET", "non-persistent/public/default/p/partitioned-stats")).json
     assert (stats["oldestBacklogMessageAgeSeconds"], stats["subscriptions"]) == (0, {})

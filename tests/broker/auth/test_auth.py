@@ -60,7 +60,7 @@ def test_token_names_the_role():
     assert (found.role, found.method, found.expires_ms) == ("admin", "token", None)
 
 
-def test_expiry_is_told():
+def test_expiry_is_reported():
     assert authenticate(token({"sub": "a", "exp": NOW_S + 5})).expires_ms == NOW_MS + 5000
 
 

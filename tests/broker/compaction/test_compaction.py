@@ -157,7 +157,7 @@ async def test_what_is_not_compacted_is_not_dropped():
     assert [v[0] for v in await bench.values()] == ids
 
 
-async def test_readers_begin_where_they_are_told():
+async def test_readers_begin_at_their_start_position():
     bench = await Bench().open()
     ids = await bench.publish(*[single("ab"[i % 2], b"%d" % i) for i in range(4)])
     await bench.compact()

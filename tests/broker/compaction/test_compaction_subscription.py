@@ -95,7 +95,7 @@ async def test_a_compacted_topic_is_not_deleted_as_one_without_subscriptions():
 
 
 @pytest.mark.parametrize("skip", [False, True])
-async def test_damaged_entries_are_skipped_when_the_setting_says_so(skip):
+async def test_the_setting_skips_damaged_entries(skip):
     bench = TopicBench(auto_skip_non_recoverable_data=skip)
     bench.ground.ledgers.cached = False
     topic = await bench.open()

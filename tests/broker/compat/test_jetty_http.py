@@ -60,6 +60,6 @@ def test_allow_tells_of_head_when_asked_alone():
     assert allowed(["PUT"], asked=True) == "OPTIONS,PUT"
 
 
-def test_pages_are_for_who_reads():
+def test_pages_need_the_right_to_read():
     assert b"404 Not Found" in page(404, "GET").body
     assert page(405, "PUT").body == b""

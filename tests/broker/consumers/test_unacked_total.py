@@ -58,7 +58,7 @@ def test_its_own_limit_still_stops_it():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-20, 20)), max_size=80))
-def test_nobody_stays_blocked_below_the_limits(steps):
+def test_no_consumer_stays_blocked_below_the_limits(steps):
     total = UnackedTotal(50, 0.2)
     books = [total.book(30, lambda: None) for _ in range(4)]
     for i, messages in steps:

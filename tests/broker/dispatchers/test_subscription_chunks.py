@@ -64,7 +64,7 @@ async def test_all_chunks_go_to_another_when_their_consumer_leaves():
     assert got(b) == [0, 1, 2]
 
 
-async def test_a_seek_forgets_who_had_the_chunks():
+async def test_a_seek_forgets_the_consumers_of_chunks():
     bench = Bench()
     a = await bench.join(SHARED, "a", permits=1)
     bench.publish(*[chunk("A", chunk_id) for chunk_id in range(3)])

@@ -19,7 +19,7 @@ from tests.broker.dispatch_fakes import (
 )
 
 
-async def test_the_first_failover_consumer_is_told_and_served_after_the_delay():
+async def test_the_first_failover_consumer_gets_notice_and_messages_after_the_delay():
     bench = Bench()
     consumer = await bench.join(FAILOVER, permits=10)
     bench.publish(entry())
@@ -30,7 +30,7 @@ async def test_the_first_failover_consumer_is_told_and_served_after_the_delay():
     assert consumer.outbox.names() == ["ACTIVE_CONSUMER_CHANGE", "MESSAGE"]
 
 
-async def test_a_new_active_consumer_is_told_again_of_the_end():
+async def test_a_new_active_consumer_hears_of_the_end_again():
     bench = Bench()
     first = await bench.join(FAILOVER, "first", priority=1, permits=5)
     bench.clock.advance(1)
@@ -56,7 +56,7 @@ async def test_the_stats_name_the_active_consumer_while_its_return_is_awaited():
     assert subscription_stats(bench.subscription).active_consumer_name == "second"
 
 
-async def test_a_joiner_that_is_not_chosen_is_told_at_once_and_others_nothing():
+async def test_a_joiner_that_is_not_chosen_gets_its_notice_at_once_and_others_none():
     bench = Bench()
     first = await bench.join(FAILOVER, "first", priority=0)
     bench.clock.advance(1)

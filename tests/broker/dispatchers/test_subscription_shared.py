@@ -473,7 +473,7 @@ def _id(position):
     return pb.MessageIdData(ledgerId=position[0], entryId=position[1])
 
 
-async def test_nothing_is_read_while_the_delay_view_says_so():
+async def test_nothing_is_read_while_the_delay_view_pauses():
     delay = Delay()
     bench = Bench(delay=delay)
     c = await bench.join(permits=10)

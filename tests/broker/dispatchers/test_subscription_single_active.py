@@ -73,7 +73,7 @@ async def test_second_exclusive_consumer_is_refused_while_the_first_lives():
 
 
 @pytest.mark.parametrize("other", [SHARED, FAILOVER, KEY_SHARED])
-async def test_types_do_not_mix_but_may_change_when_nobody_is_there(other):
+async def test_types_do_not_mix_but_may_change_without_consumers(other):
     bench = Bench()
     first = await bench.join(EXCLUSIVE)
     with pytest.raises(SubscriptionBusyError):
@@ -281,7 +281,7 @@ async def test_unsubscribe_wants_the_only_consumer_or_force():
         await bench.join(FAILOVER)
 
 
-async def test_end_of_topic_is_told_after_the_last_ack_and_to_late_comers_once_it_is_read_again():
+async def test_end_of_topic_follows_the_last_ack_and_for_late_comers_the_next_read():
     """Without reads at the end for 15 s, then 30 s, then each minute, every consumer gets END_OF_TOPIC (Apache Pulsar 4.2.4)."""
     bench = Bench()
     consumer = await bench.join(EXCLUSIVE, permits=10)
@@ -308,7 +308,7 @@ async def test_end_of_topic_is_told_after_the_last_ack_and_to_late_comers_once_i
         late.outbox.frames.clear()
 
 
-async def test_a_terminated_topic_is_at_its_end_for_the_first_who_reads_there():
+async def test_a_terminated_topic_is_at_its_end_for_the_first_reader_there():
     bench = Bench()
     waiting = await bench.join(SHARED, permits=1)
     bench.subscription.on_terminated()
@@ -325,7 +325,7 @@ async def test_a_terminated_topic_is_at_its_end_for_the_first_who_reads_there():
     assert second.outbox.names()[2:] == []
 
 
-async def test_a_backlog_that_is_dropped_at_the_end_is_told_to_who_reads_there():
+async def test_readers_at_the_end_hear_of_a_dropped_backlog():
     bench = Bench()
     consumer = await bench.join(EXCLUSIVE)
     positions = bench.publish(entry(), entry())

@@ -63,7 +63,7 @@ def test_who_takes_nothing_is_not_asked():
     assert chain.asked == 0
 
 
-def test_who_asks_for_every_entry_is_asked_once_for_each():
+def test_a_converter_for_every_entry_is_called_once_for_each():
     chain = Counted([loaded(Picky()), loaded(BytesConverter())])
     candidates = Candidates(chain)
     slab = slab_of(1, 0, [entry(), foreign(), entry()])
@@ -88,7 +88,7 @@ def test_the_prefix_is_no_part_of_the_entry():
     assert found(Candidates(BYTES), slab) == [(0, "bytes")]
 
 
-def test_broken_metadata_is_nobodys():
+def test_broken_metadata_has_no_converter():
     broken = b"\x00\x00\xff\xff\x0a\x0centry.format"
     slab = slab_of(1, 0, [broken, foreign()])
     assert found(Candidates(BYTES), slab) == [(1, "bytes")]

@@ -57,7 +57,7 @@ class Topics:
         raise self.error
 
 
-async def test_a_letter_that_cannot_be_stored_is_told():
+async def test_a_letter_that_cannot_be_stored_is_logged():
     tasks = TaskSet()
     letters = DeadLetters(Topics(NotAllowedError("no")), tasks, lambda: 1)
     assert await letters.send(letter(b"")) is False

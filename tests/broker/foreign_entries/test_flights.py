@@ -20,7 +20,7 @@ async def test_a_flight_is_there_until_its_result_is_kept_elsewhere():
     assert flights.get(KEY) is None
 
 
-async def test_what_nobody_keeps_stays_for_who_comes_back():
+async def test_entries_without_a_reader_stay_for_a_returning_consumer():
     flights, future = Flights(lambda: 0.0), asyncio.get_running_loop().create_future()
     flights.launch(KEY, future, lambda answer, seconds: False)
     future.set_result(DECLINED)

@@ -25,7 +25,7 @@ def test_foreign_converters_have_a_stand_in():
         chain.converters[1].converter.convert(None, None)
 
 
-def test_without_foreign_ones_no_worker_is_asked():
+def test_without_foreign_entries_no_worker_is_used():
     chain, _ = load_builtin(ConvertingConfig(("bytes",)), None)
     assert [each.name for each in chain.converters] == ["bytes"]
 

@@ -53,7 +53,7 @@ async def test_what_grows_too_much_here_goes_to_a_worker():
     assert world.counters().failures == {}
 
 
-async def test_one_flight_for_all_who_want_the_entry():
+async def test_one_flight_for_all_subscriptions_of_the_entry():
     world = World("far")
     slab = slab_of(3, 0, [foreign(b"x", "far")])
     flight = begin(world, slab)
@@ -65,7 +65,7 @@ async def test_one_flight_for_all_who_want_the_entry():
     assert world.counters("far").cache_hits == 1
 
 
-async def test_a_result_too_large_for_the_cache_waits_for_who_comes_back():
+async def test_a_result_too_large_for_the_cache_waits_for_a_returning_consumer():
     world = World("far", cache_bytes=0)
     slab = slab_of(3, 0, [foreign(b"x", "far")])
     begin(world, slab)
@@ -122,7 +122,7 @@ async def test_a_broken_converter_is_given_a_rest_and_tried_out():
     assert isinstance(begin(world, slab_of(3, 103, [foreign(b"x", "far")])), Flight)
 
 
-async def test_bad_data_gives_nobody_a_rest_and_timeouts_do():
+async def test_timeouts_open_the_breaker_and_bad_data_does_not():
     settings = BreakerSettings(window=10, minimum_calls=4, failure_percent=50, open_ms=5000)
     world = World("far", breaker=settings)
     await fail(world, 20, BAD_DATA)

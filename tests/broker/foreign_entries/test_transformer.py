@@ -104,7 +104,7 @@ async def test_holes_are_acknowledged_and_their_bits_cleared():
 
 
 @pytest.mark.parametrize("kind", TYPES)
-async def test_entries_of_holes_only_are_nobodys(kind):
+async def test_entries_of_holes_only_are_delivered_to_no_consumer(kind):
     sub = Sub("far")
     consumer = await sub.join(kind, permits=100)
     sub.publish(foreign(b"x", "far", messages=2), foreign(b"y"))
@@ -214,7 +214,7 @@ async def test_park_holds_its_key_only():
 
 @pytest.mark.parametrize("how", ["skipped", "acknowledged"])
 @pytest.mark.parametrize("kind", TYPES)
-async def test_a_parked_entry_that_is_acknowledged_otherwise_holds_nobody(kind, how):
+async def test_a_parked_entry_that_is_acknowledged_otherwise_holds_no_consumer(kind, how):
     sub = Sub()
     consumer = await sub.join(kind, permits=100)
     [position, *_] = sub.publish(BAD, foreign(b"1", partition_key="bad"))

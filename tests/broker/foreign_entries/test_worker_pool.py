@@ -114,7 +114,7 @@ async def test_a_lost_worker_is_a_failure_of_its_entry(new_pool, error, reason, 
     assert len(Worker.made) == 2
 
 
-async def test_close_ends_workers_and_who_waits(new_pool):
+async def test_close_ends_workers_and_waiting_calls(new_pool):
     pool = new_pool(1)
     idle = Worker()
     pool.adopt(idle)

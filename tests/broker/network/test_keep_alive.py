@@ -125,7 +125,7 @@ async def test_an_interval_of_nothing_never_looks():
     assert not peer.loop.timers
 
 
-async def test_who_asks_for_a_sign_of_life_gets_an_answer(peer):
+async def test_a_check_for_life_gets_an_answer(peer):
     asked = asyncio.ensure_future(peer.keep_alive.check(5000))
     await asyncio.sleep(0)
     assert peer.names() == ["PING"]

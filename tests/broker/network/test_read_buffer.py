@@ -125,7 +125,7 @@ def test_a_large_frame_behind_the_handshake_in_one_read(behind):
     assert buffer.held_bytes == 0 and not buffer.may_cut_again
 
 
-def test_what_is_wrong_whoever_sends_it_stays_wrong():
+def test_a_wrong_record_stays_wrong_for_every_sender():
     buffer = ReadBuffer(SharedReadBuffer(), LIMIT)
     room = buffer.room()
     room[:4] = (LIMIT * 2).to_bytes(4, "big")

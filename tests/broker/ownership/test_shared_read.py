@@ -37,7 +37,7 @@ def test_many_share_one_read_until_it_is_old():
     played(work())
 
 
-def test_a_failure_is_that_of_all_who_waited_and_is_not_kept():
+def test_a_failure_reaches_all_waiting_callers_and_is_not_kept():
     failing = True
 
     async def read():

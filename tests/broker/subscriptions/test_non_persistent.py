@@ -136,7 +136,7 @@ async def test_failover_tells_only_a_joiner_that_is_not_chosen():
     assert c.outbox.frames == []
 
 
-async def test_the_last_one_to_leave_is_told_to_the_topic():
+async def test_the_topic_hears_of_its_last_leaver():
     bench = NonPersistentBench()
     c = await bench.join(SHARED)
     await bench.subscription.seek(None)

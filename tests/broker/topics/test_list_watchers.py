@@ -92,7 +92,7 @@ async def test_a_stopped_watcher_hears_nothing_and_leaves_nothing(world):
     assert not world.watchers._namespaces
 
 
-async def test_nothing_of_a_namespace_is_told_while_the_role_may_not_list_it(world):
+async def test_updates_stop_while_the_role_may_not_list_the_namespace(world):
     await world.watch()
     world.client.allowed = False
     world.create("a", "b", "passing")
@@ -145,7 +145,7 @@ async def test_watchers_of_one_pattern_share_its_names(world):
     assert watched.names == [str(topic("a"))]
 
 
-async def test_a_topic_is_created_at_the_same_cost_whoever_watches(world):
+async def test_a_topic_is_created_at_the_same_cost_with_and_without_watchers(world):
     """Updates of watchers take turns of their own, with other work between them."""
     for watcher_id in range(3000):
         await world.watch(f".*/a{watcher_id}|.*/b", watcher_id)

@@ -49,7 +49,7 @@ def test_what_is_no_pattern_is_refused(pattern):
 
 
 @pytest.mark.parametrize("pattern", [".*/(?!x).*", "(?<=a)b", "a++b", "(?>a)b", r"(a)\1", r"\pL{999}", "a{1001}"])
-def test_what_re2_has_no_notion_of_is_told_from_what_is_no_pattern(pattern):
+def test_patterns_beyond_re2_differ_from_invalid_patterns(pattern):
     with pytest.raises(JavaPatternError):
         TopicPattern(pattern)
 

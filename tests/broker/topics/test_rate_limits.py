@@ -191,7 +191,7 @@ def test_a_rate_that_did_not_change_keeps_its_debt():
     assert topic.throttle(changed) is not throttle
 
 
-def test_dispatch_rates_that_spare_who_is_caught_up():
+def test_dispatch_rates_spare_subscriptions_that_are_caught_up():
     clock = Clock()
     backlog = [0]
     throttles = Throttles(Throttle(Limits(5), clock), is_spared=lambda: backlog[0] < 1000)

@@ -16,7 +16,7 @@ from tests.broker.topic_for_tests import TopicBench, settled
 IN_MEMORY = "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"
 
 
-async def test_who_skips_everything_awaits_nothing_delayed():
+async def test_a_subscription_that_skips_everything_awaits_no_delayed_message():
     bench = TopicBench(delayed_delivery_tracker_factory_class_name=IN_MEMORY)
     await bench.open()
     subscription = await bench.subscribe()

@@ -199,7 +199,7 @@ def test_damage_is_left_out_and_what_was_gathered_goes_first():
     assert [s.entry and (s.entry.sequence_id, s.entry.highest_sequence_id) for s in steps] == [(0, 1), None, (3, 4)]
 
 
-def test_codecs_nobody_knows_and_records_that_do_not_decode_are_damage():
+def test_unknown_codecs_and_records_that_do_not_decode_are_damage():
     unknown = bytearray(build_record_batch(records(0, 2)))
     unknown[22] |= 7
     seal_batch(unknown, 0, len(unknown))

@@ -471,6 +471,6 @@ def test_an_encrypted_message_has_no_typed_value():
     assert decoder.quarantine.counts == {Reason.ENCRYPTED: 1}
 
 
-def test_values_that_nobody_selects_are_not_decoded():
+def test_values_that_no_query_selects_are_not_decoded():
     decoder = Decoder(["__index"], value=value_decoder(TopicSchema("INT32")))
     assert decoded([e.plain(b"short", index=3)], decoder=decoder) == [{"__index": 3}]

@@ -37,7 +37,7 @@ def test_other_errors_are_left_to_spark_to_retry():
         run_piece(fails, 1)
 
 
-def test_a_failed_task_is_told_in_one_line():
+def test_a_failed_task_is_one_line():
     text = "An exception was thrown from the Python worker\nTraceback:\n  File x\nConnectionResetError: gone\n\nJVM stacktrace:"
     error = TaskFailedError(text)
     assert str(error) == "a task failed: ConnectionResetError: gone"

@@ -65,7 +65,7 @@ def test_a_worker_that_dies_is_tried_again(runner, tmp_path):
     assert runner.map(dies_once, [1, 2], Progress("test", io.StringIO(), style="none"), [1, 1]) == [1, 2]
 
 
-def test_a_task_that_fails_every_time_is_told_in_one_line(runner):
+def test_a_task_that_fails_every_time_is_one_line(runner):
     def fails(_):
         raise ConnectionResetError("gone")
 

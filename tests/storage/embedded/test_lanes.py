@@ -42,7 +42,7 @@ async def test_batches_keep_to_their_size(threads):
     assert max(sizes) <= 3
 
 
-async def test_an_error_of_the_work_is_told(threads):
+async def test_an_error_of_the_work_is_raised(threads):
     seen: list[object] = []
 
     def work(batch: list[int]) -> None:

@@ -71,7 +71,7 @@ def test_version_file_round_trip():
             parse_version("V", bad)
 
 
-async def test_files_nobody_knows_are_set_aside_not_removed():
+async def test_unknown_files_are_set_aside_not_removed():
     world = World()
     await filled(world)
     strangers = {

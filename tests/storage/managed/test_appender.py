@@ -119,7 +119,7 @@ async def test_entries_of_the_broker_itself():
     assert (payload(span, 0), broker_index(span.body(0))) == (b"mine", 3)
 
 
-async def test_an_entry_the_store_cannot_take_harms_nobody():
+async def test_an_entry_the_store_cannot_take_harms_no_other():
     _, ledger = await opened(max_record_bytes=1000)
     await append(ledger, [b"before"])
     results = []

@@ -111,7 +111,7 @@ async def test_after_a_crash_every_open_ledger_is_recovered_not_only_the_last():
     assert all(info.timestamp for info in (await record(after)).ledgerInfo)
 
 
-async def test_a_lost_ledger_is_said_so():
+async def test_a_lost_ledger_is_reported():
     ground = Ground()
     ledger = await ground.open()
     await append(ledger, [b"x"])

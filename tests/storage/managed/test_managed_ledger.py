@@ -89,7 +89,7 @@ async def test_a_new_cursor_at_a_position():
     assert ledger.new_read_cursor(LATEST).backlog_entries == 0
 
 
-async def test_two_who_open_the_same_cursor_get_one():
+async def test_two_callers_that_open_the_same_cursor_get_one():
     _, ledger = await opened()
     one, other = await asyncio.gather(ledger.open_cursor("a"), ledger.open_cursor("a"))
     assert one is other
@@ -209,7 +209,7 @@ async def test_closing_with_a_ledger_ahead_or_an_empty_one_leaves_nothing_behind
     assert await ground.ledgers.list_ledgers() == []
 
 
-async def test_a_failing_read_of_an_existing_entry_is_told():
+async def test_a_failing_read_of_an_existing_entry_raises():
     ground, ledger = await opened(cached=False)
     every = await append(ledger, [b"x"] * 3)
     cursor = ledger.new_read_cursor(EARLIEST)

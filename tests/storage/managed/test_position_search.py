@@ -65,7 +65,7 @@ async def test_a_publish_time_above_the_signed_range_is_late():
 
 
 @pytest.mark.parametrize("cached", [True, False])
-async def test_entries_whose_time_cannot_be_told_go_with_the_next(cached):
+async def test_entries_of_unknown_time_go_with_the_next(cached):
     ground = Ground(MemoryLedgerStore(cached=cached))
     ledger = await ground.open(KEEP)
     every = []

@@ -96,7 +96,7 @@ def test_damaged_frame_header_leaves_a_region_and_the_next_frame():
     assert scan.frames[0].offset == PAGE_BYTES + FRAME_HEADER_BYTES
 
 
-def test_damaged_segment_header_is_told_and_its_frames_are_found():
+def test_a_damaged_segment_header_is_reported_and_its_frames_are_found():
     data = bytearray(segment((5, 77, 10, PAYLOAD)))
     data[40] ^= 1
     scan = scan_segment("p", 3, bytes(data), 4)

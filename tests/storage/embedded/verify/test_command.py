@@ -237,7 +237,7 @@ async def test_a_read_only_mount_is_verified(tmp_path, monkeypatch, lock_file):
     assert report.entries == len(BODIES)
 
 
-async def test_progress_is_told_up_to_everything(tmp_path):
+async def test_progress_is_reported_up_to_the_end(tmp_path):
     await real_store(tmp_path)
     told = []
     report = verify_store(str(tmp_path), progress=lambda done, total: told.append((done, total)))

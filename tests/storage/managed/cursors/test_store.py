@@ -121,7 +121,7 @@ async def test_nothing_to_flush():
     assert saves(cursor) == 0
 
 
-async def test_those_who_wait_share_one_save():
+async def test_waiting_callers_share_one_save():
     ground, _, cursor, every = await opened()
     cursor.ack(every[0])
     await cursor.flush()
@@ -376,7 +376,7 @@ async def test_a_bug_while_saving_is_never_taken_for_a_save():
     assert cursor.backlog_entries == 39
 
 
-async def test_who_stops_waiting_harms_nobody():
+async def test_a_caller_that_stops_waiting_harms_no_other():
     ground, _, cursor, every = await opened()
     cursor.ack(every[0])
     await cursor.flush()
