@@ -18,7 +18,6 @@ OWN_LOOPS = {
     "conformance/harness/session.py": "by the clock that stands still while the broker does not answer",
     "conformance/roams.py": "reads several connections until all are quiet",
     "conformance/walks.py": "the same",
-    "conformance/strolls.py": "lets policies take hold between calls",
 }
 """Files of tests with a loop that sleeps, and the reason."""
 
