@@ -141,7 +141,7 @@ def main():
     print(f"{options.records} records of {options.value_bytes} bytes an entry, one thread")
     for name, speed in speeds.items():
         print(f"{name:<42}{speed:8.0f} MB/s")
-    print("an entry that nobody converts")
+    print("an entry without a converter")
     for name, cost in costs.items():
         print(f"{name:<42}{cost:8.0f} ns")
 

@@ -116,7 +116,7 @@ class History:
             return max((event.number for event in self.events if event.what == what), default=-1)
 
     def missing(self):
-        """Messages with a receipt that nobody got yet."""
+        """Messages with a receipt that no consumer got yet."""
         with self._lock:
             receipted = {(e.key, e.number) for e in self.events if e.what == "receipted"}
             return receipted - {(e.key, e.number) for e in self.events if e.what == "delivered"}

@@ -105,7 +105,7 @@ def test_one_flipped_bit_costs_at_most_one_entry_and_is_reported(new_broker, tmp
         assert {k: len(v) for k, v in found.items()} == {k: len(v) for k, v in ledgers.items()}, where
         lost = [(k, e) for k, v in ledgers.items() for e, body in enumerate(v) if found[k][e] != body]
         assert len(lost) <= 1, where
-        assert all(found[k][e] is None for k, e in lost), f"{where}: bytes that nobody sent"
+        assert all(found[k][e] is None for k, e in lost), f"{where}: bytes that no producer sent"
         assert not lost or (noticed and any(finding.severity == "damage" for finding in findings)), where
         assert findings or not str(name).startswith("metadata/"), f"{where}: not seen by verify"
         told += noticed

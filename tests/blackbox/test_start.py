@@ -54,7 +54,7 @@ def test_a_second_broker_on_the_same_data_is_refused_without_harm(new_broker):
     producer.send(b"after")
     client.close()
     broker.kill()
-    broker.start()  # the lock of a killed broker is nobody's
+    broker.start()  # the lock of a killed broker has no owner
     assert broker.stop() == 0
 
 

@@ -130,7 +130,7 @@ def test_garbage_files_are_ignored(new_broker):
     publish(broker.url, 100, 10)
     assert broker.stop() == 0
     kept = [p for p in broker.data_dir.rglob("*") if p.is_file() and b"garbage" in p.read_bytes()[:100]]
-    assert len(kept) == 6, "a file nobody knows is set aside, never deleted"
+    assert len(kept) == 6, "an unknown file is set aside, never deleted"
 
 
 def damaged_ledger(broker, change):

@@ -1,4 +1,4 @@
-"""Where settings come from, which one wins, and what is said about wrong ones."""
+"""The sources of settings, their precedence, and errors about wrong values."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Proving a role: tokens, passwords, certificates, and nobody in particular."""
+"""Proving a role: tokens, passwords, certificates, and clients without a role."""
 
 import asyncio
 import base64

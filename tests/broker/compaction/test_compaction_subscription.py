@@ -1,4 +1,4 @@
-"""The cursor `__compaction` is seen as a subscription, and nobody but compaction moves it."""
+"""The cursor `__compaction` is seen as a subscription, and only compaction moves it."""
 
 from __future__ import annotations
 

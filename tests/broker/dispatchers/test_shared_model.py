@@ -63,7 +63,7 @@ class Model:
         assert not e.acked
         assert e.holder is None
         assert message.count == e.count
-        assert e.sent == e.handed_back, "a duplicate that nobody asked for"
+        assert e.sent == e.handed_back, "a duplicate without a redelivery"
         assert bool(message.ack_set) == (e.left != e.messages)
         e.holder, e.held, e.sent = consumer, e.left, e.sent + 1
 
@@ -117,7 +117,7 @@ class System:
         self.bench.flow(consumer, permits)
 
     def ack(self, picks) -> None:
-        """Entries that somebody holds, acknowledged by their holders."""
+        """Held entries, acknowledged by their holders."""
         held = [(p, e) for p, e in sorted(self.model.entries.items()) if e.holder is not None]
         chosen = {held[i % len(held)][0] for i in picks} if held else set()
         for consumer in self.consumers:
@@ -138,7 +138,7 @@ class System:
             self.bench.ack(e.holder, p, ack_set=[(1 << e.left) - 1])
 
     def stranger(self, pick) -> None:
-        """An ack of an entry by one that does not hold it (or that nobody holds)."""
+        """An ack of an entry by a consumer that does not hold it (or that no consumer holds)."""
         if self.model.entries and self.consumers:
             p = sorted(self.model.entries)[pick % len(self.model.entries)]
             e = self.model.entries[p]

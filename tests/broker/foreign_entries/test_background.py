@@ -21,7 +21,7 @@ print(os.nice(0), os.sched_getscheduler(0), struct.unpack_from("=Q", found, 24)[
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the scheduler of Linux is asked")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the scheduler of Linux")
 def test_the_worker_has_a_lower_class_than_its_parent():
     answer = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
     niceness, policy, slice_ns = (int(each) for each in answer.stdout.split())

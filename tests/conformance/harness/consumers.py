@@ -1,4 +1,4 @@
-"""Consumers of each subscription type, for scenarios that are told of all of them."""
+"""Consumers of each subscription type, for scenarios that cover all of them."""
 
 from harness.runner import scenario
 
