@@ -251,7 +251,8 @@ class Topics:
         base = self.catalog.partitioned(name.base)
         if base is not None and name.partition >= base.partitions:
             raise TopicNotFoundError(f"Topic {name.base} has {base.partitions} partitions")
-        if base is None and not self.known(name) and not may_create:
+        missing = (base is None or name.persistent) and not self.known(name)  # a partition can be deleted by itself
+        if missing and not may_create:
             raise TopicNotFoundError(f"Topic {name} does not exist")
         return 0
 
