@@ -40,6 +40,12 @@ setup(
             optional=True,
         ),
         Extension(
+            "magnetar.converters.kafka_entry._slots",
+            ["magnetar/converters/kafka_entry/_slots.c"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "magnetar.delayed._sorting",
             ["magnetar/delayed/_sorting.c"],
             extra_compile_args=["-O3"],

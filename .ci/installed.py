@@ -8,7 +8,12 @@ from pathlib import Path
 
 import magnetar
 
-COMPILED = ("magnetar.protocol._speedups", "magnetar.protocol._entry_columns", "magnetar.delayed._sorting")
+COMPILED = (
+    "magnetar.protocol._speedups",
+    "magnetar.protocol._entry_columns",
+    "magnetar.delayed._sorting",
+    "magnetar.converters.kafka_entry._slots",
+)
 
 
 def run(*arguments: str) -> str:

@@ -150,14 +150,18 @@ class RecordBatch:
         codec = self.codec
         return bytes(part) if codec is Codec.NONE else decompress(codec, part, max_bytes=max_decompressed_bytes)
 
-    def raw_records(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[RawRecord]:
-        """Records with deltas as stored. Raises as `read_records` and `codecs.decompress`."""
+    def counted_bytes(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+        """The records part, decompressed, of `count` records. Raises: InvalidRecordError; as `codecs.decompress`."""
         if self.count < 0:
             raise InvalidRecordError(f"negative record count {self.count}")
         # The cleaner keeps batches without records for their producer state; nothing was compressed into them.
         if self.count == 0 and len(self.buffer) == HEADER_BYTES:
-            return iter(())
-        return read_records(self.record_bytes(max_decompressed_bytes), self.count)
+            return b""
+        return self.record_bytes(max_decompressed_bytes)
+
+    def raw_records(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[RawRecord]:
+        """Records with deltas as stored. Raises as `counted_bytes` and `read_records`."""
+        return read_records(self.counted_bytes(max_decompressed_bytes), self.count)
 
     def records(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
         """Records with absolute offsets and timestamps, lazily."""

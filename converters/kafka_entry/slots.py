@@ -19,7 +19,9 @@ from magnetar.converters.errors import ConversionCountError, ConversionError, Co
 from magnetar.converters.kafka.codecs import CODEC_BITS
 from magnetar.converters.kafka.message import read_messages
 from magnetar.converters.kafka.record_batch import LOG_APPEND_TIME_BIT, RecordBatch
-from magnetar.converters.kafka.records import RawRecord, checked_offset, checked_timestamp
+from magnetar.converters.kafka.records import RawRecord, checked_offset, checked_timestamp, read_records
+from magnetar.converters.kafka_entry.fast_slots import plain_slots
+from magnetar.converters.kafka_entry.options import KeyText, Mode
 from magnetar.converters.kafka_entry.single_message import HOLE, SingleMessageEncoder
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class SlotWriter:
         self._declared = declared
         self._max_bytes = max_bytes
         self._encode = SingleMessageEncoder(options).encode
+        self._may_be_plain = options.mode is Mode.FAITHFUL and not options.offset_property
+        self._text_keys = options.key is KeyText.UTF8
 
     def add(self, batch: Batch) -> None:
         """Append the records of one valid entry of the set.
@@ -83,9 +87,26 @@ class SlotWriter:
         self._expect(end)
         if not batch.is_control:
             room = self._max_bytes - len(self.payload)
-            self._write(batch, batch.raw_records(room), end)
+            records = batch.counted_bytes(room)
+            if not self._write_plain(batch, records, end, room):
+                self._write(batch, read_records(records, batch.count), end)
         self._fill(end)
         self._start = end
+
+    def _write_plain(self, batch: RecordBatch, records: bytes, end: int, room: int) -> bool:
+        """All records at once, where nothing about them is out of the ordinary; else False, and nothing is written."""
+        following = self._next + batch.count
+        if not self._may_be_plain or self._next != self._start or following > end:
+            return False
+        append_time = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
+        written = plain_slots(
+            records, batch.count, batch.base_timestamp, append_time, self._text_keys, not self._dense, room
+        )
+        if written is None:
+            return False
+        self.payload += written
+        self._next = following
+        return True
 
     def _write(self, batch: RecordBatch, records: Iterator[RawRecord], end: int) -> None:
         payload, encode, start, limit = self.payload, self._encode, self._start, self._max_bytes

@@ -9,6 +9,7 @@ from magnetar.converters.entry import Entry, entry_format
 from magnetar.converters.errors import ConverterError
 from magnetar.converters.kafka.errors import KafkaFormatError
 from magnetar.converters.kafka_entry.converter import KafkaConverter
+from magnetar.converters.kafka_entry.options import KafkaOptions, KeyText
 from magnetar.converters.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class KafkaEntries:
     """Converts entries one by one, by the same rules as the broker's consumers see them."""
 
     def __init__(self) -> None:
-        self._converter = KafkaConverter()
+        # A row shows the key itself, so it need not travel as base64.
+        self._converter = KafkaConverter(KafkaOptions(key=KeyText.UTF8))
 
     def convert(self, body: bytes) -> ConvertedEntry | None:
         """Headers and payload of one entry, translated; None when its format is another than kafka.

@@ -8,12 +8,12 @@ cc=${CC:-gcc}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries delayed/_sorting; do
+for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries delayed/_sorting converters/kafka_entry/_slots; do
     "$cc" -O1 -g -fPIC -shared -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=undefined \
         -I"$include" "$source.c" -o "$dir/$(basename "$source").so"
 done
 MAGNETAR_PURE=1 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$("$cc" -print-file-name=libasan.so) \
-    PYTHONPATH=tests/protocol "$python" - "$dir" "$seconds" <<'PY'
+    PYTHONPATH=tests/protocol:tests/converters/kafka_entry "$python" - "$dir" "$seconds" <<'PY'
 import importlib.util
 import random
 import sys
@@ -21,6 +21,7 @@ import time
 
 import column_twins
 import delivery_twins
+import slot_twins
 import twins
 
 from magnetar.delayed.sorted_run import Columns
@@ -49,9 +50,10 @@ def check_sorting(helper, rng):
 
 
 helper, columns, sorting = built("_speedups"), built("_entry_columns"), built("_sorting")
-pushed = built("_deliveries")
+pushed, slots = built("_deliveries"), built("_slots")
 CHECKS = [(check, helper) for check in twins.CHECKS] + [(check, columns) for check in column_twins.CHECKS]
 CHECKS += [(check, pushed) for check in delivery_twins.CHECKS]
+CHECKS += [(check, slots) for check in slot_twins.CHECKS]
 rng, end, rounds = random.Random(), time.monotonic() + float(sys.argv[2]), 0
 while time.monotonic() < end:
     seed = rng.getrandbits(60)

@@ -1,0 +1,11 @@
+# The compiled helper; what it does stands in fast_slots.py.
+def plain_slots(
+    records: bytes,
+    count: int,
+    base_timestamp: int,
+    append_time: int | None,
+    text_keys: bool,
+    in_order: bool,
+    max_bytes: int,
+    /,
+) -> bytes | None: ...
