@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.error import HTTPError
@@ -120,16 +121,16 @@ class Catalog:
         ledgers = [LedgerSpan(each["ledgerId"], each["entries"], True) for each in stats["ledgers"]]
         if ledgers and not ledgers[-1].entries:
             ledgers[-1] = LedgerSpan(ledgers[-1].ledger_id, stats["currentLedgerEntries"], False)
-        log = LogRange(
-            topic, None, None, stats["numberOfEntries"], stats["totalSize"], last, tuple(led for led in ledgers)
-        )
+        oldest = ledgers[0].ledger_id if ledgers else None
+        entries, size = stats["numberOfEntries"], stats["totalSize"]
+        log = LogRange(topic, None, None, entries, size, last, tuple(ledgers), oldest)
         if not log.entries:
             return log
         lowest = self.index_of(topic, log.position_at(0))
         highest = self.index_of(topic, log.position_at(log.entries - 1))
         if lowest is None or highest is None:
             return log
-        return LogRange(topic, lowest[0], highest[1] + 1, log.entries, log.size_bytes, last, log.ledgers)
+        return replace(log, first_index=lowest[0], end_index=highest[1] + 1)
 
     # --- places -----------------------------------------------------------------------------------------------------
 
@@ -240,7 +241,16 @@ def _told_range(topic: str, told: dict[str, Any] | None) -> LogRange | None:
         return None
     ledgers = tuple(LedgerSpan(*each) for each in told.get("ledgers", ()))
     last = Position.parse(told["lastConfirmedEntry"])
-    return LogRange(topic, told["firstIndex"], told["endIndex"], told["entries"], told["bytes"], last, ledgers)
+    return LogRange(
+        topic,
+        told["firstIndex"],
+        told["endIndex"],
+        told["entries"],
+        told["bytes"],
+        last,
+        ledgers,
+        told.get("firstLedger"),
+    )
 
 
 def _index_in(headers: Message) -> tuple[int, int] | None:

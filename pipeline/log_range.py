@@ -28,6 +28,7 @@ class LogRange:
     first_index, end_index: half-open range of the broker entry index; None when the entries have none.
     last: the last confirmed entry; its entry id is -1 before the first one.
     ledgers: empty unless requested.
+    first_ledger: the oldest ledger; None when the broker does not tell.
     """
 
     topic: str
@@ -37,6 +38,7 @@ class LogRange:
     size_bytes: int
     last: Position
     ledgers: tuple[LedgerSpan, ...] = ()
+    first_ledger: int | None = None
 
     @property
     def indexed(self) -> bool:
@@ -62,6 +64,20 @@ class LogRange:
     def partition(self) -> int:
         """Number of the partition, -1 when the topic is none."""
         return TopicName.parse(self.topic).partition
+
+    def is_another_than(self, place: Place, ledger_id: int | None) -> bool:
+        """Whether a place was chosen in an earlier log of this name, that was deleted since.
+
+        ledger_id: the newest ledger when the place was chosen, None when that is not known.
+        """
+        if not isinstance(place, int) or not self.indexed:
+            return False
+        assert isinstance(self.end, int)
+        assert isinstance(self.first, int)
+        if self.end < place:
+            return True
+        begun_later = ledger_id is not None and self.first_ledger is not None and ledger_id < self.first_ledger
+        return begun_later and self.first < place
 
     def between(self, start: Place, end: Place) -> int:
         """How many messages (entries, where places are positions) are stored between two places."""

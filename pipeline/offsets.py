@@ -8,13 +8,18 @@ A place is the *next* thing to read, so two places are a half-open range: nothin
 
 Offsets of a stream are one JSON object, what Spark keeps in its checkpoint::
 
-    {"v": 1, "persistent://public/default/orders-partition-0": 1042, "persistent://public/default/plain": "17:3"}
+    {"v": 1, "persistent://public/default/orders-partition-0": 1042, "persistent://public/default/plain": "17:3",
+     "ledgers": {"persistent://public/default/orders-partition-0": 31}}
+
+``ledgers`` has the newest ledger of a log when its place was chosen. Ledgers that were opened later hold later
+messages, so a log that begins with such a ledger and still has messages before the place is another log of that name.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -32,6 +37,8 @@ VERSION = 1
 EARLIEST = "earliest"
 LATEST = "latest"
 _KAFKA_ENDS = {-2: EARLIEST, -1: LATEST}
+_LEDGERS = "ledgers"
+_NO_TOPICS = frozenset({"v", _LEDGERS})
 
 
 class Position(NamedTuple):
@@ -84,22 +91,25 @@ Wanted = str | int | MessagePlace | TimePlace
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """The place in every topic partition."""
+    """The place in every topic partition. ledgers: the newest ledger of its log when the place was chosen, if known."""
 
     by_topic: Mapping[str, Place]
+    ledgers: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """The offsets as Spark stores them; the inverse of `from_json`."""
         places = {t: place if isinstance(place, int) else str(place) for t, place in sorted(self.by_topic.items())}
-        return {"v": VERSION, **places}
+        ledgers = dict(sorted(self.ledgers.items()))
+        return {"v": VERSION, **places, **({_LEDGERS: ledgers} if ledgers else {})}
 
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> Offsets:
         """Raises ValueError for what this version does not understand."""
         if stored.get("v") != VERSION:
             raise ValueError(f"offsets of version {stored.get('v')!r}; this program reads version {VERSION}")
-        places = {t: p if isinstance(p, int) else Position.parse(p) for t, p in stored.items() if t != "v"}
-        return Offsets(places)
+        given = {t: p for t, p in stored.items() if t not in _NO_TOPICS}
+        places = {t: p if isinstance(p, int) else Position.parse(p) for t, p in given.items()}
+        return Offsets(places, stored.get(_LEDGERS, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +132,10 @@ class WantedOffsets:
 def parse_wanted(option: str, text: str, default: Wanted) -> WantedOffsets:
     """The value of startingOffsets or endingOffsets; `default` is for topics that JSON does not name.
 
-    ``earliest``, ``latest``, or JSON: topic -> one of
+    ``earliest``, ``latest``, a time in ISO 8601, or JSON: topic -> one of
 
-    * an index (integer), ``"earliest"``, ``"latest"``, ``"ledger:entry"`` or ``"ledger:entry:batchIndex"``;
+    * an index (integer; -2 is earliest, -1 latest), ``"earliest"``, ``"latest"``, a time in ISO 8601,
+      ``"ledger:entry"`` or ``"ledger:entry:batchIndex"``;
     * the bytes of a serialized message id, as an array of numbers (pulsar-spark's form);
     * partition -> index, where -2 is earliest and -1 latest (the form of Spark's Kafka source).
 
@@ -134,18 +145,46 @@ def parse_wanted(option: str, text: str, default: Wanted) -> WantedOffsets:
     if plain.lower() in {EARLIEST, LATEST}:
         return WantedOffsets(plain.lower(), {})
     try:
-        given = json.loads(plain)
-    except ValueError as error:
-        raise OptionError(f"option {option} is earliest, latest or a JSON object, not {text!r}") from error
-    if not isinstance(given, dict):
-        raise OptionError(f"option {option}: a JSON object of topics is expected, not {text!r}")
+        return WantedOffsets(TimePlace(ms_of_iso(plain)), {})
+    except ValueError:
+        pass
     found: dict[str, Wanted] = {}
+    given = _object(option, plain, "earliest, latest, a time in ISO 8601 or a JSON object")
     for name, value in given.items():
-        if name == "v":
+        if "v" in given and name in _NO_TOPICS:
             continue  # offsets as a checkpoint has them
         for topic, place in _by_partition(option, name, value):
             found[topic] = _wanted(option, place)
     return WantedOffsets(default, found)
+
+
+def parse_wanted_times(option: str, text: str, default: Wanted) -> WantedOffsets:
+    """The value of startingOffsetsByTimestamp or endingOffsetsByTimestamp: JSON, topic -> ms since 1970, or topic ->
+    partition -> ms (the form of Spark's Kafka source). Raises OptionError.
+    """
+    found: dict[str, Wanted] = {}
+    for name, value in _object(option, text, "a JSON object").items():
+        for topic, time_ms in _by_partition(option, name, value):
+            if isinstance(time_ms, bool) or not isinstance(time_ms, int):
+                raise OptionError(f"option {option}: {name}: ms since 1970 are expected, not {time_ms!r}")
+            found[topic] = TimePlace(time_ms)
+    return WantedOffsets(default, found)
+
+
+def ms_of_iso(text: str) -> int:
+    """A time in ISO 8601, UTC without a time zone, as ms since 1970. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _object(option: str, text: str, expected: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"option {option} is {expected}, not {text!r}") from error
+    if not isinstance(given, dict):
+        raise OptionError(f"option {option}: a JSON object of topics is expected, not {text!r}")
+    return given
 
 
 def _by_partition(option: str, name: str, value: Any) -> list[tuple[str, Any]]:
@@ -153,7 +192,7 @@ def _by_partition(option: str, name: str, value: Any) -> list[tuple[str, Any]]:
         topic = TopicName.parse(name)
         if not isinstance(value, dict):
             return [(str(topic), value)]
-        named = {int(n): _KAFKA_ENDS.get(place, place) for n, place in value.items()}
+        named = {int(n): place for n, place in value.items()}
     except InvalidTopicNameError as error:
         raise OptionError(f"option {option}: {error}") from error
     except (ValueError, TypeError) as error:
@@ -164,16 +203,22 @@ def _by_partition(option: str, name: str, value: Any) -> list[tuple[str, Any]]:
 def _wanted(option: str, value: Any) -> Wanted:
     if isinstance(value, bool):
         raise OptionError(f"option {option}: {value!r} is no place in a topic")
-    if isinstance(value, int) and value >= 0:
-        return value
+    if isinstance(value, int) and (value >= 0 or value in _KAFKA_ENDS):
+        return _KAFKA_ENDS.get(value, value)
     try:
         if isinstance(value, str):
-            return value.lower() if value.lower() in {EARLIEST, LATEST} else _message_of_text(value)
+            return _place_of_text(value)
         if isinstance(value, list):
             return message_place(bytes(byte & 0xFF for byte in value))
     except (ValueError, TypeError) as error:
         raise OptionError(f"option {option}: {value!r} is no message id: {error}") from error
     raise OptionError(f"option {option}: {value!r} is no place in a topic")
+
+
+def _place_of_text(text: str) -> Wanted:
+    if text.lower() in {EARLIEST, LATEST}:
+        return text.lower()
+    return TimePlace(ms_of_iso(text)) if "-" in text[1:] else _message_of_text(text)
 
 
 def _message_of_text(text: str) -> MessagePlace:

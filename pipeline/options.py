@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from magnetar.pipeline.connect_options import CONNECT_OPTIONS, ConnectOptions
-from magnetar.pipeline.offsets import EARLIEST, LATEST, TimePlace, WantedOffsets, parse_wanted
+from magnetar.pipeline.offsets import (
+    EARLIEST,
+    LATEST,
+    TimePlace,
+    WantedOffsets,
+    ms_of_iso,
+    parse_wanted,
+    parse_wanted_times,
+)
 from magnetar.pipeline.option_table import Option, OptionError, check_names, flag, whole_number, word
 from magnetar.pipeline.quarantine import ON_CORRUPT, ON_ENCRYPTED
 from magnetar.protocol.errors import InvalidTopicNameError
@@ -37,15 +44,27 @@ SOURCE_OPTIONS: Final = (
     Option(
         "startingOffsets",
         "earliest (batch), latest (stream)",
-        "`earliest`, `latest` or JSON by topic; a stream uses it only when it has no checkpoint yet",
+        "`earliest`, `latest`, a time in ISO 8601 or JSON by topic; a stream uses it only while it has no checkpoint",
     ),
     Option("endingOffsets", "latest", "batch only; like startingOffsets"),
     Option(
         "startingTime",
         "",
-        "begin with what was published at this time or later: ms since 1970, or ISO 8601; instead of startingOffsets",
+        "begin with the first entry published at this time or later, by the broker's clock (without broker publish "
+        "time by the producer's): ms since 1970, or ISO 8601; instead of startingOffsets",
     ),
-    Option("endingTime", "", "batch only: end before what was published at this time; instead of endingOffsets"),
+    Option("endingTime", "", "batch only: end before the first entry published at this time; instead of endingOffsets"),
+    Option("startingTimestamp", "", "another name of startingTime, that of Spark's Kafka source"),
+    Option("endingTimestamp", "", "another name of endingTime"),
+    Option(
+        "startingOffsetsByTimestamp",
+        "",
+        "JSON by topic: ms since 1970, or partition -> ms, as for Spark's Kafka source; other topics begin at their "
+        "earliest message",
+    ),
+    Option(
+        "endingOffsetsByTimestamp", "", "batch only: the same for the end; other topics end at their latest message"
+    ),
     Option("maxEntriesPerTrigger", "", "stream: about so many entries in one micro-batch"),
     Option("maxMessagesPerTrigger", "", "stream: at most so many messages in one micro-batch"),
     Option("maxOffsetsPerTrigger", "", "another name of maxMessagesPerTrigger, that of Spark's Kafka source"),
@@ -63,6 +82,7 @@ SOURCE_OPTIONS: Final = (
         "stream: durable subscription whose cursor follows the stream: its backlog is what the stream has not read",
     ),
     Option("subscription", "", "another name of predefinedSubscription"),
+    Option("subscriptionPrefix", "", "without effect: reading makes no subscriptions; known so that old jobs run"),
     Option(
         "readMode",
         "auto",
@@ -80,8 +100,9 @@ SOURCE_OPTIONS: Final = (
     Option("allowDifferentTopicSchemas", "false", "topics with different schemas in one table: the value as bytes"),
     Option(
         "pushdown",
-        "false",
-        "batch: push filters on time, key, index and partition down (register() sets what Spark needs)",
+        "true",
+        "batch: filters on time, key, index, partition and other columns are evaluated in the tasks, where the session "
+        "allows that (register() sets it)",
     ),
     Option("readCompacted", "false", "batch: of each key the newest message, for compacted topics; through the broker"),
     Option("includeMarkers", "false", "rows for control entries of the broker too"),
@@ -172,8 +193,8 @@ class SourceOptions:
         return cls(
             connect=ConnectOptions.parse(given),
             selection=_selection(given),
-            starting=_bound(given, "startingOffsets", "startingTime", default_start, EARLIEST),
-            ending=_bound(given, "endingOffsets", "endingTime", LATEST, LATEST),
+            starting=_bound(given, "starting", default_start, EARLIEST),
+            ending=_bound(given, "ending", LATEST, LATEST),
             limits=_limits(given),
             min_partitions=_optional(given, "minPartitions"),
             max_records=_optional(given, "maxRecordsPerPartition"),
@@ -187,7 +208,7 @@ class SourceOptions:
             include_headers=flag(given, "includeHeaders", False),
             value_mode=word(given, "valueMode", VALUE_MODES),
             allow_different_schemas=flag(given, "allowDifferentTopicSchemas", False),
-            pushdown=flag(given, "pushdown", False),
+            pushdown=flag(given, "pushdown", True),
             read_compacted=flag(given, "readCompacted", False),
             include_markers=flag(given, "includeMarkers", False),
             on_corrupt=word(given, "onCorrupt", ON_CORRUPT),
@@ -237,23 +258,27 @@ def _pattern(text: str) -> TopicSelection:
     return TopicSelection((), f"{tenant}/{namespace}", pattern)
 
 
-def _bound(given: Mapping[str, str], offsets: str, time: str, default: str, unnamed: str) -> WantedOffsets:
-    text, moment = given.get(offsets.lower(), "").strip(), given.get(time.lower(), "").strip()
-    if text and moment:
-        raise OptionError(f"only one of the options {offsets} and {time} may be given")
-    if moment:
-        return WantedOffsets(TimePlace(_time_ms(time, moment)), {})
-    return parse_wanted(offsets, text, unnamed) if text else WantedOffsets(default, {})
+def _bound(given: Mapping[str, str], side: str, default: str, unnamed: str) -> WantedOffsets:
+    names = [side + ending for ending in ("Offsets", "Time", "Timestamp", "OffsetsByTimestamp")]
+    texts = {name: given.get(name.lower(), "").strip() for name in names}
+    chosen = [name for name, text in texts.items() if text]
+    if len(chosen) > 1:
+        raise OptionError(f"only one of the options {' and '.join(chosen)} may be given")
+    if not chosen:
+        return WantedOffsets(default, {})
+    name = chosen[0]
+    if name.endswith("OffsetsByTimestamp"):
+        return parse_wanted_times(name, texts[name], unnamed)
+    if name.endswith("Offsets"):
+        return parse_wanted(name, texts[name], unnamed)
+    return WantedOffsets(TimePlace(_time_ms(name, texts[name])), {})
 
 
 def _time_ms(option: str, text: str) -> int:
-    if text.isdecimal():
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return int(text) if text.isdecimal() else ms_of_iso(text)
     except ValueError as error:
         raise OptionError(f"option {option} is ms since 1970 or ISO 8601, not {text!r}") from error
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _limits(given: Mapping[str, str]) -> Limits:

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _SMALL_BYTES = 1 << 20
 """A range this small that is not in ledger files as a whole is read through the broker as a whole."""
 
+_MADE_ANEW = "the topic was deleted and made anew; what it has now follows"
+
 Logs = dict[str, "LogRange"]
 
 
@@ -48,9 +50,13 @@ class SourcePlan:
         if self._segments is not None:
             self._segments.close()
 
-    def logs(self, *, streaming: bool = False) -> Logs:
-        """The log of every topic partition that is selected. Raises NoSuchTopicError and other CatalogErrors."""
-        wait = streaming and self.options.wait_for_topic
+    def logs(self, *, streaming: bool = False, begun: bool = False) -> Logs:
+        """The log of every topic partition that is selected. Raises NoSuchTopicError and other CatalogErrors.
+
+        begun: the stream has read before, so a named topic that is not there was deleted: with failOnDataLoss=false it
+        is left out until it is made anew.
+        """
+        wait = streaming and (self.options.wait_for_topic or (begun and not self.options.fail_on_data_loss))
         topics = self.catalog.partitions(self.options.selection, missing_ok=wait)
         stored = self.catalog.ranges(topics, ledgers=self._segments is not None)
         for topic, each in stored.items():
@@ -65,7 +71,8 @@ class SourcePlan:
 
     def starting(self, logs: Logs) -> Offsets:
         """Where the options say that reading begins."""
-        return Offsets({topic: self._place(each, self.options.starting.of(topic)) for topic, each in logs.items()})
+        places = {topic: self._place(each, self.options.starting.of(topic)) for topic, each in logs.items()}
+        return Offsets(places, {topic: each.last.ledger_id for topic, each in logs.items()})
 
     def ending(self, logs: Logs) -> Offsets:
         """Where the options say that reading ends."""
@@ -114,29 +121,29 @@ class SourcePlan:
         waiting = {topic: float(each.between(begins[topic], each.end)) for topic, each in logs.items()}
         allowed = self._allowed(waiting, logs) if limited else waiting
         ends: dict[str, Place] = {}
+        ledgers: dict[str, int] = {}
         for topic, each in logs.items():
-            if not waiting[topic]:
-                if topic in start.by_topic:
-                    ends[topic] = start.by_topic[topic]
-                continue  # a new topic without messages begins when it has some
-            ends[topic] = _after(each, begins[topic], int(allowed[topic]))
-        return Offsets(ends)
+            if waiting[topic]:
+                ends[topic], ledgers[topic] = _after(each, begins[topic], int(allowed[topic])), each.last.ledger_id
+            elif topic in start.by_topic:  # a new topic without messages begins when it has some
+                ends[topic] = start.by_topic[topic]
+                ledgers |= {topic: start.ledgers[topic]} if topic in start.ledgers else {}
+        return Offsets(ends, ledgers)
 
     def _check_topics(self, start: Offsets, logs: Logs) -> None:
         for topic, place in start.by_topic.items():
             stored = logs.get(topic)
             if stored is None:
                 self._lose(topic, place, "its end", "the topic does not exist any more")
-            elif isinstance(place, int) and isinstance(stored.end, int) and stored.end < place:
-                why = f"the log ends at index {stored.end}: the topic was deleted and made anew"
-                self._lose(topic, place, "what was before", why)
+            elif stored.is_another_than(place, start.ledgers.get(topic)):
+                self._lose(topic, place, "its end", _MADE_ANEW)
 
     def begin(self, start: Offsets, stored: LogRange) -> Place:
         """The place in `start`; of a topic that is not in it, or was made anew, the first there can be."""
         place = start.by_topic.get(stored.topic)
         if isinstance(place, Position) and stored.indexed:
             return self._place_of_message(stored, MessagePlace(place))
-        if place is None or (isinstance(place, int) and isinstance(stored.end, int) and stored.end < place):
+        if place is None or stored.is_another_than(place, start.ledgers.get(stored.topic)):
             return 0 if stored.indexed else stored.first
         return place
 
@@ -165,6 +172,9 @@ class SourcePlan:
             stored = logs.get(topic)
             if stored is None:
                 self._lose(topic, start.by_topic.get(topic, 0), until, "the topic does not exist any more")
+                continue
+            if stored.is_another_than(until, end.ledgers.get(topic)):
+                self._lose(topic, start.by_topic.get(topic, 0), until, _MADE_ANEW)
                 continue
             first = self._stored_from(stored, self.begin(start, stored), until)
             if is_before(first, until):

@@ -36,9 +36,9 @@ class LogRanges:
             "entries": log.entries,
             "bytes": log.size_bytes,
             "lastConfirmedEntry": f"{last.ledger_id}:{last.entry_id}",
+            "firstLedger": slots[0].ledger_id if (slots := log.ledgers) else None,
         }
         if ledgers:
-            slots = log.ledgers
             answer["ledgers"] = [[slot.ledger_id, slot.entries, bool(slot.closed_at_ms)] for slot in slots]
         return answer
 

@@ -1,10 +1,8 @@
-"""The readers of `spark.read`. Two classes: Spark refuses every query of one that has `pushFilters`, unless the session
-allows filters to be pushed down.
-"""
+"""The reader of `spark.read`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader
 
@@ -28,6 +26,16 @@ class PulsarReader(DataSourceReader):
     def __init__(self, options: SourceOptions, rows: RowSource) -> None:
         self._options, self._rows = options, rows
         self._filter = RowFilter()
+        if options.pushdown:
+            self.pushFilters = _PushFilters(self)  # type: ignore[method-assign]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "pushFilters"}
+
+    def take_filters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Called before `partitions`, in the process that plans. Returns the filters that Spark has to evaluate."""
+        self._filter, left = RowFilter.of(filters, self._rows.schema())
+        return left
 
     def partitions(self) -> list[InputPartition]:
         """Runs on the driver."""
@@ -45,10 +53,17 @@ class PulsarReader(DataSourceReader):
                 yield kept
 
 
-class FilteringPulsarReader(PulsarReader):
-    """The same with filters pushed down; only where `spark.sql.python.filterPushdown.enabled` is true."""
+class _PushFilters:
+    """The method `pushFilters` of a reader, in a form that does not count as overridden.
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """All filters are given back: Spark evaluates them again over the rows that are left."""
-        self._filter = RowFilter.of(filters, self._rows.schema())
-        return filters
+    Spark refuses every query of a reader whose class overrides that method, unless the session has
+    `spark.sql.python.filterPushdown.enabled`. A session that has it calls this; another one reads without filters.
+    """
+
+    __func__ = DataSourceReader.pushFilters
+
+    def __init__(self, reader: PulsarReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._reader.take_filters(filters)

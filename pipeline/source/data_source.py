@@ -35,11 +35,10 @@ class PulsarDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - it is ours
         """For `spark.read`."""
-        from magnetar.pipeline.source.batch_reader import FilteringPulsarReader, PulsarReader  # noqa: PLC0415
+        from magnetar.pipeline.source.batch_reader import PulsarReader  # noqa: PLC0415
 
         options = SourceOptions.parse(self.options)
-        kind = FilteringPulsarReader if options.pushdown else PulsarReader
-        return kind(options, self._rows(options))
+        return PulsarReader(options, self._rows(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
         """For `spark.readStream`."""

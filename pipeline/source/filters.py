@@ -1,14 +1,14 @@
 """Filters of a query, evaluated before rows cross to the JVM.
 
-Every comparison of a column with a literal drops rows of record batches; those on topic, partition and index also
-leave out whole ranges. A comparison with null is never true, as in SQL. Spark evaluates the filters again, so a filter
-that is not understood here costs time, never rows.
+Every filter that is understood here is applied exactly as Spark would, nulls and negations included, and Spark does not
+evaluate it again; those on topic, partition and index also leave out whole ranges. What may differ is left to Spark:
+floating point numbers (there NaN is equal to itself and above all others), fields of structs, lists with a null.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 
 _COMPARISONS: dict[type, str] = {
     spark.EqualTo: "equal",
-    spark.EqualNullSafe: "equal",
     spark.GreaterThan: "greater",
     spark.GreaterThanOrEqual: "greater_equal",
     spark.LessThan: "less",
     spark.LessThanOrEqual: "less_equal",
+}
+_TEXTS: dict[type, str] = {
+    spark.StringStartsWith: "starts_with",
+    spark.StringEndsWith: "ends_with",
+    spark.StringContains: "match_substring",
 }
 _TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "equal": lambda a, b: bool(a == b),
@@ -44,9 +48,16 @@ _INDEX = ("__index", "offset")
 _PARTITION = ("__partition", "partition")
 
 
+class Condition(Protocol):
+    """One filter, by the logic of SQL with its three values."""
+
+    def mask(self, batch: pa.RecordBatch) -> pa.Array:
+        """Of each row true, false, or null for unknown."""
+
+
 @dataclass(frozen=True)
-class Condition:
-    """A column compared with one of several literals; `equal` may have more than one."""
+class Comparison:
+    """A column compared with one of several literals; `equal` may have more than one. Unknown for null."""
 
     column: str
     comparison: str
@@ -56,6 +67,61 @@ class Condition:
         """Whether it holds for a value."""
         return any(_TESTS[self.comparison](value, each) for each in self.values)
 
+    def mask(self, batch: pa.RecordBatch) -> pa.Array:
+        """See `Condition`."""
+        column = batch.column(self.column)
+        if len(self.values) > 1:
+            found = pc.is_in(column, pa.array(self.values, column.type))
+            return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.bool_()))
+        return pc.call_function(self.comparison, [column, pa.scalar(self.values[0], column.type)])
+
+
+@dataclass(frozen=True)
+class NullTest:
+    """Whether a column is null; never unknown."""
+
+    column: str
+
+    def mask(self, batch: pa.RecordBatch) -> pa.Array:
+        """See `Condition`."""
+        return batch.column(self.column).is_null()
+
+
+@dataclass(frozen=True)
+class TextTest:
+    """Whether text begins with, ends with or contains another one; unknown for null."""
+
+    column: str
+    function: str
+    text: str
+
+    def mask(self, batch: pa.RecordBatch) -> pa.Array:
+        """See `Condition`."""
+        options = pc.MatchSubstringOptions(self.text)
+        return pc.call_function(self.function, [batch.column(self.column)], options)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A condition that is false where it would be unknown: `<=>`."""
+
+    condition: Condition
+
+    def mask(self, batch: pa.RecordBatch) -> pa.Array:
+        """See `Condition`."""
+        return pc.fill_null(self.condition.mask(batch), False)
+
+
+@dataclass(frozen=True)
+class Negation:
+    """True where another condition is false; unknown where that is unknown."""
+
+    condition: Condition
+
+    def mask(self, batch: pa.RecordBatch) -> pa.Array:
+        """See `Condition`."""
+        return pc.invert(self.condition.mask(batch))
+
 
 @dataclass(frozen=True)
 class RowFilter:
@@ -64,22 +130,23 @@ class RowFilter:
     conditions: tuple[Condition, ...] = ()
 
     @staticmethod
-    def of(filters: Sequence[Filter], schema: pa.Schema) -> RowFilter:
-        """The filters of Spark that the source evaluates; the rest is left to Spark."""
-        found = (_condition(each, schema) for each in filters)
-        return RowFilter(tuple(each for each in found if each is not None))
+    def of(filters: Sequence[Filter], schema: pa.Schema) -> tuple[RowFilter, list[Filter]]:
+        """The filters of Spark that the source evaluates, and the others, which are left to Spark."""
+        found = [(each, _condition(each, schema)) for each in filters]
+        understood = tuple(condition for _, condition in found if condition is not None)
+        return RowFilter(understood), [each for each, condition in found if condition is None]
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows for which all conditions hold."""
+        """The rows for which all conditions are true."""
         for condition in self.conditions:
-            if condition.column in batch.schema.names and batch.num_rows:
-                batch = batch.filter(_mask(batch.column(condition.column), condition))
+            if batch.num_rows:
+                batch = batch.filter(condition.mask(batch))
         return batch
 
     def topics(self, logs: Mapping[str, LogRange]) -> dict[str, LogRange]:
         """The logs that can have such rows, by topic and partition."""
         kept = dict(logs)
-        for condition in self.conditions:
+        for condition in self._comparisons():
             if condition.column == "__topic":
                 kept = {t: stored for t, stored in kept.items() if condition.holds(t)}
             elif condition.column == "topic":
@@ -98,9 +165,12 @@ class RowFilter:
         }
         return Offsets(starts), Offsets(ends)
 
+    def _comparisons(self) -> list[Comparison]:
+        return [condition for condition in self.conditions if isinstance(condition, Comparison)]
+
     def _index_bounds(self) -> tuple[int, int | None]:
         first, end = 0, None
-        for condition in self.conditions:
+        for condition in self._comparisons():
             if condition.column not in _INDEX:
                 continue
             low, high = min(condition.values), max(condition.values)
@@ -113,27 +183,48 @@ class RowFilter:
 
 
 def _condition(given: Filter, schema: pa.Schema) -> Condition | None:
+    if isinstance(given, spark.Not):
+        negated = _condition(given.child, schema)
+        return None if negated is None else Negation(negated)
     attribute: tuple[str, ...] = getattr(given, "attribute", ())
-    name = attribute[0] if attribute else ""
-    if len(attribute) > 1 or name not in schema.names:
+    if len(attribute) != 1 or schema.names.count(attribute[0]) != 1:
         return None
-    comparison = _COMPARISONS.get(type(given))
-    if comparison is not None and given.value is not None:  # type: ignore[attr-defined]
-        values: tuple[Any, ...] = (given.value,)  # type: ignore[attr-defined]
-    elif isinstance(given, spark.In) and given.value and None not in given.value:
-        comparison, values = "equal", tuple(given.value)
-    else:
+    field = schema.field(attribute[0])
+    if isinstance(given, spark.IsNull | spark.IsNotNull):
+        test = NullTest(field.name)
+        return test if isinstance(given, spark.IsNull) else Negation(test)
+    return _text_test(given, field) or _comparison(given, field)
+
+
+def _text_test(given: Filter, field: pa.Field) -> Condition | None:
+    function = _TEXTS.get(type(given))
+    value = getattr(given, "value", None)
+    if function is None or not isinstance(value, str) or not pa.types.is_string(field.type):
         return None
+    return TextTest(field.name, function, value)
+
+
+def _comparison(given: Filter, field: pa.Field) -> Condition | None:
+    value = getattr(given, "value", None)
+    if isinstance(given, spark.EqualNullSafe):
+        if value is None:
+            return NullTest(field.name)
+        return Known(Comparison(field.name, "equal", (value,))) if _comparable(field.type, (value,)) else None
+    values: tuple[Any, ...] = tuple(value or ()) if isinstance(given, spark.In) else (value,)
+    comparison = "equal" if isinstance(given, spark.In) else _COMPARISONS.get(type(given))
+    if comparison is None or not values or not _comparable(field.type, values):
+        return None
+    return Comparison(field.name, comparison, values)
+
+
+def _comparable(kind: pa.DataType, values: tuple[Any, ...]) -> bool:
+    """Whether Arrow compares such values as Spark does."""
+    if None in values or pa.types.is_floating(kind) or pa.types.is_nested(kind):
+        return False
+    if pa.types.is_timestamp(kind) and any((kind.tz is None) != (value.tzinfo is None) for value in values):
+        return False
     try:
-        pa.array(values, schema.field(name).type)
+        pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        return None
-    return Condition(name, comparison, values)
-
-
-def _mask(column: pa.Array, condition: Condition) -> pa.Array:
-    if condition.comparison == "equal":
-        found = pc.is_in(column, pa.array(condition.values, column.type))
-    else:
-        found = pc.call_function(condition.comparison, [column, pa.scalar(condition.values[0], column.type)])
-    return pc.fill_null(found, False)
+        return False
+    return True

@@ -69,7 +69,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the micro-batch that begins at `start` ends."""
         begin = Offsets.from_json(start)
-        self._newest = self._planner.logs(streaming=True)
+        self._newest = self._planner.logs(streaming=True, begun=True)
         logs = self._newest if self._until is None else self._until
         return self._planner.advance(begin, logs, limited=not isinstance(limit, ReadAllAvailable)).as_json()
 
@@ -89,13 +89,13 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """From here on the logs end where they end now."""
-        self._until = self._planner.logs(streaming=True)
+        self._until = self._planner.logs(streaming=True, begun=True)
 
     # --- a micro-batch ----------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The same messages whenever the batch is planned again."""
-        logs = self._planner.logs(streaming=True)
+        logs = self._planner.logs(streaming=True, begun=True)
         tasks = self._planner.tasks(Offsets.from_json(start), Offsets.from_json(end), logs)
         return [Ranges(task) for task in tasks]
 

@@ -1,5 +1,7 @@
 """Places in topics, as users write them and as checkpoints keep them."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,11 @@ from magnetar.pipeline.offsets import (
     MessagePlace,
     Offsets,
     Position,
+    TimePlace,
     WantedOffsets,
     message_place,
     parse_wanted,
+    parse_wanted_times,
 )
 from magnetar.pipeline.option_table import OptionError
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -24,6 +28,17 @@ PLACES = st.integers(0, 1 << 62) | st.builds(Position, st.integers(0, 1 << 40), 
 @given(st.dictionaries(st.integers(0, 99).map(lambda n: f"{T}-{n}"), PLACES))
 def test_offsets_survive_their_json(places):
     assert Offsets.from_json(Offsets(places).as_json()) == Offsets(places)
+
+
+def test_the_newest_ledger_of_a_log_is_kept_beside_the_places():
+    stored = Offsets({T: 5, f"{T}-other": Position(1, 2)}, {T: 31}).as_json()
+    assert stored == {"v": 1, T: 5, f"{T}-other": "1:2", "ledgers": {T: 31}}
+    assert Offsets.from_json(stored).ledgers == {T: 31}
+    assert parse_wanted("startingOffsets", json.dumps(stored), EARLIEST).by_topic == {
+        T: 5,
+        f"{T}-other": MessagePlace(Position(1, 2)),
+    }
+    assert parse_wanted("startingOffsets", '{"ledgers": 3}', EARLIEST).of(T.replace("/t", "/ledgers")) == 3
 
 
 def test_offsets_of_a_newer_version_are_refused():
@@ -44,6 +59,11 @@ def test_offsets_of_a_newer_version_are_refused():
         ('{"t": {"0": 4, "1": -2, "2": -1}}', T + "-partition-1", EARLIEST),
         ('{"t": {"0": 4, "1": -2, "2": -1}}', T + "-partition-2", LATEST),
         ('{"t": 5}', T + "-other", "default"),
+        ('{"t": -2}', T, EARLIEST),
+        ('{"t": -1}', T, LATEST),
+        ("1970-01-01T00:00:01.5Z", T, TimePlace(1500)),
+        ("1970-01-02", T, TimePlace(86_400_000)),
+        ('{"t": "1970-01-01T01:00:00+01:00"}', T, TimePlace(0)),
         ('{"v": 1, "persistent://public/default/t": 9}', T, 9),
     ],
 )
@@ -73,6 +93,7 @@ def test_message_ids_of_the_official_clients_are_taken_as_numbers():
         '{"a/b": 1}',
         '{"t": {"x": 1}}',
         '{"t": "a:b"}',
+        '{"t": "1970-13-01"}',
     ],
 )
 def test_what_is_no_place_is_refused_with_the_option_named(text):
@@ -83,3 +104,15 @@ def test_what_is_no_place_is_refused_with_the_option_named(text):
 def test_a_partition_named_itself_goes_before_its_topic():
     wanted = WantedOffsets(EARLIEST, {T: 1, T + "-partition-2": 2})
     assert [wanted.of(f"{T}-partition-{n}") for n in (1, 2)] == [1, 2]
+
+
+def test_times_by_topic_as_the_source_of_kafka_takes_them():
+    found = parse_wanted_times("startingOffsetsByTimestamp", '{"t": 5, "u": {"0": 7, "1": 9}}', EARLIEST)
+    assert (found.of(T), found.of(T[:-1] + "u-partition-1")) == (TimePlace(5), TimePlace(9))
+    assert found.of(T + "-other") == EARLIEST
+
+
+@pytest.mark.parametrize("text", ["5", "earliest", '{"t": "1970-01-01"}', '{"t": true}', '{"t": [1]}'])
+def test_what_is_no_time_by_topic_is_refused_with_the_option_named(text):
+    with pytest.raises(OptionError, match="startingOffsetsByTimestamp"):
+        parse_wanted_times("startingOffsetsByTimestamp", text, EARLIEST)

@@ -16,11 +16,10 @@ from magnetar.pipeline.source_plan import SourcePlan
 T = "persistent://public/default/t"
 
 
-def indexed(topic, first, end, entries=None, size=None):
+def indexed(topic, first, end, entries=None, size=None, ledger=9):
     entries = end - first if entries is None else entries
-    return LogRange(
-        topic, first, end, entries, size if size is not None else 100 * (end - first), Position(9, entries - 1)
-    )
+    size = 100 * (end - first) if size is None else size
+    return LogRange(topic, first, end, entries, size, Position(ledger, entries - 1), first_ledger=ledger)
 
 
 def positioned(topic, *counts):
@@ -120,6 +119,54 @@ def test_a_topic_made_anew_is_lost_or_read_from_its_start():
     assert end == Offsets({T: 7})
     [[piece]] = plan.tasks(start, end, plan.logs())
     assert (piece.start, piece.end) == (0, 7)
+
+
+def test_a_topic_made_anew_is_found_out_though_it_has_more_messages_than_before():
+    """Its ledgers are younger than the place, and hold messages before it."""
+    old, new = indexed(T, 0, 20, ledger=9), indexed(T, 0, 70, ledger=12)
+    start = plan_over(old).starting({T: old})
+    start = Offsets.from_json(start.as_json())
+    with pytest.raises(DataLossError, match="made anew"):
+        plan_over(new).advance(start, {T: new}, limited=True)
+    plan = plan_over(new, failOnDataLoss="false")
+    end = plan.advance(start, {T: new}, limited=True)
+    [[piece]] = plan.tasks(start, end, {T: new})
+    assert (piece.start, piece.end) == (0, 70)
+    grown = indexed(T, 0, 90, ledger=12)
+    [[again]] = plan.tasks(start, end, {T: grown})
+    assert (again.start, again.end) == (0, 70), "a micro-batch that is planned again holds the same messages"
+
+
+def test_a_micro_batch_of_a_topic_that_was_made_anew_meanwhile_is_lost():
+    old, new = indexed(T, 0, 20, ledger=9), indexed(T, 0, 70, ledger=12)
+    plan = plan_over(old, failOnDataLoss="false")
+    end = plan.advance(Offsets({T: 5}, {T: 9}), {T: old}, limited=True)
+    assert plan.tasks(Offsets({T: 5}, {T: 9}), end, {T: new}) == []
+
+
+def test_a_log_that_was_truncated_is_not_one_made_anew():
+    old, truncated = indexed(T, 0, 20, ledger=9), indexed(T, 20, 30, ledger=12)
+    plan = plan_over(truncated)
+    start = plan.starting({T: old})
+    end = plan.advance(start, {T: truncated}, limited=True)
+    [[piece]] = plan.tasks(start, end, {T: truncated})
+    assert (piece.start, piece.end) == (20, 30)
+
+
+def test_offsets_do_not_change_when_only_a_ledger_was_opened():
+    """Spark would take that for new messages."""
+    before, after = indexed(T, 0, 20, ledger=9), LogRange(T, 0, 20, 20, 2000, Position(12, -1), first_ledger=9)
+    plan = plan_over(before)
+    start = plan.starting({T: before}).as_json()
+    assert plan.advance(Offsets.from_json(start), {T: after}, limited=True).as_json() == start
+
+
+def test_a_named_topic_that_was_deleted_is_left_out_of_a_stream_that_goes_on():
+    with pytest.raises(NoSuchTopicError):
+        plan_over(failOnDataLoss="false").logs(streaming=True)
+    assert plan_over(failOnDataLoss="false").logs(streaming=True, begun=True) == {}
+    with pytest.raises(NoSuchTopicError):
+        plan_over().logs(streaming=True, begun=True)
 
 
 def test_logs_without_an_index_advance_by_entries():

@@ -1,10 +1,15 @@
 """`spark.read.format("pulsar")` against a broker process, written to by the official client."""
 
+import contextlib
+import io
+
 import pulsar
 import pytest
 
 from magnetar.pipeline import register
 from tests.pipeline.spark.source_for_tests import admin, numbers, options, path, publish
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def read(spark, broker, topic, **more):
@@ -78,12 +83,28 @@ def test_columns_metadata_only_and_style_of_kafka(spark, spark_broker, pulsar_cl
 
 def test_filters_are_evaluated_in_the_source(spark, spark_broker, pulsar_client, topic):
     publish(pulsar_client, topic, 300, key=lambda k: f"k{k % 10}")
-    frame = read(spark, spark_broker, topic, pushdown="true")
+    frame = read(spark, spark_broker, topic)
+    assert "PushedFilters: [IsNotNull(__index), GreaterThanOrEqual(__index,250)" in plan_of(
+        frame.where("__index >= 250")
+    )
     assert frame.where("__index >= 250").count() == 50
     assert frame.where("__key = cast('k3' as binary)").count() == 30
     assert frame.where("__eventTime < timestamp_millis(1100)").count() == 100
     assert frame.where("__partition = -1 and __index in (5, 7) and __key is not null").count() == 2
     assert frame.where("__topic = 'other'").count() == 0
+    assert frame.where("__topic like '%9' or __index % 3 = 0").count() >= 100, "what is not understood Spark evaluates"
+    spark.conf.set(PUSHDOWN, "false")
+    try:
+        assert read(spark, spark_broker, topic).where("__index >= 250").count() == 50
+    finally:
+        spark.conf.set(PUSHDOWN, "true")
+
+
+def plan_of(frame):
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        frame.explain()
+    return text.getvalue()
 
 
 def test_an_unknown_topic_or_option_says_what_to_do(spark, spark_broker, topic):
