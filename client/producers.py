@@ -24,6 +24,11 @@ class Receipt(NamedTuple):
     ledger_id: int
     entry_id: int
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the broker has stored the entry now."""
+        return self.entry_id >= 0
+
 
 class ProducerEvents(Protocol):
     """The events of one producer."""

@@ -28,12 +28,12 @@ class _Waiting(NamedTuple, Generic[T]):
 class SendWindow(Generic[T]):
     """The events of one producer (`producers.ProducerEvents`). Belongs to one loop.
 
-    on_stored: called with each item whose receipt has come, and whether the broker stored it now (else: had it). A
-        ClientError that it raises fails the window, and the item stays without a receipt.
+    on_stored: called with each item and its receipt. A ClientError that it raises fails the window, and the item stays
+        without a receipt.
     """
 
     def __init__(
-        self, on_stored: Callable[[T, bool], None], *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
+        self, on_stored: Callable[[T, Receipt], None], *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
     ) -> None:
         self._on_stored = on_stored
         self._max_entries, self._max_bytes = max_entries, max_bytes
@@ -47,11 +47,28 @@ class SendWindow(Generic[T]):
         self._waiting.append(_Waiting(sequence_id, size_bytes, item))
         self._bytes += size_bytes
 
+    def __len__(self) -> int:
+        """How many entries have no receipt."""
+        return len(self._waiting)
+
+    def items(self) -> list[T]:
+        """What has no receipt, in the order it was added: to be sent again when the producer is gone."""
+        return [waiting.item for waiting in self._waiting]
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether an entry of this size may be sent now."""
+        return self._failure is None and not self._is_full(size_bytes)
+
     async def wait_room(self, size_bytes: int) -> None:
         """Return when an entry of this size may be sent. Raises: ClientError when the producer is gone."""
-        while self._waiting and (len(self._waiting) >= self._max_entries or self._bytes + size_bytes > self._max_bytes):
+        while self._is_full(size_bytes):
             await self._wait()
         self._ensure_open()
+
+    def _is_full(self, size_bytes: int) -> bool:
+        """An entry larger than the whole window may be sent alone."""
+        full = len(self._waiting) >= self._max_entries or self._bytes + size_bytes > self._max_bytes
+        return bool(self._waiting) and full
 
     async def wait_empty(self) -> None:
         """Return when everything has its receipt. Raises: as `wait_room`."""
@@ -77,7 +94,7 @@ class SendWindow(Generic[T]):
             return
         first = self._waiting[0]
         try:
-            self._on_stored(first.item, receipt.entry_id >= 0)
+            self._on_stored(first.item, receipt)
         except ClientError as error:
             self.on_failed(error)
             return

@@ -11,7 +11,7 @@ from magnetar.protocol import requests
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.client.producers import Producers
+    from magnetar.client.producers import Producers, Receipt
     from magnetar.converters.kafka_entry.import_plan import ImportStep
 
 
@@ -58,11 +58,11 @@ class ImportProducer:
         """Leave the topic, so that the name is free. Raises: RetryError."""
         await self._producers.close(self._producer_id)
 
-    def _stored(self, step: ImportStep, new: bool) -> None:
+    def _stored(self, step: ImportStep, receipt: Receipt) -> None:
         assert step.entry is not None, "only entries are sent"
-        if new and step.confirms:
+        if receipt.is_new and step.confirms:
             raise DeduplicationError(
                 f"the broker took sequence id {step.entry.sequence_id} of {self.name} a second time, although it named "
                 "it as its last one: its deduplication does not work, nothing can be promised"
             )
-        self.on_stored(step, new)
+        self.on_stored(step, receipt.is_new)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from magnetar.client.connection import BrokerConnection
+    from magnetar.client.producers import Receipt
     from magnetar.converters.kafka_entry.import_plan import ImportStep
     from magnetar.pipeline.connect_options import ConnectOptions
 
@@ -96,10 +97,10 @@ async def _send_one(
     await connection.wait_writable()
 
 
-def _note(sent: Sent, step: ImportStep, new: bool) -> None:
+def _note(sent: Sent, step: ImportStep, receipt: Receipt) -> None:
     """A receipt has come. Raises: DeduplicationError for an entry that the topic had, and has stored again."""
     assert step.entry is not None, "only entries are sent"
-    if not new:
+    if not receipt.is_new:
         sent.known += step.entry.messages
     elif step.confirms:
         raise DeduplicationError(

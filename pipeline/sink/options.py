@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.pipeline.connect_options import CONNECT_OPTIONS, ConnectOptions
 from magnetar.pipeline.option_table import Option, OptionError, check_names, flag, whole_number, word
+from magnetar.pipeline.sink.encryption import parse_keys
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
@@ -67,6 +68,12 @@ SINK_OPTIONS = (
     ),
     Option("batchByKey", "false", "an entry ends where the key changes, as Key_Shared subscriptions need"),
     Option("compressionType", "NONE", "NONE, LZ4, ZLIB, ZSTD or SNAPPY"),
+    Option(
+        "encryptionKeys",
+        "",
+        "`NAME=FILE`, several with commas between them: public RSA keys (PEM), readable on the executors, whose owners "
+        "can decrypt the payloads",
+    ),
     Option("maxPendingBytes", "16777216", "bytes a producer sends ahead of their receipts"),
     Option("sendTimeoutMs", "120000", "a task fails when no entry is stored for so long"),
 )
@@ -98,6 +105,8 @@ class SinkOptions:
     compression: pb.CompressionType
     pending_bytes: int
     timeout_s: float
+    encryption_keys: tuple[tuple[str, str], ...] = ()
+    """Name of each key and file of its public key."""
     keep_schema_versions: bool = False
     """No option: rows bring versions of the target's schema in the column `__schemaVersion` (replay)."""
 
@@ -137,6 +146,7 @@ class SinkOptions:
             compression=_compression(given.get("compressiontype", "NONE")),
             pending_bytes=whole_number(given, "maxPendingBytes", 16 * 1024 * 1024),
             timeout_s=whole_number(given, "sendTimeoutMs", 120_000) / 1000,
+            encryption_keys=parse_keys(given.get("encryptionkeys", "")),
         )
 
     @property

@@ -8,16 +8,17 @@ Entry, batched:   MessageMetadata{sequence_id = first, highest_sequence_id = las
 Entry, single:    MessageMetadata with key, properties and times | payload
 Entry, chunk:     as single, with uuid, chunk_id, num_chunks_from_msg, total_chunk_msg_size | a part of the payload
 Messages with a delivery time stand alone, since a broker delays entries; so do those that are too large for one entry.
-All chunks of a message have its sequence id; the uuid is new with each packer, so that the chunks of an attempt that
-broke off are never joined with those of the next one.
+All chunks of a message have its sequence id; the uuid is new whenever they are sent, so that the chunks of an attempt
+that broke off are never joined with those of the next one. With encryption the payload of each entry is encrypted last.
 """
 
 from __future__ import annotations
 
-import os
 from binascii import b2a_base64
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from magnetar.pipeline.sink.encryption import TAG_BYTES, Encryptor
+from magnetar.pipeline.sink.entries import Chunks, Entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.protocol.compression import compress
@@ -32,18 +33,6 @@ _METADATA_ROOM = 64
 """Bytes a message needs in a batch beside its payload, key and properties, at most."""
 _LEAST_CHUNK_BYTES = 1024
 """Key and properties stand in every chunk; where they leave less than this, the message is refused."""
-
-
-class Entry(NamedTuple):
-    """`data`: headers and payload, as SEND carries them. Sequence ids `first` to `last`, `messages` of them: of a
-    chunked message its last chunk has one, the others none.
-    """
-
-    first: int
-    last: int
-    messages: int
-    data: bytes
-    is_chunk: bool = False
 
 
 class MessageTooLargeError(ValueError):
@@ -65,17 +54,19 @@ class Packer:
         self._name = producer_name
         self._limit, self._limit_bytes = options.batch_messages, min(options.batch_bytes, max_bytes)
         self._by_key, self._compression = options.batch_by_key, options.compression
-        self._now_ms, self._max_bytes, self._schema_version = now_ms, max_bytes, schema_version
-        self._chunking, self._attempt = options.chunking, os.urandom(6).hex()
+        self._encryptor = Encryptor(options.encryption_keys) if options.encryption_keys else None
+        self._max_bytes = max_bytes - (TAG_BYTES if self._encryptor else 0)
+        self._now_ms, self._schema_version = now_ms, schema_version
+        self._chunking = options.chunking
         self._waiting: list[tuple[int, Message]] = []
         self._waiting_bytes = 0
 
-    def add(self, sequence_id: int, message: Message) -> Iterator[Entry]:
-        """Entries that are complete now. Raises: MessageTooLargeError."""
+    def add(self, sequence_id: int, message: Message) -> Iterator[Entry | Chunks]:
+        """What is complete now. Raises: MessageTooLargeError."""
         size = _size(message)
         if size > self._max_bytes:
             yield from self.flush()
-            yield from self._large(sequence_id, message, size)
+            yield self._large(sequence_id, message, size)
             return
         if self._limit == 0 or message.deliver_at_ms:
             yield from self.flush()
@@ -113,8 +104,8 @@ class Packer:
             _set_key(metadata, messages[0][1])
         return Entry(first, last, len(messages), self._entry(metadata, b"".join(parts)))
 
-    def _large(self, sequence_id: int, message: Message, size: int) -> Iterator[Entry]:
-        """A message that does not fit an entry, in chunks. Raises: MessageTooLargeError."""
+    def _large(self, sequence_id: int, message: Message, size: int) -> Entry | Chunks:
+        """A message that does not fit an entry, unless compression makes it small. Raises: MessageTooLargeError."""
         payload = message.value or b""
         room = self._max_bytes - (size - len(payload))
         if not self._chunking or room < _LEAST_CHUNK_BYTES:
@@ -122,16 +113,9 @@ class Packer:
             raise MessageTooLargeError(f"a message of {size} bytes, and the broker takes {self._max_bytes}: {way}")
         metadata = self._single_metadata(sequence_id, message)
         payload = self._compressed(metadata, payload)
-        parts = [payload[at : at + room] for at in range(0, len(payload), room)]
-        if len(parts) > 1:
-            metadata.uuid = f"{self._name}-{sequence_id}-{self._attempt}"
-            metadata.num_chunks_from_msg, metadata.total_chunk_msg_size = len(parts), len(payload)
-        for number, part in enumerate(parts):
-            if len(parts) > 1:
-                metadata.chunk_id = number
-            ends = number == len(parts) - 1
-            data = encode_entry(metadata, part)
-            yield Entry(sequence_id, sequence_id, int(ends), data, is_chunk=len(parts) > 1)
+        if len(payload) <= room:
+            return Entry(sequence_id, sequence_id, 1, self._encrypted(metadata, payload))
+        return Chunks(metadata, payload, room, self._encrypted)
 
     def _single(self, sequence_id: int, message: Message) -> Entry:
         metadata = self._single_metadata(sequence_id, message)
@@ -158,7 +142,12 @@ class Packer:
         return metadata
 
     def _entry(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
-        return encode_entry(metadata, self._compressed(metadata, payload))
+        return self._encrypted(metadata, self._compressed(metadata, payload))
+
+    def _encrypted(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+        if self._encryptor is not None:
+            payload = self._encryptor.encrypt(metadata, payload)
+        return encode_entry(metadata, payload)
 
     def _compressed(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
         if self._compression == pb.NONE:

@@ -12,26 +12,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.client.errors import RetryError
 from magnetar.client.lookup import find_owner
 from magnetar.client.retrying import retrying
+from magnetar.client.send_window import SendWindow
+from magnetar.pipeline.sink.entries import Chunks
 from magnetar.pipeline.sink.packing import Packer
 from magnetar.protocol import requests
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from magnetar.client.errors import RefusedError
     from magnetar.client.pool import ConnectionPool
     from magnetar.client.producers import OpenedProducer, Producers, Receipt
+    from magnetar.pipeline.sink.entries import Entry
     from magnetar.pipeline.sink.message import Message
     from magnetar.pipeline.sink.options import SinkOptions
-    from magnetar.pipeline.sink.packing import Entry
     from magnetar.protocol import pulsar_api_pb2 as pb
 
 _HEADROOM = 10 * 1024
@@ -74,11 +75,9 @@ class TopicProducer:
         self._producers: Producers | None = None
         self._opened: OpenedProducer | None = None
         self._packer: Packer | None = None
-        self._unconfirmed: deque[Entry] = deque()
-        self._unconfirmed_bytes = 0
+        self._window = self._new_window()
+        self._sending: Chunks | None = None
         self._skip_to = -1
-        self._failure: RefusedError | RetryError | None = None
-        self._changed: asyncio.Future[None] | None = None
         self._deadline = 0.0
 
     async def send(self, sequence_id: int, message: Message) -> None:
@@ -92,16 +91,20 @@ class TopicProducer:
             self.report.known += 1
             return
         assert self._packer is not None, "_start has made it"
-        for entry in self._packer.add(sequence_id, message):
-            await self._send_entry(entry)
+        for packed in self._packer.add(sequence_id, message):
+            if isinstance(packed, Chunks):
+                await self._send_chunks(packed)
+            else:
+                await self._wait_room(packed)
+                await self._put(packed)
 
     async def finish(self) -> TopicReport:
         """Return when everything taken is stored; the name is free then. Raises: ClientError."""
         if self._packer is not None:
             for entry in self._packer.flush():
-                await self._send_entry(entry)
-            while self._unconfirmed:
-                await self._wait_change()
+                await self._wait_room(entry)
+                await self._put(entry)
+            await self._until_empty_or_room(None)
             await self._leave()
         return self.report
 
@@ -141,105 +144,112 @@ class TopicProducer:
     async def _attach(self) -> OpenedProducer:
         address = await find_owner(self._pool, self._options.connect.service, self.report.topic)
         self._producers = await self._pool.producers(address)
-        self._failure = None
-        self._opened = await self._producers.open(self.report.topic, self._name, self, self._schema)
+        self._window = self._new_window()
+        self._opened = await self._producers.open(self.report.topic, self._name, self._window, self._schema)
         return self._opened
 
     async def _reopen(self) -> None:
-        """After a failure: attach again, leave out what the broker has, send the rest again."""
+        """After a failure: attach again, leave out what the broker has, send the rest again.
+
+        Of a chunked message all chunks are sent again, unless `_send_chunks` is about to do that.
+        """
         await self._leave()
+        without_receipt = self._window.items()
         opened = await self._open()
-        if self._name is not None:
-            while self._unconfirmed and self._unconfirmed[0].last <= opened.last_sequence_id:
-                self._confirm(self._unconfirmed[0], known=False)
-        for entry in self._unconfirmed:
-            self._write(entry)
+        known_to = opened.last_sequence_id if self._name is not None else -1
+        again = self._sending
+        for entry in without_receipt:
+            if entry.last <= known_to:
+                self.report.stored += entry.messages
+            elif entry.chunks is None:
+                self._write(entry)
+            elif entry.chunks is not again:
+                again = entry.chunks
+                for chunk in again.entries():
+                    self._write(chunk)
+        self._progress()
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
-    async def _send_entry(self, entry: Entry) -> None:
-        while self._failure is not None or (
-            self._unconfirmed and self._unconfirmed_bytes + len(entry.data) > self._options.pending_bytes
-        ):
-            await self._wait_change()
-        self._unconfirmed.append(entry)
-        self._unconfirmed_bytes += len(entry.data)
-        if len(self._unconfirmed) == 1:
+    async def _send_chunks(self, chunks: Chunks) -> None:
+        self._sending = chunks
+        try:
+            while not await self._sent_whole(chunks):
+                pass
+        finally:
+            self._sending = None
+
+    async def _sent_whole(self, chunks: Chunks) -> bool:
+        """Whether all chunks went over one connection; else consumers could get one of them twice."""
+        attached: OpenedProducer | None = None
+        for entry in chunks.entries():
+            await self._wait_room(entry)
+            if attached is not None and attached is not self._opened:
+                return False
+            attached = self._opened
+            await self._put(entry)
+        return True
+
+    async def _wait_room(self, entry: Entry) -> None:
+        if not self._window.has_room(len(entry.data)):
+            await self._until_empty_or_room(len(entry.data))
+
+    async def _put(self, entry: Entry) -> None:
+        if not len(self._window):
             self._progress()
         self._write(entry)
         assert self._producers is not None, "the producer is open"
-        if self._failure is None:
-            try:
-                await self._producers.connection.wait_writable()
-            except RetryError as error:
-                self.on_failed(error)
+        with contextlib.suppress(RetryError):  # the window fails too, and the entry is sent again
+            await self._producers.connection.wait_writable()
 
     def _write(self, entry: Entry) -> None:
         assert self._producers is not None, "the producer is open"
-        if self._failure is not None:
-            return
         assert self._opened is not None, "the producer is open"
+        self._window.add(entry.first, len(entry.data), entry)
         send = requests.send(
             self._opened.producer_id,
             entry.first,
             entry.last,
             max(entry.messages, 1),
             entry.data,
-            is_chunk=entry.is_chunk,
+            is_chunk=entry.chunks is not None,
         )
         try:
             self._producers.connection.write(send)
         except RetryError as error:
-            self.on_failed(error)
+            self._window.on_failed(error)
 
-    async def _wait_change(self) -> None:
-        """Return after a receipt or after the producer is attached again. Raises: ClientError."""
-        if self._failure is not None:
-            if not isinstance(self._failure, RetryError):
-                raise self._failure
-            await self._reopen()
-            return
-        self._changed = asyncio.get_running_loop().create_future()
-        left = self._deadline - time.monotonic()
-        try:
-            await asyncio.wait_for(self._changed, max(left, 0.001))
-        except TimeoutError:
-            waited = f"{self._options.timeout_s:.0f} s (sendTimeoutMs)"
-            raise RetryError(f"{self.report.topic}: no receipt within {waited}") from None
+    async def _until_empty_or_room(self, size_bytes: int | None) -> None:
+        """Return when everything has its receipt (None), or when an entry of that size may be sent.
 
-    def _wake(self) -> None:
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
+        Attaches again whenever the producer is gone. Raises: ClientError.
+        """
+        while True:
+            window = self._window
+            wait = window.wait_empty() if size_bytes is None else window.wait_room(size_bytes)
+            try:
+                return await asyncio.wait_for(wait, max(self._deadline - time.monotonic(), 0.001))
+            except TimeoutError:
+                if time.monotonic() < self._deadline:
+                    continue  # receipts have come meanwhile
+                waited = f"{self._options.timeout_s:.0f} s (sendTimeoutMs)"
+                raise RetryError(f"{self.report.topic}: no receipt within {waited}") from None
+            except RetryError:
+                await self._reopen()
 
     def _progress(self) -> None:
         self._deadline = time.monotonic() + self._options.timeout_s
 
     # --- what the broker says --------------------------------------------------------------------------------------
 
-    def on_receipt(self, receipt: Receipt) -> None:
-        """The entry is stored, now or before. Receipts come in the order of the entries."""
-        if self._failure is not None or not self._unconfirmed:
-            return
-        entry = self._unconfirmed[0]
-        if receipt.sequence_id != entry.first:
-            self.on_failed(RetryError(f"a receipt for {receipt.sequence_id}, not for {entry.first}"))
-            return
-        self._confirm(entry, known=receipt.entry_id < 0)
-        if receipt.entry_id >= 0:
-            self.report.last_ledger, self.report.last_entry = receipt.ledger_id, receipt.entry_id
-        self._wake()
+    def _new_window(self) -> SendWindow[Entry]:
+        return SendWindow(self._on_stored, max_entries=sys.maxsize, max_bytes=self._options.pending_bytes)
 
-    def on_failed(self, error: RefusedError | RetryError) -> None:
-        """The connection or the producer is gone, or the broker refused an entry."""
-        if self._failure is None:
-            self._failure = error
-        self._wake()
-
-    def _confirm(self, entry: Entry, *, known: bool) -> None:
-        self._unconfirmed.popleft()
-        self._unconfirmed_bytes -= len(entry.data)
-        if known:
-            self.report.known += entry.messages
-        else:
+    def _on_stored(self, entry: Entry, receipt: Receipt) -> None:
+        """The entry is stored, now or before."""
+        if receipt.is_new:
             self.report.stored += entry.messages
+            self.report.last_ledger, self.report.last_entry = receipt.ledger_id, receipt.entry_id
+        else:
+            self.report.known += entry.messages
         self._progress()

@@ -55,7 +55,9 @@ def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool)
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use mode append")
     parsed = SinkOptions.parse(options, streaming=False)
-    value_encoder(to_arrow_schema(schema), parsed)  # what cannot be written is refused before any task starts
+    value_encoder(
+        to_arrow_schema(schema, timezone="UTC"), parsed
+    )  # what cannot be written is refused before any task starts
     return PulsarWriter(parsed)
 
 
@@ -64,7 +66,7 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use output mode append or update")
     parsed = SinkOptions.parse(options, streaming=True)
-    value_encoder(to_arrow_schema(schema), parsed)
+    value_encoder(to_arrow_schema(schema, timezone="UTC"), parsed)
     return PulsarStreamWriter(parsed)
 
 

@@ -15,7 +15,7 @@ def stored(sequence_id, entry_id=0):
 
 async def test_receipts_take_items_in_order_and_tell_what_was_there_before():
     seen = []
-    window = SendWindow(lambda item, new: seen.append((item, new)))
+    window = SendWindow(lambda item, receipt: seen.append((item, receipt.is_new)))
     for k, item in enumerate("abc"):
         window.add(k, 10, item)
     for k, entry_id in enumerate((0, -1, 5)):
@@ -37,6 +37,19 @@ async def test_entries_and_bytes_are_bounded(entries, size):
     await waiting
 
 
+async def test_what_has_no_receipt_may_be_sent_again_by_another_producer():
+    window = SendWindow(lambda *_: None, max_bytes=30)
+    for k, item in enumerate("abc"):
+        assert window.has_room(10)
+        window.add(k, 10, item)
+    assert not window.has_room(1)
+    window.on_receipt(stored(0))
+    assert window.has_room(10)
+    window.on_failed(RetryError("the connection is lost"))
+    assert not window.has_room(10)
+    assert (len(window), window.items()) == (2, ["b", "c"])
+
+
 async def test_one_entry_larger_than_the_window_may_be_sent():
     await SendWindow(lambda *_: None, max_bytes=10).wait_room(1000)
 
@@ -50,7 +63,7 @@ async def test_a_receipt_that_is_not_the_one_waited_for_ends_it():
 
 
 async def test_the_first_failure_counts():
-    def refuses(_item, _new):
+    def refuses(_item, _receipt):
         raise DeduplicationError("stored twice")
 
     window = SendWindow(refuses)

@@ -31,8 +31,8 @@ def test_names_without_case():
         ({"topic": "a/b"}, False, "option topic"),
         ({"batchingMaxMessages": "0"}, False, "at least 1"),
         ({"guarante": "exactly-once"}, False, "did you mean guarantee"),
-        ({"encryptionKeys": "app"}, False, "neither encrypted nor decrypted"),
-        ({"pulsar.producer.cryptoKeyReader": "x"}, False, "neither encrypted nor decrypted"),
+        ({"encryptionKeys": "app"}, False, "NAME=FILE"),
+        ({"pulsar.producer.cryptoKeyReader": "x"}, False, "encrypts with encryptionKeys"),
     ],
 )
 def test_bad_options_name_themselves(options, streaming, text):
@@ -63,6 +63,7 @@ def test_every_option_of_the_table_has_an_effect():
         "chunkingEnabled": "true",
         "batchingMaxMessages": "3",
         "batchingMaxBytes": "3",
+        "encryptionKeys": "app=/keys/app.pem",
         "maxPendingBytes": "3",
         "sendTimeoutMs": "3",
     }

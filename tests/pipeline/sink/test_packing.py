@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.pipeline.sink.entries import Chunks
 from magnetar.pipeline.sink.message import Message
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.packing import MessageTooLargeError, Packer, key_text
@@ -18,8 +19,9 @@ def packer(now_ms=lambda: 5, max_bytes=1 << 20, schema_version=b"", **options):
 
 
 def pack(packer, messages, first=0):
-    entries = [entry for i, message in enumerate(messages) for entry in packer.add(first + i, message)]
-    return entries + list(packer.flush())
+    packed = [each for i, message in enumerate(messages) for each in packer.add(first + i, message)]
+    packed += packer.flush()
+    return [entry for each in packed for entry in (each.entries() if isinstance(each, Chunks) else [each])]
 
 
 def unpack(entry):
@@ -146,7 +148,7 @@ def test_a_message_that_is_too_large_is_cut_into_chunks():
     made = packer(max_bytes=3000, chunkingEnabled="true", batchingMaxMessages=10)
     small = Message(b"x", None, None, (), 0, 0)
     entries = pack(made, [small, large, small], first=5)
-    assert [(e.first, e.last, e.messages, e.is_chunk) for e in entries] == [
+    assert [(e.first, e.last, e.messages, e.chunks is not None) for e in entries] == [
         (5, 5, 1, False),
         *[(6, 6, 0, True)] * 3,
         (6, 6, 1, True),
@@ -159,14 +161,14 @@ def test_a_message_that_is_too_large_is_cut_into_chunks():
     assert [m.chunk_id for m in metadata] == [0, 1, 2, 3]
     assert {(m.num_chunks_from_msg, m.total_chunk_msg_size, m.partition_key) for m in metadata} == {(4, 10240, "k")}
     assert len({m.uuid for m in metadata}) == 1
-    again = pack(packer(max_bytes=3000, chunkingEnabled="true"), [large], first=6)
+    again = list(entries[1].chunks.entries())
     assert split_entry(again[0].data)[0].uuid != metadata[0].uuid, "an attempt that broke off is never joined with it"
 
 
 def test_what_compression_makes_small_enough_is_one_entry():
     made = packer(max_bytes=3000, chunkingEnabled="true", compressionType="ZSTD")
     [entry] = pack(made, [Message(bytes(100_000), None, None, (), 0, 0)])
-    assert (entry.messages, entry.is_chunk) == (1, False)
+    assert (entry.messages, entry.chunks) == (1, None)
     assert [each.value for _, each in unpack(entry)] == [bytes(100_000)]
 
 

@@ -6,6 +6,8 @@ import uuid
 import pulsar
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from magnetar.client.errors import DeduplicationError, RefusedError, RetryError
 from magnetar.pipeline.sink.options import SinkOptions
@@ -172,6 +174,23 @@ def test_large_messages_in_chunks_once_although_the_broker_is_killed(broker, cli
     (report,) = send_rows(rows(), sending, EXACTLY_ONCE)
     assert (report.stored, report.known) == (0, 9)
     assert len(read_all(client, topic, 9)) == 9
+
+
+@pytest.mark.parametrize("more", [{}, {"compressionType": "LZ4"}, {"batchingEnabled": "false"}])
+def test_the_official_client_decrypts(broker, topic, tmp_path, more):
+    pair = rsa.generate_private_key(65537, 2048)
+    public, private = tmp_path / "public.pem", tmp_path / "private.pem"
+    public.write_bytes(pair.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    private.write_bytes(pair.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
+    sending = options(broker, topic, encryptionKeys=f"app={public}", chunkingEnabled="true", **more)
+    (report,) = send_rows([table("one", "two", large(1))], sending, EXACTLY_ONCE)
+    assert report.stored == 3
+    client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    reader = client.create_reader(
+        topic, pulsar.MessageId.earliest, crypto_key_reader=pulsar.CryptoKeyReader(str(public), str(private))
+    )
+    assert [reader.read_next(60_000).data() for _ in range(3)] == [b"one", b"two", large(1)]
+    client.close()
 
 
 def test_without_deduplication_nothing_is_sent(tmp_path_factory, topic):

@@ -54,6 +54,31 @@ def test_a_batch_write(spark, deduplicating, client, topic):
     assert all(m.partition_key() == str(int(m.data()) % 7) for m in found)
 
 
+def test_every_part_of_a_message_and_a_table_that_was_read(spark, deduplicating, client, topic):
+    rows = """
+        select cast(id as string) value, concat('k', id) __key, cast('o' as binary) __orderingKey,
+            timestamp_millis(1700000000000 + id) __eventTime, map('n', cast(id as string)) __messageProperties,
+            timestamp_millis(1600000000000) __deliverAt
+        from range(3)"""
+    to(deduplicating, spark.sql(rows).coalesce(1).write.mode("append"), topic).save()
+    where = {"service.url": deduplicating.url, "admin.url": deduplicating.http_url, "topic": topic}
+    to(deduplicating, spark.read.format("pulsar").options(**where).load().write.mode("append"), f"{topic}-copy").save()
+    for written in (topic, f"{topic}-copy"):
+        found = [
+            (m.data(), m.partition_key(), m.ordering_key(), m.event_timestamp(), m.properties())
+            for m in read_all(client, written)
+        ]
+        assert found == [(b"%d" % n, f"k{n}", "o", 1_700_000_000_000 + n, {"n": str(n)}) for n in range(3)]
+
+
+def test_records_with_times_get_a_schema(spark, deduplicating, topic):
+    rows = "select 7 id, timestamp_millis(1700000000123) at, array(timestamp_millis(5)) more, date'2024-01-02' day"
+    to(deduplicating, spark.sql(rows).write.mode("append"), topic).save()
+    where = {"service.url": deduplicating.url, "admin.url": deduplicating.http_url, "topic": topic}
+    frame = spark.read.format("pulsar").options(**where).load().select("id", "at", "more", "day")
+    assert frame.collect() == spark.sql(rows).collect()
+
+
 def test_a_batch_write_with_a_sink_id_may_be_repeated(spark, deduplicating, client, topic):
     df = spark.range(0, 500, 1, 2).selectExpr("cast(id as string) value")
     for _ in range(2):

@@ -84,9 +84,8 @@ def test_columns_metadata_only_and_style_of_kafka(spark, spark_broker, pulsar_cl
 def test_filters_are_evaluated_in_the_source(spark, spark_broker, pulsar_client, topic):
     publish(pulsar_client, topic, 300, key=lambda k: f"k{k % 10}")
     frame = read(spark, spark_broker, topic)
-    assert "PushedFilters: [IsNotNull(__index), GreaterThanOrEqual(__index,250)" in plan_of(
-        frame.where("__index >= 250")
-    )
+    assert "Filter (" not in plan_of(frame.where("__index >= 250")), "Spark has nothing left to evaluate"
+    assert "Filter (" in plan_of(frame.where("__index % 2 = 0"))
     assert frame.where("__index >= 250").count() == 50
     assert frame.where("__key = cast('k3' as binary)").count() == 30
     assert frame.where("__eventTime < timestamp_millis(1100)").count() == 100
