@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from magnetar.pipeline.columns import EXTRA, KAFKA, KAFKA_HEADERS, PULSAR
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.message import Message, Row
+from magnetar.pipeline.sink.part_types import check_part_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,7 +82,9 @@ class RowReader:
     """Record batches to rows."""
 
     def __init__(self, schema: pa.Schema, options: SinkOptions, encoder: PayloadEncoder) -> None:
+        """Raises: OptionError for columns that make no message."""
         self._parts, _ = parts(schema.names, options)
+        check_part_types(schema, self._parts)
         self._topic, self._encoder = options.topic, encoder
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from magnetar.pipeline.option_table import OptionError
+from magnetar.pipeline.sink.columns import RowReader
 from magnetar.pipeline.sink.options import Guarantee, SinkOptions
 from magnetar.pipeline.sink.staging import Staging
 from magnetar.pipeline.sink.task import Place, send_rows
@@ -55,9 +56,7 @@ def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool)
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use mode append")
     parsed = SinkOptions.parse(options, streaming=False)
-    value_encoder(
-        to_arrow_schema(schema, timezone="UTC"), parsed
-    )  # what cannot be written is refused before any task starts
+    _check(schema, parsed)
     return PulsarWriter(parsed)
 
 
@@ -66,8 +65,17 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use output mode append or update")
     parsed = SinkOptions.parse(options, streaming=True)
-    value_encoder(to_arrow_schema(schema, timezone="UTC"), parsed)
+    _check(schema, parsed)
     return PulsarStreamWriter(parsed)
+
+
+def _check(schema: StructType, options: SinkOptions) -> None:
+    """What cannot be written is refused before any task starts. Raises: OptionError."""
+    try:
+        arrow = to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # a PySpark whose function gives times a zone by itself
+        arrow = to_arrow_schema(schema)
+    RowReader(arrow, options, value_encoder(arrow, options))
 
 
 class PulsarWriter(DataSourceArrowWriter):

@@ -78,3 +78,29 @@ def test_what_cannot_be_written_names_the_remedy():
         read([{"__key": b""}], topic="t")
     with pytest.raises(ValueError, match="null in its topic"):
         read(pa.RecordBatch.from_arrays([pa.array([b""]), pa.array([None], pa.string())], ["value", "__topic"]))
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("__key", pa.array([1])),
+        ("__orderingKey", pa.array([1.5])),
+        ("__topic", pa.array([b"t"])),
+        ("__partition", pa.array(["1"])),
+        ("__eventTime", pa.array(["2026-01-01"])),
+        ("__deliverAt", pa.array([1.5])),
+        ("__messageProperties", pa.array(["x"])),
+        ("__messageProperties", pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32()))),
+        ("__messageProperties", pa.array([[{"key": "a"}]])),
+    ],
+)
+def test_a_column_of_another_type_is_refused_with_what_is_expected(column, values):
+    batch = pa.RecordBatch.from_arrays([pa.array([b"v"]), values], ["value", column])
+    with pytest.raises(OptionError, match=rf"column {column} is .*; .* expected"):
+        read(batch, **({} if column == "__topic" else {"topic": "t"}))
+
+
+def test_columns_without_any_value_have_every_type():
+    names = ["__key", "__orderingKey", "__partition", "__eventTime", "__deliverAt", "__messageProperties"]
+    batch = pa.RecordBatch.from_arrays([pa.array([b"v"]), *[pa.nulls(1)] * len(names)], ["value", *names])
+    assert read(batch, topic="t") == [Row("persistent://public/default/t", -1, Message(b"v"))]
