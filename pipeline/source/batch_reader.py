@@ -60,10 +60,9 @@ class _PushFilters:
     `spark.sql.python.filterPushdown.enabled`. A session that has it calls this; another one reads without filters.
     """
 
-    __func__ = DataSourceReader.pushFilters
-
     def __init__(self, reader: PulsarReader) -> None:
         self._reader = reader
+        self.__func__ = DataSourceReader.pushFilters  # Spark compares this; of the class it would come bound
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         return self._reader.take_filters(filters)
