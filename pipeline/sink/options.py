@@ -79,6 +79,12 @@ SINK_OPTIONS = (
 )
 """THE table of the sink's own options; those of the connection are in `connect_options`."""
 
+PRODUCER_OPTIONS = (
+    *("batchingEnabled", "batchingMaxMessages", "batchingMaxBytes", "chunkingEnabled"),
+    *("compressionType", "sendTimeoutMs"),
+)
+"""Also taken with `pulsar.producer.` before them, as pulsar-spark has them."""
+_PRODUCER = "pulsar.producer."
 _COMPRESSION = {"NONE": pb.NONE, "LZ4": pb.LZ4, "ZLIB": pb.ZLIB, "ZSTD": pb.ZSTD, "SNAPPY": pb.SNAPPY}
 
 
@@ -113,7 +119,7 @@ class SinkOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         """Read them from the options of a DataFrame writer. Raises: OptionError."""
-        given = {name.lower(): str(value) for name, value in options.items()}
+        given = _without_prefix({name.lower(): str(value) for name, value in options.items()})
         check_names(given, (*CONNECT_OPTIONS, *SINK_OPTIONS), "docs/pipeline/sink.md")
         default = Guarantee.STAGED if streaming else Guarantee.AT_LEAST_ONCE
         guarantee = Guarantee(word(given, "guarantee", [*Guarantee], default))
@@ -153,6 +159,13 @@ class SinkOptions:
     def exactly_once(self) -> bool:
         """Whether producers have names and sequence ids of their own."""
         return self.guarantee is not Guarantee.AT_LEAST_ONCE
+
+
+def _without_prefix(given: Mapping[str, str]) -> dict[str, str]:
+    """Options of pulsar-spark's producer by their names here; one that is given under both names counts as here."""
+    prefixed = {_PRODUCER + name.lower(): name.lower() for name in PRODUCER_OPTIONS}
+    found = {prefixed[name]: value for name, value in given.items() if name in prefixed}
+    return found | {name: value for name, value in given.items() if name not in prefixed}
 
 
 def _topic(text: str) -> str:

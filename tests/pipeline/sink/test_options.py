@@ -4,6 +4,7 @@ import pytest
 
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.options import SINK_OPTIONS, Guarantee, SinkOptions
+from magnetar.protocol import pulsar_api_pb2 as pb
 
 
 def test_defaults():
@@ -80,3 +81,12 @@ def test_the_documentation_has_every_option():
     page = (pathlib.Path(__file__).parents[3] / "docs" / "pipeline" / "sink.md").read_text()
     for option in SINK_OPTIONS:
         assert f"| `{option.name}` | {option.default} | {option.doc} |" in page, "regenerate the table of options"
+
+
+def test_names_of_pulsar_spark():
+    given = {"topic": "t", "pulsar.producer.batchingEnabled": "false", "pulsar.producer.sendTimeoutMs": "5"}
+    found = SinkOptions.parse(given | {"sendTimeoutMs": "9"}, streaming=False)
+    assert (found.batch_messages, found.timeout_s) == (0, 0.009)
+    assert SinkOptions.parse({"Pulsar.Producer.CompressionType": "LZ4"}, streaming=False).compression == pb.LZ4
+    with pytest.raises(OptionError, match="batchingMaxMessages"):
+        SinkOptions.parse({"pulsar.producer.batchingMaxMessages": "x"}, streaming=False)
