@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DATA_KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+"""By so much a payload grows."""
 _ONLY_RSA: Final = "no RSA key: keys of elliptic curves (ECIES) are for the client for Java"
 
 
@@ -51,31 +53,43 @@ def key_at(place: str) -> bytes:
 
 
 class Encryption:
-    """Encrypts payloads for the holder of one private key. The data key is made anew for each run of a program."""
+    """Encrypts payloads for the holders of private keys. The data key is made anew for each run of a program."""
 
-    def __init__(self, name: str, public_key: bytes) -> None:
-        """Args: name: by which readers find their key. public_key: PEM. Raises: InputError."""
-        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - slow to load
-        from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415 - the same
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same
+    def __init__(self, name: str, public_key: bytes, *others: tuple[str, bytes]) -> None:
+        """Args: name: by which readers find their key. public_key: PEM. others: the same of more readers.
 
-        try:
-            key = serialization.load_pem_public_key(public_key)
-        except ValueError as error:
-            raise InputError(f"the public key {name} cannot be read: {error}") from error
-        if not isinstance(key, rsa.RSAPublicKey):
-            raise InputError(f"the public key {name} is {_ONLY_RSA}")
+        Raises: InputError.
+        """
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - slow to load
+
         data_key = os.urandom(DATA_KEY_BYTES)
-        sha1 = hashes.SHA1()  # noqa: S303 - the protocol's; OAEP does not rest on its resistance to collisions
-        self._for_reader = key.encrypt(data_key, padding.OAEP(padding.MGF1(sha1), sha1, None))
-        self._name, self._cipher = name, AESGCM(data_key)
+        readers = (name, public_key), *others
+        self._for_readers = [(reader, _encrypted_key(reader, pem, data_key)) for reader, pem in readers]
+        self._cipher = AESGCM(data_key)
 
     def encrypt(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
-        """The payload (compressed before) encrypted; `metadata` says how."""
+        """The payload (compressed before) encrypted; `metadata` says how, whatever it said before."""
         nonce = os.urandom(NONCE_BYTES)
-        metadata.encryption_keys.add(key=self._name, value=self._for_reader)
+        del metadata.encryption_keys[:]
+        for reader, encrypted_key in self._for_readers:
+            metadata.encryption_keys.add(key=reader, value=encrypted_key)
         metadata.encryption_param = nonce
         return self._cipher.encrypt(nonce, payload, None)
+
+
+def _encrypted_key(name: str, public_key: bytes, data_key: bytes) -> bytes:
+    """The data key for the holder of the private key. Raises: InputError."""
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - slow to load
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415 - the same
+
+    try:
+        key = serialization.load_pem_public_key(public_key)
+    except ValueError as error:
+        raise InputError(f"the public key {name} cannot be read: {error}") from error
+    if not isinstance(key, rsa.RSAPublicKey):
+        raise InputError(f"the public key {name} is {_ONLY_RSA}")
+    sha1 = hashes.SHA1()  # noqa: S303 - the protocol's; OAEP does not rest on its resistance to collisions
+    return key.encrypt(data_key, padding.OAEP(padding.MGF1(sha1), sha1, None))
 
 
 class Decryption:

@@ -17,7 +17,8 @@ from __future__ import annotations
 from binascii import b2a_base64
 from typing import TYPE_CHECKING
 
-from magnetar.pipeline.sink.encryption import TAG_BYTES, Encryptor
+from magnetar.client.encryption import TAG_BYTES
+from magnetar.pipeline.sink.encryption import open_encryption
 from magnetar.pipeline.sink.entries import Chunks, Entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
@@ -54,8 +55,8 @@ class Packer:
         self._name = producer_name
         self._limit, self._limit_bytes = options.batch_messages, min(options.batch_bytes, max_bytes)
         self._by_key, self._compression = options.batch_by_key, options.compression
-        self._encryptor = Encryptor(options.encryption_keys) if options.encryption_keys else None
-        self._max_bytes = max_bytes - (TAG_BYTES if self._encryptor else 0)
+        self._encryption = open_encryption(options.encryption_keys)
+        self._max_bytes = max_bytes - (TAG_BYTES if self._encryption else 0)
         self._now_ms, self._schema_version = now_ms, schema_version
         self._chunking = options.chunking
         self._waiting: list[tuple[int, Message]] = []
@@ -145,8 +146,8 @@ class Packer:
         return self._encrypted(metadata, self._compressed(metadata, payload))
 
     def _encrypted(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
-        if self._encryptor is not None:
-            payload = self._encryptor.encrypt(metadata, payload)
+        if self._encryption is not None:
+            payload = self._encryption.encrypt(metadata, payload)
         return encode_entry(metadata, payload)
 
     def _compressed(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
