@@ -100,9 +100,9 @@ SOURCE_OPTIONS: Final = (
     Option("allowDifferentTopicSchemas", "false", "topics with different schemas in one table: the value as bytes"),
     Option(
         "pushdown",
-        "true",
+        "false",
         "batch: filters on time, key, index, partition and other columns are evaluated in the tasks, where the session "
-        "allows that (register() sets it)",
+        "allows that (register() sets it); only for a DataFrame that is loaded for one query",
     ),
     Option("readCompacted", "false", "batch: of each key the newest message, for compacted topics; through the broker"),
     Option("includeMarkers", "false", "rows for control entries of the broker too"),
@@ -208,7 +208,7 @@ class SourceOptions:
             include_headers=flag(given, "includeHeaders", False),
             value_mode=word(given, "valueMode", VALUE_MODES),
             allow_different_schemas=flag(given, "allowDifferentTopicSchemas", False),
-            pushdown=flag(given, "pushdown", True),
+            pushdown=flag(given, "pushdown", False),
             read_compacted=flag(given, "readCompacted", False),
             include_markers=flag(given, "includeMarkers", False),
             on_corrupt=word(given, "onCorrupt", ON_CORRUPT),

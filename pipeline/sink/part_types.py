@@ -19,22 +19,22 @@ class _Expected(NamedTuple):
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_null(kind)
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_null(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return _is_text(kind) or kinds.is_binary(kind) or kinds.is_large_binary(kind)
+    return _is_text(kind) or bool(kinds.is_binary(kind) or kinds.is_large_binary(kind))
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    return kinds.is_timestamp(kind) or kinds.is_integer(kind) or kinds.is_null(kind)
+    return bool(kinds.is_timestamp(kind) or kinds.is_integer(kind) or kinds.is_null(kind))
 
 
 def _is_properties(kind: pa.DataType) -> bool:
     if kinds.is_map(kind):
         return _is_text(kind.key_type) and _is_bytes(kind.item_type)
     if not kinds.is_list(kind) or not kinds.is_struct(kind.value_type):
-        return kinds.is_null(kind)
+        return bool(kinds.is_null(kind))
     fields = {field.name: field.type for field in kind.value_type}
     return fields.keys() == {"key", "value"} and _is_text(fields["key"]) and _is_bytes(fields["value"])
 

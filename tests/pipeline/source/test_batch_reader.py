@@ -13,7 +13,7 @@ from magnetar.pipeline.source.batch_reader import PulsarReader
 def reader(**options):
     rows = mock.Mock()
     rows.schema.return_value = pa.schema([("__index", pa.int64()), ("amount", pa.float64())])
-    return PulsarReader(SourceOptions.parse({"topic": "t", **options}), rows)
+    return PulsarReader(SourceOptions.parse({"topic": "t", "pushdown": "true", **options}), rows)
 
 
 def counts_as_overridden(made):
