@@ -1,5 +1,6 @@
 """A broker process of our own for tests that speak to it through real clients."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -145,22 +146,33 @@ class BrokerProcess:
 
 @pytest.fixture
 def new_broker(tmp_path):
-    """Start brokers with settings of the test's own; all are stopped at its end."""
-    started = []
+    """Start brokers with settings of the test's own; all are stopped at its end. A second client is answered all the
+    while, until the test ends the process; not where `pings` is false, because the test counts what clients cost.
+    """
+    started, honest = [], contextlib.ExitStack()
 
-    def start(name="data", env=None, **settings):
+    def start(name="data", env=None, pings=True, **settings):
         broker = BrokerProcess(tmp_path / name, settings, env).start()
         started.append(broker)
+        if pings:
+            honest.enter_context(HonestClient(broker))
         return broker
 
-    yield start
+    try:
+        yield start
+        honest.close()
+    finally:
+        _end(started)
+    for broker in started:
+        broker.check_loop()
+
+
+def _end(started):
     for broker in started:
         if broker.process.poll() is None:
             broker.process.kill()
             broker.process.wait()
         broker._close()
-    for broker in started:
-        broker.check_loop()
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def publish(peer: RawPeer, first: int, messages: int, window: int) -> None:
     [pytest.param(1, 400, 5.0, 6.5, id="one-in-flight"), pytest.param(100, 60, 12.0, 20.0, id="runs-of-100")],
 )
 def test_waits_and_calls_of_a_turn(new_broker, window: int, turns: int, most_waits: float, most_calls: float):
-    broker = new_broker()
+    broker = new_broker(pings=False)
     peer = RawPeer(broker.url)
     peer.producer("persistent://public/default/counted", producer_id=1)
     publish(peer, 0, 20 * window, window)  # the first ledger and segment are made
