@@ -177,8 +177,7 @@ class ProducerSession(Session):
         self._pending_bytes += delta
         self.share.set("websocket", _KEPT_FACTOR * self._pending_bytes)
         if delta > 0 and self.share.is_over:
-            self.share.wait()
-            self.peer.hold_reading("memory")
+            self.peer.wait_for_memory()
 
     # --- answers -------------------------------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ class WebSocketService:
         peer = socket.transport.get_extra_info("peername")
         host = peer[0] if isinstance(peer, tuple) else ""
         share = self._resources.memory.share(host, lambda: socket.release_reading("memory"))
-        socket.keep(share.close)
+        socket.account(share, self._resources.settings.keep_alive_interval_seconds)
         session: Session = session_class(
             Place(self._resources, self._services.auth.now_ms, link, socket, found, share), chosen
         )

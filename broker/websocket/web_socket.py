@@ -4,7 +4,8 @@
     the session opens                                 OPEN_WITHIN_S
     nothing came and nothing was sent                 webSocketSessionIdleTimeoutMillis
     output of which the peer reads nothing            two keep-alive intervals (`network.keep_alive`)
-    a message that does not arrive whole              the idle timeout, or the session's share of memory
+    a message that does not arrive whole              the idle timeout
+    memory for what has arrived, or for its publishes a keep-alive interval (``account``)
     closing                                           CLOSE_WITHIN_S
 
 `websockets` (sans-I/O) reads and writes frames; a message may have webSocketMaxTextFrameSize bytes, whatever its number
@@ -28,12 +29,16 @@ from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError, Se
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from magnetar.broker.memory_account import MemoryShare
     from magnetar.broker.websocket.link import Link
     from magnetar.broker.websocket.session import Session
 
 log = structlog.get_logger(__name__)
 OPEN_WITHIN_S: Final = 60.0
 CLOSE_WITHIN_S: Final = 10.0
+_TRY_AGAIN_LATER: Final = 1013
+_HELD_UNIT: Final = 16
+"""Bits: what has arrived is accounted in steps of 64 KiB."""
 _GOING_AWAY: Final = 1001
 _MOST_REASON_BYTES: Final = 120
 _FRAMES_A_TURN: Final = 128
@@ -75,6 +80,10 @@ class WebSocket(asyncio.Protocol):
         self._is_ending = False
         self.link: Link | None = None
         self.is_writable = True
+        self._share: MemoryShare | None = None
+        self._held_units = 0
+        self._memory_within_s = 0.0
+        self._memory_waits = 0
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -140,6 +149,18 @@ class WebSocket(asyncio.Protocol):
             self._waiting.append(data)
         else:
             self._take(data)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Keep the account of what has arrived and is no whole message yet."""
+        held = len(self._begun) + len(self._frames.reader.buffer) + sum(map(len, self._waiting))
+        units = held >> _HELD_UNIT
+        if units == self._held_units or self._share is None:
+            return
+        grows, self._held_units = units > self._held_units, units
+        self._share.set("text", units << _HELD_UNIT)
+        if grows and self._share.is_over:
+            self.wait_for_memory()
 
     def _take(self, data: bytes) -> None:
         """Handle frames: some now, the rest in later turns of the event loop; nothing is read before that."""
@@ -216,6 +237,25 @@ class WebSocket(asyncio.Protocol):
 
     # --- for the session and its link ----------------------------------------------------------------------------
 
+    def account(self, share: MemoryShare, within_s: float) -> None:
+        """From now on what has arrived counts in this share; who waits for memory for longer than that is ended."""
+        self._share, self._memory_within_s = share, within_s
+        self.keep(share.close)
+
+    def wait_for_memory(self) -> None:
+        """Read no more until nothing is over its share. `account` has been called."""
+        if self._share is None or "memory" in self._holds:
+            return
+        self._share.wait()
+        self.hold_reading("memory")
+        self._memory_waits += 1
+        number = self._memory_waits
+        self._later(self._memory_within_s, lambda: self._end_of_wait(number))
+
+    def _end_of_wait(self, number: int) -> None:
+        if "memory" in self._holds and number == self._memory_waits:
+            self.end(_TRY_AGAIN_LATER, "no memory for what was sent; see maxClientMemoryInMB")
+
     def write_text(self, data: bytes) -> None:
         if not self._gone and self._frames.state is OPEN:
             self._frames.send_text(data)
@@ -253,6 +293,7 @@ class WebSocket(asyncio.Protocol):
         data = b"".join(self._waiting)
         self._waiting.clear()
         self._take(data)
+        self._weigh()
         if not self._waiting and not self._holds and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -5,8 +5,10 @@ import tracemalloc
 
 import pytest
 
+from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.websocket.web_socket import WebSocket
 from tests.twins.fake_connection import FakeTransport
+from tests.waiting import until
 
 HEAD = (
     b"GET /ws/v2/producer/persistent/a/b/c HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
@@ -118,6 +120,48 @@ def test_a_session_that_holds_reading_back_gets_no_more(run):
         for _ in range(50):
             await asyncio.sleep(0)
         assert len(session.texts) == 5_000
+
+    run(test)
+
+
+def large(size):
+    """The head of a text frame of so many bytes."""
+    return bytes([0x81, 0x80 | 127]) + size.to_bytes(8, "big") + MASK
+
+
+def test_a_text_that_has_arrived_in_part_is_in_the_account_of_memory(run):
+    async def test(socket, transport, session):
+        account = MemoryAccount(MemoryLimits(1 << 20, 1 << 20, 1 << 20))
+        socket.account(account.share("a", lambda: socket.release_reading("memory")), 60)
+        socket.data_received(large(300 << 10) + b"x" * (200 << 10))
+        assert 190 << 10 < account.used_bytes <= 200 << 10
+        socket.data_received(b"x" * (100 << 10))
+        assert [len(text) for text in session.texts] == [300 << 10]
+        assert account.used_bytes == 0
+        socket.data_received(frame(1, b"y" * 100, fin=False) + frame(0, b"z" * 100, fin=False) * 1000)
+        await until(transport.is_reading)
+        assert account.used_bytes == 64 << 10
+        socket.connection_lost(None)
+        assert account.used_bytes == 0
+
+    run(test)
+
+
+def test_a_session_that_waits_for_memory_for_too_long_is_ended(run):
+    async def test(socket, transport, session):
+        account = MemoryAccount(MemoryLimits(128 << 10, 1 << 20, 1 << 20))
+        other = account.share("b")
+        socket.account(account.share("a", lambda: socket.release_reading("memory")), 0.02)
+        other.set("frame", 100 << 10)
+        socket.data_received(large(300 << 10) + b"x" * (70 << 10))
+        assert not transport.is_reading()
+        other.set("frame", 0)
+        assert transport.is_reading(), "there is room again"
+        other.set("frame", 100 << 10)
+        socket.data_received(b"x" * (70 << 10))
+        assert not transport.is_reading()
+        await until(lambda: b"no memory" in transport.written)
+        assert (1013).to_bytes(2, "big") in transport.written
 
     run(test)
 
