@@ -35,11 +35,15 @@ class RingSelector:
         self._points: list[int] = []
         self._owners: dict[int, list[Member]] = {}  # by point, in the order they came
         self._indexes: dict[str, dict[int, Member]] = {}  # by name: index -> member
+        self._points_by_member: dict[Member, array[int]] = {}  # without repetition
+        self._ranges: dict[Member, array[int]] = {}  # first, last, first, ... as far as asked for since the last change
 
-    def _points_of(self, member: Member, index: int) -> list[int]:
-        name = member.name
+    def _new_points(self, member: Member, index: int) -> list[int]:
         numbers = (b"%d" % i for i in range(self._points_per_consumer))
-        return [self.hash_of(each) for each in murmur3_32_with_each(f"{name}\0{index}\0".encode(), numbers)]
+        murmurs = murmur3_32_with_each(f"{member.name}\0{index}\0".encode(), numbers)
+        points = [self.hash_of(each) for each in murmurs]
+        self._points_by_member[member] = array("q", dict.fromkeys(points))
+        return points
 
     def hash_of(self, murmur: int) -> int:
         return murmur % LAST_HASH + 1
@@ -48,8 +52,9 @@ class RingSelector:
         used = self._indexes.setdefault(member.name, {})
         index = next(i for i in range(len(used) + 1) if i not in used)
         used[index] = member
+        self._ranges.clear()
         taken: list[Assignment] = []
-        for point in self._points_of(member, index):
+        for point in self._new_points(member, index):
             owners = self._owners.get(point)
             if owners is None:
                 former = self.select(point)
@@ -76,7 +81,8 @@ class RingSelector:
         del used[index]
         if not used:
             del self._indexes[member.name]
-        for point in set(self._points_of(member, index)):
+        self._ranges.clear()
+        for point in self._points_by_member.pop(member):
             owners = self._owners[point]
             owners.remove(member)
             if not owners:
@@ -101,10 +107,13 @@ class RingSelector:
         return merge(result)
 
     def ranges_of(self, member: Member) -> list[Assignment]:
-        used = self._indexes.get(member.name, {})
-        points = [p for i, each in used.items() if each is member for p in set(self._points_of(member, i))]
-        owned = [p for p in points if self._owners[p][0] is member]
-        return merge(sorted((a for p in owned for a in self._before(p, member)), key=attrgetter("start")))
+        ends = self._ranges.get(member)
+        if ends is None:
+            owned = [p for p in self._points_by_member.get(member, ()) if self._owners[p][0] is member]
+            parts = (part for point in owned for part in self._before(point, member))
+            merged = merge(sorted(parts, key=attrgetter("start")))
+            ends = self._ranges[member] = array("q", (end for each in merged for end in each[:2]))
+        return [Assignment(ends[i], ends[i + 1], member) for i in range(0, len(ends), 2)]
 
 
 def ring_choice(names: Sequence[str], key: str) -> int:
