@@ -23,6 +23,9 @@ MAX_PARTITIONS: Final = 10_000
 MAX_ACK_SET_WORDS: Final = 4096
 """Of one entry: a batch of 262,144 messages."""
 
+MAX_KEY_RANGES: Final = 1000
+"""Hash ranges that one Key_Shared consumer declares: each is kept, sorted among the others, and part of statistics."""
+
 
 def most_partitions(setting: int) -> int:
     """How many partitions a topic may have where maxNumPartitionsPerPartitionedTopic is `setting` (0: not set)."""
@@ -47,6 +50,12 @@ def check_ack_set(words: int) -> None:
     """Raise NotAllowedError for an ack set of more messages than any batch has."""
     if words > MAX_ACK_SET_WORDS:
         raise NotAllowedError(f"an ack set of {words} words, at most {MAX_ACK_SET_WORDS}")
+
+
+def check_key_ranges(ranges: int) -> None:
+    """Raise NotAllowedError for a consumer that declares too many hash ranges."""
+    if ranges > MAX_KEY_RANGES:
+        raise NotAllowedError(f"{ranges} hash ranges, at most {MAX_KEY_RANGES}")
 
 
 def check_client_name(what: str, name: str) -> None:

@@ -16,8 +16,9 @@ no more than one to few.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from magnetar.broker.errors import ConsumerAssignError
@@ -115,8 +116,8 @@ class StickySelector:
 
     def add(self, member: Member) -> list[Assignment]:
         self.check(member)
-        for start, end in member.sticky_ranges:
-            insort(self._ranges, (start, end, id(member), member))
+        self._ranges += [(start, end, id(member), member) for start, end in member.sticky_ranges]
+        self._ranges.sort(key=itemgetter(0))
         self._starts = [each[0] for each in self._ranges]
         return []
 

@@ -21,6 +21,7 @@ from magnetar.broker.limits import (
     MAX_SUBSCRIPTION_PROPERTIES_BYTES,
     check_ack_set,
     check_client_name,
+    check_key_ranges,
     check_properties,
     check_subscription_name,
 )
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 _INT32_MAX = 2**31 - 1
 ACKS_IN_ONE_TURN = 5000
-"""Message ids of one ACK that are handled in one go: some 5 ms."""
+"""Message ids of one ACK, or to be delivered again, that are handled in one go: some 5 ms."""
 
 
 class ConsumingClient(Client, Outbox, Protocol):
@@ -70,6 +71,7 @@ def _check(conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName)
     conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.subscription)
     check_subscription_name(command.subscription)
     check_client_name("Consumer name", command.consumer_name)
+    check_key_ranges(len(command.keySharedMeta.hashRanges))
     properties = {p.key: p.value for p in command.subscription_properties}
     check_properties("Subscription properties", properties, MAX_SUBSCRIPTION_PROPERTIES_BYTES)
     metadata = unique_metadata(command.metadata)
@@ -212,12 +214,28 @@ async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.
 
 def on_redeliver_unacknowledged_messages(
     conn: ConsumingClient, command: pb.CommandRedeliverUnacknowledgedMessages
-) -> None:
+) -> Coroutine[Any, Any, None] | None:
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
-        return
+        return None
+    if len(command.message_ids) > ACKS_IN_ONE_TURN:
+        return _redeliver_in_slices(conn, consumer, command)
     epoch = signed(command.consumer_epoch) if command.HasField("consumer_epoch") else None
     consumer.subscription.on_redeliver(consumer, command.message_ids or None, epoch)
+    return None
+
+
+async def _redeliver_in_slices(
+    conn: ConsumingClient, consumer: Consumer, command: pb.CommandRedeliverUnacknowledgedMessages
+) -> None:
+    """As with many ids of an ACK."""
+    epoch = signed(command.consumer_epoch) if command.HasField("consumer_epoch") else None
+    conn.hold_reading("redeliveries")
+    try:
+        async for some in sliced(list(command.message_ids), ACKS_IN_ONE_TURN):
+            consumer.subscription.on_redeliver(consumer, some, epoch)
+    finally:
+        conn.release_reading("redeliveries")
 
 
 async def on_unsubscribe(conn: ConsumingClient, command: pb.CommandUnsubscribe) -> None:

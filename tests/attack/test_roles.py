@@ -127,6 +127,8 @@ def test_names_properties_and_metadata_of_half_a_megabyte_are_refused(secured, w
     """One topic with a consumer's name of 4 MB made /metrics 452 MB long."""
     long = "x" * 500_000
     pairs = [pb.KeyValue(key="k", value=long)]
+    ranges = [pb.IntRange(start=3 * i, end=3 * i + 1) for i in range(20_000, 0, -1)]
+    sticky = pb.KeySharedMeta(keySharedMode=pb.STICKY, hashRanges=ranges)
     with secured.watch() as watch:
         producing = [{"producer_name": long}, {"metadata": pairs}, {"initial_subscription_name": long}]
         for number, more in enumerate(producing):
@@ -137,6 +139,10 @@ def test_names_properties_and_metadata_of_half_a_megabyte_are_refused(secured, w
             {"consumer_name": long},
             {"metadata": pairs},
             {"subscription_properties": pairs},
+            {
+                "subType": pb.CommandSubscribe.Key_Shared,
+                "keySharedMeta": sticky,
+            },
         ]
         for number, more in enumerate(consuming):
             options = {"subscription": "s", "subType": pb.CommandSubscribe.Shared} | more

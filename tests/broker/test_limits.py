@@ -3,7 +3,7 @@
 import pytest
 
 from magnetar.broker import limits
-from magnetar.broker.errors import InvalidTopicNameError, MetadataError, NamingError
+from magnetar.broker.errors import InvalidTopicNameError, MetadataError, NamingError, NotAllowedError
 from tests.broker.admin_fakes import open_client
 
 A = "persistent/public/default/a"
@@ -23,6 +23,12 @@ def test_names():
         limits.check_client_name("Producer name", "x" * 1025)
     with pytest.raises(InvalidTopicNameError):
         limits.check_subscription_name("x" * 1025)
+
+
+def test_hash_ranges_of_a_consumer():
+    limits.check_key_ranges(1000)
+    with pytest.raises(NotAllowedError, match="1001 hash ranges"):
+        limits.check_key_ranges(1001)
 
 
 @pytest.mark.parametrize(("setting", "most"), [(0, 10_000), (-1, 10_000), (5, 5), (20_000, 10_000)])
