@@ -1,8 +1,8 @@
 """The broker: everything built and wired in one place, started and stopped in order.
 
-Start: data directory (locked), storage recovery, metadata, binary listener, then the HTTP listener (its libraries are
-imported only then: the time from process start to the first durable receipt is a promise). Stop: no new connections,
-CLOSE_* to every producer and consumer, all entries on the disk, then the storage closes.
+Start: data directory (locked), storage recovery, metadata, the ports, and at last the libraries of the web port: the
+time from process start to the first durable receipt is a promise. Stop: no new connections, CLOSE_* to every producer
+and consumer, all entries on the disk, then the storage closes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from magnetar.broker.network.read_buffer import SharedReadBuffer
 from magnetar.broker.network.resources import ConnectionResources
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.network.server import BinaryServer
+from magnetar.broker.network.web_doors import WebDoors, web_doors_or_none
 from magnetar.broker.ownership.ownership import OwnershipDoor
 from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.process_load import ProcessLoad
@@ -161,19 +162,57 @@ class Broker:
 
     # --- life ----------------------------------------------------------------------------------------------------
 
-    async def start(self, before_listening: Callable[[], None] | None = None) -> None:
-        """Return when the broker takes clients; `before_listening` is called when everything is recovered.
+    async def start(
+        self, before_listening: Callable[[], object] = lambda: None, on_ready: Callable[[], object] = lambda: None
+    ) -> None:
+        """Return when the broker takes clients, over HTTP too.
+
+        before_listening is called when everything is recovered, on_ready when clients are served; of one that is no
+        member of a cluster its web port listens by then, and its requests are answered a moment later.
 
         Raises: StorageError (data directory in use, of a newer version, damaged), OSError (a port or certificate),
         ValueError (something a setting names cannot be used).
         """
-        loop = asyncio.get_running_loop()
         settings = self.settings
         interceptors = entry_interceptors.load(settings.broker_entry_metadata_interceptors)
         if settings.traces_enabled:
             self.traces = (await import_later("magnetar.broker.traces.exporting")).Traces(settings)
         await self._open_metadata()
-        member = self.member
+        await self._make_topics(interceptors)
+        check_complete(set(HANDLERS))
+        self.namespaces.listen(self._on_policies_changed)
+        before_listening()
+        self.services = self._client_services()
+        await self.server.start(self.services)
+        doors = await web_doors_or_none(settings)
+        self.http_port = doors.ports[0]
+        self.addresses.bound(self.server.port, self.server.port_tls, *doors.ports)
+        maintenance = (await import_later("magnetar.broker.maintenance")).Maintenance
+        self.maintenance = maintenance(settings, self.topics, self.lifecycle, self.embedded, self.roll_rates)
+        self.maintenance.start()
+        self._apply_settings()
+        self.dynamic_settings.on_change = self._on_settings_changed
+        if self.member is None:
+            self._log_started()
+            on_ready()
+        await self._start_admin(doors)
+        if self.member is not None:
+            self.ownership.current = await self.member.join()
+            self._log_started()
+            on_ready()
+        self._started = True
+        if self._stop_requested:
+            self.request_stop()
+
+    def _log_started(self) -> None:
+        server, number = self.server, self._start_number
+        log.info(
+            "broker.started", port=server.port, port_tls=server.port_tls, http_port=self.http_port, start_number=number
+        )
+
+    async def _make_topics(self, interceptors: entry_interceptors.LoadedInterceptors) -> None:
+        """Topics, and who may do what with them."""
+        settings = self.settings
         if settings.message_converters:
             start_converting = (await import_later("magnetar.broker.foreign_entries.service")).start_converting
             self.converting = await start_converting(settings, self.now_ms, self._shared_properties)
@@ -183,7 +222,7 @@ class Broker:
             settings=settings,
             now_ms=self.now_ms,
             monotonic=self.environment.clock.now_s,
-            call_later=loop.call_later,
+            call_later=asyncio.get_running_loop().call_later,
             effective=self.namespaces.effective,
             ledger_config=lambda config: ledger_config(settings, config, interceptors),
             delay_shelf=bitmap_shelf(settings),
@@ -200,31 +239,6 @@ class Broker:
         self.append_door = AppendDoor(self.topics, self.now_ms)
         if self.converting is not None:
             self.converting.use_topics(self.topics)
-        check_complete(set(HANDLERS))
-        self.namespaces.listen(self._on_policies_changed)
-        if before_listening is not None:
-            before_listening()
-        self.services = self._client_services()
-        await self.server.start(self.services)
-        self.addresses.bound(self.server.port, self.server.port_tls, None, None)
-        maintenance = (await import_later("magnetar.broker.maintenance")).Maintenance
-        self.maintenance = maintenance(settings, self.topics, self.lifecycle, self.embedded, self.roll_rates)
-        self.maintenance.start()
-        self._apply_settings()
-        self.dynamic_settings.on_change = self._on_settings_changed
-        await self._start_admin()
-        if member is not None:
-            self.ownership.current = await member.join()
-        log.info(
-            "broker.started",
-            port=self.server.port,
-            port_tls=self.server.port_tls,
-            http_port=self.http_port,
-            start_number=self._start_number,
-        )
-        self._started = True
-        if self._stop_requested:
-            self.request_stop()
 
     async def _topics_elsewhere(self) -> CalledTopics | None:
         """Calls to other brokers of the cluster; None for a broker alone."""
@@ -284,29 +298,22 @@ class Broker:
             make_consumer=Consumer.from_command if self.traces is None else self.traces.consumer,
         )
 
-    async def _start_admin(self) -> None:
-        """Open the web port; a broker without it still serves its clients."""
-        settings = self.settings
-        if settings.web_service_port is None and settings.web_service_port_tls is None:
+    async def _start_admin(self, doors: WebDoors) -> None:
+        """Serve the web ports, if there are any."""
+        if doors.ports == (None, None):
             return
-        try:
-            topics = (await import_later("magnetar.broker.admin_backend.topic_directory")).AdminTopics
-            self.admin_topics = topics(self.topics)
-            logs = (await import_later("magnetar.broker.admin_backend.topic_logs")).AdminTopicLogs
-            self.topic_logs = logs(self.topics, self.lifecycle, self.converting)
-            subscriptions = (await import_later("magnetar.broker.admin_backend.subscriptions")).AdminSubscriptions
-            self.topic_subscriptions = subscriptions(self.topics, self.lifecycle)
-            publishing = (await import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing
-            self.publishing = publishing(self.topics, self.schemas, self.append_door)
-            if settings.web_socket_service_enabled:
-                service = (await import_later("magnetar.broker.websocket.service")).WebSocketService
-                self.web_sockets = service(self.resources, self.services)
-            self._admin = admin = await (await import_later("magnetar.broker.admin.server")).start_admin(self)
-        except OSError as e:
-            log.error("admin.failed", reason=e.strerror or str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
-            return
-        self.http_port = admin.port
-        self.addresses.bound(self.server.port, self.server.port_tls, admin.port, admin.port_tls)
+        topics = (await import_later("magnetar.broker.admin_backend.topic_directory")).AdminTopics
+        self.admin_topics = topics(self.topics)
+        logs = (await import_later("magnetar.broker.admin_backend.topic_logs")).AdminTopicLogs
+        self.topic_logs = logs(self.topics, self.lifecycle, self.converting)
+        subscriptions = (await import_later("magnetar.broker.admin_backend.subscriptions")).AdminSubscriptions
+        self.topic_subscriptions = subscriptions(self.topics, self.lifecycle)
+        publishing = (await import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing
+        self.publishing = publishing(self.topics, self.schemas, self.append_door)
+        if self.settings.web_socket_service_enabled:
+            service = (await import_later("magnetar.broker.websocket.service")).WebSocketService
+            self.web_sockets = service(self.resources, self.services)
+        self._admin = await (await import_later("magnetar.broker.admin.server")).start_admin(self, doors)
 
     def stop_listening(self) -> None:
         """Close the listening sockets, so that another broker may bind their ports; open connections stay."""
@@ -461,12 +468,9 @@ class Broker:
         await self.storage.metadata.put("/magnetar/health", str(self.now_ms()).encode())
 
     def metrics(self) -> BrokerMetrics:
-        from magnetar.broker.prometheus.broker_metrics import (  # noqa: PLC0415 - not before the binary port listens
-            Measured,
-            broker_metrics,
-        )
+        from magnetar.broker.prometheus import broker_metrics  # noqa: PLC0415 - not before the binary port listens
 
-        measured = Measured(
+        measured = broker_metrics.Measured(
             broker_id=f"{self.addresses.host}:{self.http_port}",
             connections=self.connections,
             lookups=self.lookups,
@@ -481,7 +485,7 @@ class Broker:
             process_load=self.process_load,
             sampling=None if self.traces is None else self.traces.sampling,
         )
-        return broker_metrics(measured)
+        return broker_metrics.broker_metrics(measured)
 
     def roll_rates(self, seconds: float) -> None:
         """End a stats period of what no topic counts."""

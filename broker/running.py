@@ -46,13 +46,16 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     raise_limit()
     asyncio.get_running_loop().set_exception_handler(log_unhandled)
     broker = Broker(settings, in_cluster=in_cluster)
-    await broker.start(lambda: take_signals(broker))
+
+    def ready() -> None:
+        sys.stdout.write(ready_line(broker))
+        sys.stdout.flush()
+
+    await broker.start(lambda: take_signals(broker), ready)
     spare_the_collector()
     broker.loop_watch.start()
     most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
     broker.on_stopping = lambda: end_process_after(most_s, lambda: broker.exit_code)
-    sys.stdout.write(ready_line(broker))
-    sys.stdout.flush()
     try:
         return await broker.wait_stopped()
     finally:

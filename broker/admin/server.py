@@ -14,11 +14,10 @@ import uvicorn
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.http_connection import HttpConnection
 from magnetar.broker.admin.upgrades import Upgrades
-from magnetar.broker.listen_error import told_by_setting
 from magnetar.broker.network.acceptor import Acceptor
-from magnetar.broker.network.bind import bind
 from magnetar.broker.network.seats import Seat, Seats
-from magnetar.broker.network.tls import CertificateWatch, tls_context
+from magnetar.broker.network.tls import CertificateWatch
+from magnetar.broker.network.web_doors import WebDoor, WebDoors, open_web_doors
 from magnetar.broker.tasks import TaskSet
 
 if TYPE_CHECKING:
@@ -44,18 +43,16 @@ class AdminServer:
         self._serving: list[asyncio.Task[None]] = []
         self._certificates: CertificateWatch | None = None
 
-    async def listen(self, app: "ASGIApp", settings: "Settings", port: int, context: ssl.SSLContext | None) -> int:
-        """Bind and serve; return the bound port. Raises OSError with the reason in its text."""
-        with told_by_setting("webServicePort" if context is None else "webServicePortTls", settings.bind_address, port):
-            listening = await bind(asyncio.get_running_loop(), settings.bind_address, port)
-        server = _Server(_config(app, settings, context), listening, self.seats, self._tasks, self._upgrades)
+    def serve(self, app: "ASGIApp", settings: "Settings", door: WebDoor) -> int:
+        """Serve a port from now on; returns its number."""
+        context = door.context
+        server = _Server(_config(app, settings, context), door.listening, self.seats, self._tasks, self._upgrades)
         self._serving.append(self._tasks.spawn(server.serve(), "admin.http"))
         if context is not None:
             self._certificates = CertificateWatch(context, settings, web=True)
             self._certificates.start(asyncio.get_running_loop())
         self._servers.append(server)
-        number: int = listening[0].getsockname()[1]
-        return number
+        return door.port
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; safe to call twice."""
@@ -158,22 +155,18 @@ def _config(app: "ASGIApp", settings: "Settings", context: ssl.SSLContext | None
     return config
 
 
-async def start_admin(api: "BrokerApi") -> AdminServer:
-    """Open the configured web ports over the broker.
+async def start_admin(api: "BrokerApi", doors: WebDoors | None = None) -> AdminServer:
+    """Serve the configured web ports over the broker, which may be open already.
 
     Raises: OSError when a port cannot be bound or the certificate cannot be read; nothing listens then.
     """
     settings = api.settings
+    doors = doors or await open_web_doors(settings)
     app = build_app(api)
     upgrades = Upgrades(api.web_sockets, settings, time.monotonic) if api.web_sockets is not None else None
     server = AdminServer(Seats(api.descriptors.web_connections), upgrades)
-    try:
-        if settings.web_service_port is not None:
-            server.port = await server.listen(app, settings, settings.web_service_port, None)
-        if settings.web_service_port_tls is not None:
-            context = tls_context(settings, web=True)
-            server.port_tls = await server.listen(app, settings, settings.web_service_port_tls, context)
-    except OSError:
-        await server.close()
-        raise
+    if doors.plain is not None:
+        server.port = server.serve(app, settings, doors.plain)
+    if doors.tls is not None:
+        server.port_tls = server.serve(app, settings, doors.tls)
     return server

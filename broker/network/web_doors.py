@@ -1,0 +1,84 @@
+"""The web ports before anything serves them: bound, listening, with their TLS settings read.
+
+Clients that come early wait in the sockets. So the broker is ready for clients of the binary protocol, and says so,
+before the libraries of the web port are loaded, which is a fifth of its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from magnetar.broker.listen_error import told_by_setting
+from magnetar.broker.network.bind import bind
+from magnetar.broker.network.tls import tls_context
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+
+    from magnetar.broker.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class WebDoor(NamedTuple):
+    """The sockets of one web port. context: of its TLS, None without."""
+
+    listening: list[socket.socket]
+    context: ssl.SSLContext | None
+
+    @property
+    def port(self) -> int:
+        number: int = self.listening[0].getsockname()[1]
+        return number
+
+
+class WebDoors(NamedTuple):
+    """Those that the settings ask for."""
+
+    plain: WebDoor | None
+    tls: WebDoor | None
+
+    @property
+    def ports(self) -> tuple[int | None, int | None]:
+        """The bound ports, without TLS and with."""
+        return self.plain and self.plain.port, self.tls and self.tls.port
+
+    def close(self) -> None:
+        """Nothing listens any more; safe to call twice."""
+        for door in self:
+            for each in door.listening if door is not None else ():
+                each.close()
+
+
+async def open_web_doors(settings: Settings) -> WebDoors:
+    """Raises: OSError when a port cannot be bound or the certificate cannot be read; nothing listens then."""
+    plain = None
+    if settings.web_service_port is not None:
+        plain = await _door("webServicePort", settings.bind_address, settings.web_service_port, None)
+    try:
+        if settings.web_service_port_tls is None:
+            return WebDoors(plain, None)
+        context = tls_context(settings, web=True)
+        tls = await _door("webServicePortTls", settings.bind_address, settings.web_service_port_tls, context)
+    except BaseException:
+        WebDoors(plain, None).close()
+        raise
+    return WebDoors(plain, tls)
+
+
+async def web_doors_or_none(settings: Settings) -> WebDoors:
+    """The same; without any, and an error in the log, where they cannot be opened: clients are served all the same."""
+    try:
+        return await open_web_doors(settings)
+    except OSError as e:
+        log.error("admin.failed", reason=e.strerror or str(e))  # noqa: TRY400 - an operator reads it, no traceback needed
+        return WebDoors(None, None)
+
+
+async def _door(key: str, address: str, port: int, context: ssl.SSLContext | None) -> WebDoor:
+    with told_by_setting(key, address, port):
+        return WebDoor(await bind(asyncio.get_running_loop(), address, port), context)
