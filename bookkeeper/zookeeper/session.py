@@ -119,7 +119,7 @@ class ZooKeeperSession:
             certfile=options.tls_certificate_file,
             keyfile=options.tls_key_file,
             verify_certs=options.tls_verify,
-            check_hostname=options.tls and options.tls_verify,
+            check_hostname=options.tls and options.tls_verify and options.tls_verify_names,
         )
         session = cls(client, options)
         try:

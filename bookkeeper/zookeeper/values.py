@@ -144,3 +144,5 @@ class ZooKeeperOptions:
     tls_certificate_file: str | None = None
     tls_key_file: str | None = None
     tls_verify: bool = True
+    tls_verify_names: bool = True
+    """Whether a server's certificate has to name its address; only with ``tls_verify``."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.clustering.zookeeper_client_file import ZooKeeperSecurity, read_security
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -31,6 +33,7 @@ class ClusterServices:
     ledgers_uri: str
     """Of BookKeeper's metadata; the same ZooKeeper."""
     ledgers_root: str
+    security: ZooKeeperSecurity = field(default_factory=ZooKeeperSecurity)
 
 
 def cluster_services(settings: Settings) -> ClusterServices:
@@ -66,7 +69,8 @@ def cluster_services(settings: Settings) -> ClusterServices:
             f"managedLedgerDefaultEnsembleSize {sizes[0]} >= managedLedgerDefaultWriteQuorum {sizes[1]} >= "
             f"managedLedgerDefaultAckQuorum {sizes[2]} does not hold"
         )
-    return _with_ledgers(servers, settings.bookkeeper_metadata_service_uri)
+    found = _with_ledgers(servers, settings.bookkeeper_metadata_service_uri)
+    return replace(found, security=read_security(settings.metadata_store_config_path))
 
 
 def _check_strategies(settings: Settings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.errors import BookKeeperError
+from magnetar.bookkeeper.wire.digests import DigestType
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
 from magnetar.broker.clustering.pulsar_paths import PulsarPaths
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["ClusterStores", "open_cluster_stores"]
 
 _CONNECT_S = 30.0
+_DIGESTS = {
+    "CRC32C": DigestType.CRC32C,
+    "CRC32": DigestType.CRC32,
+    "MAC": DigestType.HMAC,
+    "DUMMY": DigestType.DUMMY,
+}
+"""By Apache Pulsar's names."""
 _CLUSTERS = "/admin/clusters"
 
 
@@ -82,6 +90,11 @@ async def open_cluster_stores(
         session_timeout_ms=settings.metadata_store_session_timeout_millis,
         connect_timeout_s=_CONNECT_S,
         request_timeout_s=float(settings.metadata_store_operation_timeout_seconds),
+        tls=services.security.tls,
+        tls_ca_file=services.security.ca_file,
+        tls_certificate_file=services.security.certificate_file,
+        tls_key_file=services.security.certificate_file,
+        tls_verify_names=services.security.verify_names,
     )
     try:
         session = await ZooKeeperSession.connect(options)
@@ -97,6 +110,7 @@ async def open_cluster_stores(
                 ensemble_size=settings.managed_ledger_default_ensemble_size,
                 write_quorum=settings.managed_ledger_default_write_quorum,
                 ack_quorum=settings.managed_ledger_default_ack_quorum,
+                digest_type=_DIGESTS[settings.managed_ledger_digest_type],
                 cache_bytes=cache_bytes,
                 max_record_bytes=max_record_bytes,
             ),

@@ -16,6 +16,7 @@ from magnetar.bookkeeper.service_uri import parse_service_uri
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
 from magnetar.broker.clustering.cluster_settings import zookeeper_servers
+from magnetar.broker.clustering.zookeeper_client_file import read_security
 from magnetar.broker.policies.records import Policies, even_bundles, shown
 from magnetar.broker.policies.values import ClusterData, TenantInfo
 
@@ -54,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--default-namespace-bundle-number", type=int, default=16, metavar="N", help="bundles of public/default")
     add("--initial-num-transaction-coordinators", type=int, default=16, metavar="N")
     add("--initial-num-stream-storage-containers", type=int, default=16, metavar="N", help="no effect here")
+    add(
+        *("--metadata-store-config-path", "-mscp"),
+        default="",
+        metavar="FILE",
+        help="ZooKeeper's client settings, for TLS: metadataStoreConfigPath of the brokers",
+    )
     add("--metadata-store-session-timeout-ms", "--zookeeper-session-timeout-ms", type=int, default=30000, metavar="MS")
 
 
@@ -109,6 +116,7 @@ def _checked(options: argparse.Namespace) -> str:
         raise ValueError("--configuration-metadata-store differs from --metadata-store: brokers here keep both in one")
     if options.ledgers:
         parse_service_uri(options.ledgers)
+    read_security(options.metadata_store_config_path)
     if not 1 <= options.default_namespace_bundle_number <= 1024:
         raise ValueError("--default-namespace-bundle-number must be 1 to 1024")
     return servers
@@ -116,12 +124,24 @@ def _checked(options: argparse.Namespace) -> str:
 
 async def _initialize(servers: str, options: argparse.Namespace) -> int:
     hosts, _, chroot = servers.partition("/")
-    timeout_ms = options.metadata_store_session_timeout_ms
+    security = read_security(options.metadata_store_config_path)
+
+    def service(servers: str) -> ZooKeeperOptions:
+        return ZooKeeperOptions(
+            servers,
+            session_timeout_ms=options.metadata_store_session_timeout_ms,
+            tls=security.tls,
+            tls_ca_file=security.ca_file,
+            tls_certificate_file=security.certificate_file,
+            tls_key_file=security.certificate_file,
+            tls_verify_names=security.verify_names,
+        )
+
     if chroot:
-        root = await ZooKeeperSession.connect(ZooKeeperOptions(hosts, session_timeout_ms=timeout_ms))
+        root = await ZooKeeperSession.connect(service(hosts))
         await _create(root, f"/{chroot}", b"")
         await root.close()
-    session = await ZooKeeperSession.connect(ZooKeeperOptions(servers, session_timeout_ms=timeout_ms))
+    session = await ZooKeeperSession.connect(service(servers))
     try:
         nodes = {} if options.ledgers else _ledger_nodes()
         nodes.update(cluster_nodes(options))

@@ -22,6 +22,12 @@ class ClusterSettings(Table):
         "",
         "Metadata of the bookies: zk+null://host:port/ledgers. Empty: /ledgers in the ZooKeeper of the cluster.",
     )
+    managed_ledger_digest_type: str = setting(
+        "managedLedgerDigestType",
+        "CRC32C",
+        "Digest of the entries of new ledgers on bookies; MAC is HMAC-SHA1, DUMMY none, which leaves damage unnoticed.",
+        choices=("CRC32C", "CRC32", "MAC", "DUMMY"),
+    )
     metadata_store_session_timeout_millis: int = setting(
         "metadataStoreSessionTimeoutMillis",
         30000,
@@ -35,6 +41,12 @@ class ClusterSettings(Table):
         "An operation that ZooKeeper has not answered for so long fails.",
         unit="s",
         minimum=1,
+    )
+    metadata_store_config_path: str = setting(
+        "metadataStoreConfigPath",
+        "",
+        "File with ZooKeeper's own client settings, for TLS: zookeeper.client.secure=true, "
+        "zookeeper.ssl.trustStore.location and zookeeper.ssl.keyStore.location (PEM).",
     )
     load_manager_class_name: str = setting(
         "loadManagerClassName",

@@ -2,7 +2,10 @@
 
 import pytest
 
+from magnetar.bookkeeper.wire.digests import DigestType
 from magnetar.broker.clustering.cluster_settings import CLUSTER_DEFAULTS, ClusterServices, cluster_services
+from magnetar.broker.clustering.cluster_stores import _DIGESTS
+from magnetar.broker.settings import SETTINGS
 from magnetar.broker.settings_loader import load_settings
 
 PULSAR_CONF = """
@@ -78,3 +81,8 @@ def test_what_cannot_work_is_refused_with_the_reason(changes, reason):
     url = {"metadataStoreUrl": "zk:a:1"} if changes else {}
     with pytest.raises(ValueError, match=reason):
         cluster_services(loaded(**{**url, **changes}))
+
+
+def test_every_digest_of_the_settings_is_one_of_the_client():
+    assert set(SETTINGS["managedLedgerDigestType"].choices) == _DIGESTS.keys()
+    assert set(_DIGESTS.values()) == set(DigestType)
