@@ -8,6 +8,7 @@ stays in force meanwhile. It ends when the topic is deleted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -40,6 +41,7 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _READ_WITHIN_S: Final = 30.0
+_CLOSED_WITHIN_S: Final = 1.0
 _MOST_EVENT_BYTES: Final = 1 << 20
 _SCHEMAS_REMEMBERED: Final = 16
 
@@ -167,16 +169,20 @@ class PolicyLog:
     def _not_read(self) -> ServiceNotReadyError:
         return ServiceNotReadyError(f"Policies of topics in {self.namespace} cannot be read: {self._problem}")
 
-    async def close(self) -> None:
+    def stop(self) -> None:
+        """Follow no longer; the reader goes with its connection."""
         self._end()
         self._task.cancel()
+
+    async def close(self) -> None:
+        """The same, and give the reader back to its broker."""
+        self.stop()
         await asyncio.wait([self._task])
-        for part in self._parts:
-            if part.readers is not None:
-                try:
-                    await part.readers.close(part.reader_id)
-                except ClientError as error:
-                    log.debug("policies.reader_not_closed", topic=part.topic, reason=str(error))
+        with contextlib.suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(_CLOSED_WITHIN_S):
+                for part in self._parts:
+                    if part.readers is not None:
+                        await part.readers.close(part.reader_id)
 
     # --- reading -------------------------------------------------------------------------------------------------
 

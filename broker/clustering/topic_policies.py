@@ -111,8 +111,10 @@ class ClusterTopicPolicies:
             self._log(namespace)
 
     async def close(self) -> None:
-        for namespace in list(self._logs):
-            await self.forget(namespace)
+        """At once, whether other brokers answer or not."""
+        for log in self._logs.values():
+            log.stop()
+        self._logs.clear()
         await self._peers.close()
 
     def _log(self, namespace: str) -> PolicyLog | None:
