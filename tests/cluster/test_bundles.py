@@ -146,6 +146,7 @@ def test_partitioned_topics_grow_and_go_wherever_their_partitions_are(members, c
     for index in range(4):
         producer = client.create_producer(f"{topic}-partition-{index}")
         producer.send(b"x")
+        producer.close()
     assert len({lookup(members[0], f"{topic}-partition-{index}") for index in range(4)}) <= 2
     call(members[1], "POST", f"{path}/partitions", 7)
     for index in (4, 5, 6):
@@ -156,11 +157,12 @@ def test_partitioned_topics_grow_and_go_wherever_their_partitions_are(members, c
     assert len(stats["partitions"]) == 7
     assert stats["msgInCounter"] == 4
     consumer.close()
-    client.close()
     call(members[1], "DELETE", f"{path}/partitions")
     for each in members:
         url = f"{each.http}/admin/v2/namespaces/{namespace}/topics"
         wait_for(lambda u=url: requests.get(u, timeout=30).json() == [])
+    url = f"{members[0].http}/admin/v2/persistent/{namespace}/partitioned"
+    wait_for(lambda: requests.get(url, timeout=30).json() == [])  # this broker has followed
     call(members[0], "DELETE", f"namespaces/{namespace}")
     for each in members:
         url = f"{each.http}/admin/v2/namespaces/{namespace}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import ipaddress
 import os
 import pathlib
@@ -24,7 +25,18 @@ from magnetar.broker.clustering.zookeeper_client_file import read_security
 from tests.cluster.broker_processes import free_port
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),  # kazoo leaves TLS sockets to the collector
+]
+
+
+@pytest.fixture(autouse=True)
+def _collected():
+    yield
+    gc.collect()
 
 
 def issued(name, issuer=None, issuer_key=None):
