@@ -2,13 +2,14 @@
 ``/admin/clusters/<cluster>/namespaceIsolationPolicies``, name -> policy. Mirrored in memory; a write is durable first.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
 
-from magnetar.storage.errors import BadVersionError
+from magnetar.storage.errors import BadVersionError, NoNodeError
 from magnetar.storage.interfaces import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ class IsolationPolicies:
                 continue
             self._known[cluster] = policies, stored
             return
+
+    async def forget(self, cluster: str) -> None:
+        """Delete the node of policies: ZooKeeper deletes no cluster that has one. Raises StorageError."""
+        if self._known.pop(cluster, None) is not None:
+            with contextlib.suppress(NoNodeError):
+                await self._metadata.delete(self._path(cluster))
 
     def _path(self, cluster: str) -> str:
         return f"{self._clusters}/{quote(cluster, safe='')}/{ISOLATION_NODE}"
