@@ -57,7 +57,7 @@ async def test_removed_it_is_what_the_broker_was_started_with(dynamic, metadata,
     assert settings.max_tenants == 0
 
 
-@pytest.mark.parametrize(("key", "text"), [("maxTenants", "many"), ("loadBalancerSheddingEnabled", "false")])
+@pytest.mark.parametrize(("key", "text"), [("maxTenants", "many"), ("loadBalancerTransferEnabled", "false")])
 async def test_what_cannot_take_effect_is_kept_and_changes_nothing(dynamic, changes, key, text):
     before = dict(settings_of(dynamic).__dict__)
     await dynamic.change(key, text)
