@@ -36,6 +36,7 @@ class AdvertisedAddresses:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.own = AdvertisedUrls()
+        self._web_port: int | None = None
         self._listeners = parse_listeners(settings.advertised_listeners)
         internal = settings.internal_listener_name
         if self._listeners and internal and internal not in self._listeners:
@@ -53,8 +54,14 @@ class AdvertisedAddresses:
             return socket.gethostname()
         return bind
 
+    @property
+    def broker_id(self) -> str:
+        """host:port of the web port, of the one with TLS where there is no other, as in Apache Pulsar."""
+        return f"{self.host}:{self._web_port}"
+
     def bound(self, port: int | None, port_tls: int | None, http: int | None, http_tls: int | None) -> None:
         """The listeners' ports. What the internal listener says of a protocol, else any listener, beats them."""
+        self._web_port = http_tls if http is None else http
         host = f"[{self.host}]" if ":" in self.host else self.host
         own = AdvertisedUrls(
             f"pulsar://{host}:{port}" if port is not None else None,

@@ -443,7 +443,7 @@ class Broker:
         from magnetar.broker.admin.api import BrokerUrls  # noqa: PLC0415 - not before the binary port listens
 
         return BrokerUrls(
-            broker_id=f"{self.addresses.host}:{self.http_port}",
+            broker_id=self.addresses.broker_id,
             service_url=urls.service_url or "",
             service_url_tls=urls.service_url_tls or "",
             web_url=urls.http_url or "",
@@ -471,7 +471,7 @@ class Broker:
         from magnetar.broker.prometheus import broker_metrics  # noqa: PLC0415 - not before the binary port listens
 
         measured = broker_metrics.Measured(
-            broker_id=f"{self.addresses.host}:{self.http_port}",
+            broker_id=self.addresses.broker_id,
             connections=self.connections,
             lookups=self.lookups,
             descriptors=self.descriptors,

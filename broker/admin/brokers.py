@@ -150,12 +150,19 @@ async def brokers_of_cluster(call: Call) -> Response:
     return json_response(await call.api.ownership.brokers() or [call.api.urls.broker_id])
 
 
+def _at_web_port(call: Call, broker: str) -> BrokerAddresses:
+    """The broker of that id: its port has TLS where this broker's has, as brokers of a cluster are set alike."""
+    if call.api.urls.web_url:
+        return BrokerAddresses(web_url=f"http://{broker}")
+    return BrokerAddresses(web_url_tls=f"https://{broker}")
+
+
 @routes.get(BROKERS + "/{cluster}/{broker}/ownedNamespaces", SUPER)
 async def owned_namespaces(call: Call) -> Response:
     """Of a cluster the bundles that the broker has, else every namespace that has a loaded topic."""
     if call.param("broker") != call.api.urls.broker_id:
         if call.param("broker") in (await call.api.ownership.brokers() or ()):
-            return redirect_to(call, BrokerAddresses(web_url=f"http://{call.param('broker')}"), authoritative=False)
+            return redirect_to(call, _at_web_port(call, call.param("broker")), authoritative=False)
         raise not_found(f"Broker id '{call.param('broker')}' not found in available brokers.")
     state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
     if (owned := call.api.ownership.owned()) is not None:

@@ -138,8 +138,7 @@ class ClusterMember:
     async def join(self) -> Ownership:
         """Other brokers and clients may come. Raises ValueError, StorageError."""
         broker = self._broker
-        urls = broker.addresses.own
-        own = BrokerAddresses(urls.service_url, urls.service_url_tls, urls.http_url, urls.http_url_tls)
+        own = self._own_addresses()
         register = BrokerRegister(self.stores.metadata, broker.urls.broker_id, self.report, broker.tasks)
         ownership = self._ownership = BundleOwnership(
             self.stores.metadata,
@@ -225,7 +224,7 @@ class ClusterMember:
     def report(self) -> LoadReport:
         """True figures: a broker that reports none gets every bundle."""
         broker = self._broker
-        urls, load = broker.addresses.own, broker.process_load
+        load = broker.process_load
         cores = len(os.sched_getaffinity(0))
         topics = list(broker.topics.loaded.values())
         bundles: dict[str, BundleUsage] = {}
@@ -233,9 +232,8 @@ class ClusterMember:
             bundle = self._bundle(topic.name)
             bundles[bundle] = bundles.get(bundle, BundleUsage()) + _usage_of(topic)
         whole = sum(bundles.values(), BundleUsage())
-        return LoadReport(
-            web_service_url=urls.http_url or "",
-            pulsar_service_url=urls.service_url or "",
+        return LoadReport.of(
+            self._own_addresses(),
             persistent_topics_enabled=broker.settings.enable_persistent_topics,
             non_persistent_topics_enabled=broker.settings.enable_non_persistent_topics,
             cpu=Usage(load.cpu_percent() * cores, 100.0 * cores),
@@ -254,6 +252,10 @@ class ClusterMember:
             broker_version_string=f"Magnetar {__version__}",
             start_timestamp=self._started_ms,
         )
+
+    def _own_addresses(self) -> BrokerAddresses:
+        urls = self._broker.addresses.own
+        return BrokerAddresses(urls.service_url, urls.service_url_tls, urls.http_url, urls.http_url_tls)
 
     def _bundle(self, name: TopicName) -> str:
         known = None if self._ownership is None else self._ownership.bundles(name.namespace)

@@ -10,7 +10,7 @@ left out, and what is written is read back before.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -103,6 +103,17 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     start_timestamp: int = 0
     max_resource_usage: float = 0.0
     load_report_type: str | None = "LocalBrokerData"
+
+    @classmethod
+    def of(cls, own: BrokerAddresses, **figures: Any) -> LoadReport:
+        """The report of the broker at these addresses: absent ones are left out, as no member may be null."""
+        return cls(
+            web_service_url=own.web_url or msgspec.UNSET,
+            web_service_url_tls=own.web_url_tls or msgspec.UNSET,
+            pulsar_service_url=own.service_url or msgspec.UNSET,
+            pulsar_service_url_tls=own.service_url_tls or msgspec.UNSET,
+            **figures,
+        )
 
     @property
     def addresses(self) -> BrokerAddresses:

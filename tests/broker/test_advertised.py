@@ -21,6 +21,11 @@ def test_without_listeners_clients_get_the_ports_of_the_bind_address():
     assert addresses(bind_address="::1").own.service_url == "pulsar://[::1]:6650"
 
 
+@pytest.mark.parametrize(("web", "web_tls", "port"), [(8080, None, 8080), (8080, 8443, 8080), (None, 8443, 8443)])
+def test_the_id_of_a_broker_is_its_web_port_the_one_with_tls_where_there_is_no_other(web, web_tls, port):
+    assert addresses(6650, None, web, web_tls).broker_id == f"127.0.0.1:{port}"
+
+
 def test_a_broker_with_tls_alone_tells_no_plain_address():
     own = addresses(None, 6651, None, 8443).own
     assert own == AdvertisedUrls(None, "pulsar+ssl://127.0.0.1:6651", None, "https://127.0.0.1:8443")

@@ -41,6 +41,18 @@ def test_ours_has_every_member_of_pulsars_and_no_null():
 
 
 @pytest.mark.parametrize(
+    "own",
+    [
+        OWN,
+        BrokerAddresses(None, "pulsar+ssl://h:6651", None, "https://h:8443"),
+        BrokerAddresses("pulsar://h:6650", "pulsar+ssl://h:6651", "http://h:8080", "https://h:8443"),
+    ],
+)
+def test_a_report_has_all_addresses_of_its_broker(own):
+    assert decode_report(encode_report(LoadReport.of(own))).addresses == own
+
+
+@pytest.mark.parametrize(
     "report",
     [
         LoadReport(),
