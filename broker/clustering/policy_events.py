@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -22,6 +22,9 @@ from magnetar.broker.policies.values import BacklogQuota, DelayedDeliveryPolicie
 from magnetar.broker.schemas.avro_values import AvroValues
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "EVENT_PROPERTIES",
@@ -186,20 +189,41 @@ def encode_event(topic: TopicName, policies: EventPolicies, cluster: str) -> byt
     )
 
 
-def read_event(key: str | None, value: dict[str, Any] | None) -> ReadEvent | None:
-    """The event of a message with its decoded value (None: no value); None for an event of another kind."""
+class _TopicEvent(msgspec.Struct):
+    domain: str
+    tenant: str
+    namespace: str
+    topic: str
+    policies: dict[str, Any] | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    """A PulsarEvent as far as it counts here; its bytes may have been written with any schema."""
+
+    event_type: str
+    action_type: str
+    topic_policies_event: _TopicEvent | None = None
+
+
+def read_event(key: str | None, value: Any) -> ReadEvent | None:
+    """The event of a message with its decoded value (None: no value); None for an event or a value of another kind."""
     if value is None:
         return _removal(key or "")
-    event = value.get("topicPoliciesEvent")
-    if value.get("eventType") != "TOPIC_POLICY" or not event or value.get("actionType") == "NONE":
+    try:
+        event = msgspec.convert(value, _Event)
+    except msgspec.ValidationError as error:
+        log.warning("topic_policy.event_unreadable", key=key, reason=str(error))
+        return None
+    found = event.topic_policies_event
+    if event.event_type != "TOPIC_POLICY" or found is None or event.action_type == "NONE":
         return None
     try:
-        topic = TopicName.parse(f"{event['domain']}://{event['tenant']}/{event['namespace']}/{event['topic']}")
-    except (KeyError, InvalidTopicNameError):
+        topic = TopicName.parse(f"{found.domain}://{found.tenant}/{found.namespace}/{found.topic}")
+    except InvalidTopicNameError:
         return None
-    members = event.get("policies")
+    members = found.policies
     everywhere = (members or {}).get("isGlobal") or (key or "").startswith(_OF_ALL_CLUSTERS)
-    if members is None or value["actionType"] == "DELETE":
+    if members is None or event.action_type == "DELETE":
         return ReadEvent(topic.base, bool(everywhere), None)
     return ReadEvent(topic.base, bool(everywhere), EventPolicies(_policies_of(topic, members), members))
 
@@ -262,17 +286,27 @@ def _policies_of(topic: TopicName, members: dict[str, Any]) -> TopicPolicies:
             _read(found, topic, name, member, value)
     active, tick_ms, most_ms = (members.get(member) for member in _DELAYED)
     if active is not None:
-        found["delayed_delivery"] = DelayedDeliveryPolicies(
-            tick_time=tick_ms or 0, active=active, max_delivery_delay_in_millis=most_ms or 0
-        )
-    quotas = {kind: _without_nulls(quota) for kind, quota in (members.get(_QUOTAS) or {}).items()}
-    for quota in quotas.values():
-        quota.setdefault("limitSize", quota.get("limit", 0))
-    _read(found, topic, "backlog_quota_map", _QUOTAS, quotas)
-    rates = {name: each.get("dispatchRate") for name, each in (members.get(_RATES) or {}).items() if each}
-    wanted = {name: rate for name, rate in rates.items() if rate is not None}
-    _read(found, topic, "subscription_rates", _RATES, wanted, dict[str, DispatchRate])
+        delayed = {"active": active, "tickTime": tick_ms or 0, "maxDeliveryDelayInMillis": most_ms or 0}
+        _read(found, topic, "delayed_delivery", _DELAYED[0], delayed)
+    _read(found, topic, "backlog_quota_map", _QUOTAS, _each(members.get(_QUOTAS), _quota_of))
+    _read(found, topic, "subscription_rates", _RATES, _each(members.get(_RATES), _rate_of), dict[str, DispatchRate])
     return TopicPolicies(**found)
+
+
+def _each(members: Any, value_of: Callable[[Any], Any]) -> Any:
+    """The values of a map that are there; a member of another type as it is, which `_read` refuses."""
+    if not isinstance(members, dict):
+        return members or {}
+    return {name: value for name, each in members.items() if (value := value_of(each)) is not None}
+
+
+def _quota_of(quota: Any) -> Any:
+    value = _without_nulls(quota)
+    return {"limitSize": value.get("limit", 0)} | value if isinstance(value, dict) else value
+
+
+def _rate_of(policies: Any) -> Any:
+    return policies.get("dispatchRate") if isinstance(policies, dict) else policies
 
 
 def _read(found: dict[str, Any], topic: TopicName, name: str, member: str, value: Any, kind: Any = None) -> None:

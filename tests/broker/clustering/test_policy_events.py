@@ -128,3 +128,44 @@ def test_an_event_about_something_else_says_nothing(key, value):
 def test_an_event_of_an_older_broker_may_remove():
     event = VALUES.decode(EVENTS[5][1]) | {"actionType": "DELETE"}
     assert read_event(EVENTS[5][0], event).policies is None
+
+
+def event_with(policies):
+    event = {"domain": "persistent", "tenant": "t1", "namespace": "n1", "topic": "dd", "policies": policies}
+    return {"eventType": "TOPIC_POLICY", "actionType": "UPDATE", "topicPoliciesEvent": event}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text",
+        7,
+        [],
+        {},
+        {"eventType": "TOPIC_POLICY", "actionType": "UPDATE", "topicPoliciesEvent": "text"},
+        {"eventType": "TOPIC_POLICY", "topicPoliciesEvent": event_with({})["topicPoliciesEvent"]},
+        event_with("text"),
+        event_with([1]),
+        {**event_with({}), "topicPoliciesEvent": {"domain": 1, "tenant": b"", "namespace": None, "topic": {}}},
+    ],
+)
+def test_a_value_of_another_schema_is_no_event(value):
+    assert read_event("persistent://t1/n1/dd", value) is None
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"backLogQuotaMap": "text"},
+        {"backLogQuotaMap": {"message_age": "text"}},
+        {"subscriptionPolicies": ["s"]},
+        {"subscriptionPolicies": {"s": "text"}},
+        {"delayedDeliveryEnabled": "text"},
+        {"delayedDeliveryEnabled": True, "delayedDeliveryTickTimeMillis": "text"},
+        {"isGlobal": "text"},
+        {"retentionPolicies": b"bytes"},
+    ],
+)
+def test_members_of_another_type_count_as_not_set(members):
+    found = read_event("persistent://t1/n1/dd", event_with(members | {"maxProducerPerTopic": 3}))
+    assert found.policies.policies == TopicPolicies(max_producers=3)
