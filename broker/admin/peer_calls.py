@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.error
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.compat.rest_errors import RestError
@@ -26,28 +28,39 @@ __all__ = ["PeerCalls"]
 _AT_ONCE: Final = 8
 _TIMEOUT_S: Final = 30.0
 _MOST_REASON_BYTES: Final = 4096
+_NOT_TAKEN: Final = "another broker does not take the credentials of brokerClientAuthenticationPlugin"
 
 
 class PeerCalls:
-    """At most 8 calls are under way, each in a thread. `own_url()` is the web address of this broker."""
+    """At most 8 calls are under way, each in a thread of its own: calls that wait for another broker hold up no other
+    work of threads. `own_url()` is the web address of this broker.
+    """
 
     def __init__(self, own_url: Callable[[], str], credentials: Credentials) -> None:
         self._own_url, self._credentials = own_url, credentials
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "peer-call")
 
     async def call(self, method: str, path: str, body: object = None) -> Any:
         """The parsed answer, None for an empty one. Raises RestError with the status and reason of a refusal, or 503
-        when the broker does not answer.
+        when the broker does not answer, 500 when it does not take this broker's credentials.
         """
         api = AdminApi(self._own_url(), self._credentials, _TIMEOUT_S)
         data = None if body is None else json.dumps(body).encode()
-        async with self._slots:
-            try:
-                return await asyncio.to_thread(api.call, method, path, data)
-            except urllib.error.HTTPError as error:
-                raise RestError(error.code, _reason(error)) from error
-            except (OSError, ValueError, ClientError) as error:
-                raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"another broker does not answer: {error}") from error
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, _answer, api, method, path, data)
+        except (OSError, HTTPException, ValueError, ClientError) as error:
+            raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"another broker does not answer: {error}") from error
+
+
+def _answer(api: AdminApi, method: str, path: str, data: bytes | None) -> Any:
+    """The call itself, on a thread, the body of a refusal included. Raises as `AdminApi.call`, and RestError."""
+    try:
+        return api.call(method, path, data)
+    except urllib.error.HTTPError as error:
+        reason = _reason(error)
+        if error.code == HTTPStatus.UNAUTHORIZED:
+            raise RestError(HTTPStatus.INTERNAL_SERVER_ERROR, f"{_NOT_TAKEN}: {reason}") from error
+        raise RestError(error.code, reason) from error
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

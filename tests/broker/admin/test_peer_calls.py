@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -78,6 +80,75 @@ async def test_a_broker_that_does_not_answer_is_unavailable():
     with pytest.raises(RestError) as refused:
         await PeerCalls(lambda: "http://127.0.0.1:9", Credentials()).call("GET", "/a")
     assert refused.value.status == 503
+
+
+async def test_an_answer_that_is_not_http_is_unavailable():
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"what?\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        with pytest.raises(RestError) as refused:
+            await PeerCalls(lambda: url, Credentials()).call("GET", "/a")
+        assert refused.value.status == 503
+    finally:
+        server.close()
+
+
+async def test_a_refusal_of_the_brokers_own_credentials_is_not_shown_as_one_of_the_clients(owner, calls):
+    owner.answers["/a"] = 401, {}, b'{"reason":"no token"}'
+    with pytest.raises(RestError, match=r"brokerClientAuthenticationPlugin.*no token") as refused:
+        await calls.call("GET", "/a")
+    assert refused.value.status == 500
+
+
+async def test_a_refusal_that_comes_slowly_holds_up_no_other_work():
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 409 Conflict\r\ncontent-length: 18\r\n\r\n")
+        await writer.drain()
+        while not waiting.done() and len(turns) < 20:  # the reason comes after turns of the loop
+            turns.append(await asyncio.sleep(0.005))
+        writer.write(b'{"reason":"in use"}'[:18])
+        writer.close()
+
+    turns, server = [], await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    waiting = asyncio.create_task(PeerCalls(lambda: url, Credentials()).call("GET", "/a"))
+    try:
+        with pytest.raises(RestError) as refused:
+            await asyncio.wait_for(waiting, 5)
+        assert refused.value.status == 409
+    finally:
+        server.close()
+
+
+async def test_calls_that_wait_hold_up_no_other_work_on_threads():
+    came, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        came.set()
+        await go_on.wait()
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    waiting = asyncio.create_task(PeerCalls(lambda: url, Credentials()).call("GET", "/a"))
+    try:
+        await came.wait()
+        other = asyncio.create_task(asyncio.to_thread(int, "7"))
+        done, _ = await asyncio.wait([other], timeout=5)
+        assert other in done
+    finally:
+        go_on.set()
+        assert await waiting is None
+        server.close()
 
 
 async def test_topics_of_other_brokers(owner, calls):
