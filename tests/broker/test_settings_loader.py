@@ -145,7 +145,9 @@ def test_an_unknown_key_without_a_near_one():
 
 def test_files_of_other_versions_may_be_listed_but_never_for_security():
     warnings = []
-    load(overrides=["unknownSettings=list", "someKeyOfTomorrow=1", "loadBalancerTransferEnabled=true"], warnings=warnings)
+    load(
+        overrides=["unknownSettings=list", "someKeyOfTomorrow=1", "loadBalancerTransferEnabled=true"], warnings=warnings
+    )
     assert warnings == [
         "of no effect here and ignored: loadBalancerTransferEnabled",
         "unknown and ignored (unknownSettings=list): someKeyOfTomorrow",
