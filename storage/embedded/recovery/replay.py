@@ -67,12 +67,11 @@ class LedgerReplay:
 
     def add(self, entry_id: int, record: bytes) -> None:
         """One record; an entry the file has already is passed over."""
-        if entry_id < self.next_entry:
-            return
         if entry_id > self.next_entry:
             self.fill(entry_id)
-        self._put(record)
-        self.replayed += 1
+        if entry_id == self.next_entry:
+            self._put(record)
+            self.replayed += 1
 
     def add_run(self, first_entry_id: int, count: int, payload: bytes, offsets: memoryview) -> None:
         """Consecutive intact records at ``offsets`` of ``payload``."""
@@ -135,8 +134,7 @@ class LedgerReplay:
             else:
                 break
         self._doubtful.clear()
-        if self._end is not None and self._wrote:
-            self.fill(self._end[0])
+        self._complete()
 
     def flush(self) -> None:
         """Write what is gathered."""
@@ -148,11 +146,19 @@ class LedgerReplay:
     def finish(self) -> None:
         """Write the rest and cut what is behind it (never synced, and not in the journal); not yet synced.
 
-        Of a closed ledger to which nothing was written it is the index.
+        Of a closed ledger to which nothing was written it is the index. One to which a torn frame added a record behind
+        ``settle`` keeps its other entries.
         """
+        self.flush()
+        self._complete()
         self.flush()
         if (self._wrote or self._end is None) and self._files.size(self.ledger_id) > self.offset:
             self._files.truncate(self.ledger_id, self.offset)
+
+    def _complete(self) -> None:
+        """All entries of a closed ledger that was written to are in its file, or placeholders for them."""
+        if self._end is not None and self._wrote:
+            self.fill(self._end[0])
 
     def _put(self, data: bytes, entries: int = 1) -> None:
         self._buffers.append(data)

@@ -64,6 +64,33 @@ def test_a_doubtful_record_counts_at_the_end_and_the_gap_before_is_damage():
     assert replay.next_entry == 4
 
 
+def test_a_torn_frame_cuts_no_file_of_a_closed_ledger():
+    """A page of an earlier use of the segment, within the torn frame, names the first entry once more."""
+    disk, layout = SimDisk(), Layout(ROOT)
+    disk.make_dir(layout.ledgers)
+    files = LedgerFiles(disk, layout, b"s" * 16, ManualClock(), max_open=2)
+    expected = [record(7, number, b"%d" % number) for number in range(7)]
+    files.write(7, [b"".join(expected)], FILE_HEADER_BYTES)
+    replay = LedgerReplay(files, 7, (0, 0), (7, sum(map(len, expected))))
+    replay.add(0, expected[0])
+    replay.finish()
+    assert files.read(7, 10_000, FILE_HEADER_BYTES) == b"".join(expected)
+    assert replay.damaged == []
+
+
+def test_a_record_that_the_file_has_is_not_added_behind_the_gap_it_fills():
+    disk, layout = SimDisk(), Layout(ROOT)
+    disk.make_dir(layout.ledgers)
+    files = LedgerFiles(disk, layout, b"s" * 16, ManualClock(), max_open=2)
+    expected = [record(7, number, b"%d" % number) for number in range(7)]
+    files.write(7, [b"".join(expected)], FILE_HEADER_BYTES)
+    replay = LedgerReplay(files, 7, (0, 0))
+    replay.add(3, expected[3])
+    replay.finish()
+    assert files.read(7, 10_000, FILE_HEADER_BYTES) == b"".join(expected)
+    assert replay.next_entry == 7
+
+
 def test_a_search_passes_over_zeros_at_once():
     payload = bytes(32 << 20) + record(7, 1, b"b")
     assert [each.entry_id for each in salvage(payload, {0, 7}, exact=True)] == [1]
