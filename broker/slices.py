@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SLICE_ITEMS = 256
 _SORTED_AT_A_TIME = 4096
+IN_SLICES = "slices"
+"""Reason to read nothing from a connection: a command is handled in slices, and those behind it wait for its end."""
 
 
 async def give_way() -> None:

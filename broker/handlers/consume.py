@@ -25,7 +25,7 @@ from magnetar.broker.limits import (
     check_properties,
     check_subscription_name,
 )
-from magnetar.broker.slices import sliced
+from magnetar.broker.slices import IN_SLICES, sliced
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -181,6 +181,7 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
         if not (shared and command.ack_type == pb.CommandAck.Cumulative):
             raise NotAllowedError("Transactions are not enabled")
     if len(command.message_id) > ACKS_IN_ONE_TURN:
+        conn.hold_reading(IN_SLICES)
         return _ack_in_slices(conn, consumer, command)
     durable = consumer.subscription.on_ack(consumer, command)
     if not command.HasField("request_id"):
@@ -192,12 +193,11 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
 
 
 async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.CommandAck) -> None:
-    """Many ids, a few at a time; nothing more is read from the connection meanwhile, so that the order stays."""
+    """Many ids, a few at a time. Meanwhile the connection's further commands wait (IN_SLICES), so the order stays."""
     ids = list(command.message_id)
     part = pb.CommandAck()
     part.CopyFrom(command)
     durable = None
-    conn.hold_reading("acks")
     try:
         async for some in sliced(ids, ACKS_IN_ONE_TURN):
             del part.message_id[:]
@@ -205,7 +205,7 @@ async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.
             durable = consumer.subscription.on_ack(consumer, part)
             part.ClearField("validation_error")  # once in the log
     finally:
-        conn.release_reading("acks")
+        conn.release_reading(IN_SLICES)
     if command.HasField("request_id"):
         if durable is not None:
             await durable
@@ -218,7 +218,9 @@ def on_redeliver_unacknowledged_messages(
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
         return None
-    if len(command.message_ids) > ACKS_IN_ONE_TURN:
+    by_id = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
+    if by_id and len(command.message_ids) > ACKS_IN_ONE_TURN:
+        conn.hold_reading(IN_SLICES)
         return _redeliver_in_slices(conn, consumer, command)
     epoch = signed(command.consumer_epoch) if command.HasField("consumer_epoch") else None
     consumer.subscription.on_redeliver(consumer, command.message_ids or None, epoch)
@@ -230,12 +232,11 @@ async def _redeliver_in_slices(
 ) -> None:
     """As with many ids of an ACK."""
     epoch = signed(command.consumer_epoch) if command.HasField("consumer_epoch") else None
-    conn.hold_reading("redeliveries")
     try:
         async for some in sliced(list(command.message_ids), ACKS_IN_ONE_TURN):
             consumer.subscription.on_redeliver(consumer, some, epoch)
     finally:
-        conn.release_reading("redeliveries")
+        conn.release_reading(IN_SLICES)
 
 
 async def on_unsubscribe(conn: ConsumingClient, command: pb.CommandUnsubscribe) -> None:

@@ -27,6 +27,7 @@ from magnetar.broker.network.keep_alive import KeepAlive
 from magnetar.broker.network.output import WEIGHED_BYTES, Output
 from magnetar.broker.network.publish_gate import PublishGate
 from magnetar.broker.network.read_buffer import ReadBuffer
+from magnetar.broker.slices import IN_SLICES
 from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
@@ -214,11 +215,14 @@ class Connection(asyncio.BufferedProtocol):
     def _on_items(self, items: list[Any], error: str | None) -> bool:
         """Handle these, then what is wrong behind them; whether the connection goes on."""
         try:
-            for item in items:
+            for number, item in enumerate(items, 1):
                 if self.closed:
                     return False
                 if len(item) == 2:
                     self._on_command(item[0], item[1])
+                    if IN_SLICES in self._read_holds and number < len(items):
+                        self._put_back(items[number:], error)
+                        return not self.closed
                 else:
                     self._on_run(EntryRun(*item))
             if error is None:
@@ -233,6 +237,13 @@ class Connection(asyncio.BufferedProtocol):
             return False
         self.refuse(error)
         return False
+
+    def _put_back(self, items: list[Any], error: str | None) -> None:
+        """A command is handled in slices: those behind it wait for its end."""
+        self._rest = items + self._rest
+        self._rest_error = error or self._rest_error
+        self._buffer.keep_refused()
+        self.hold_reading("turn")
 
     def _on_rest(self) -> None:
         """Handle some more of a read of many items: each turn of the event loop so many, and none while reading is held

@@ -1,0 +1,138 @@
+"""The order of commands that arrive in one read, where one of them is handled in slices."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.batches import encode_entry
+from magnetar.protocol.frames import encode_command
+from tests.model.simulated_broker import Peer, Simulation
+
+TOPIC = "persistent://public/default/t"
+Command = pb.BaseCommand
+MANY = 20_000
+
+
+class Client:
+    """One connection with a producer, and the frames that the broker sent."""
+
+    def __init__(self) -> None:
+        self.world = Simulation()
+        self.world.start()
+        self.reconnect()
+        self.send(producer=pb.CommandProducer(topic=TOPIC, producer_id=1, request_id=self.world.next_id()))
+
+    def reconnect(self) -> None:
+        self.peer = self.world.run(self._connected())
+        self.take()
+
+    async def _connected(self) -> Peer:
+        return Peer(self.world.broker, self.world.network)
+
+    def take(self) -> list[pb.BaseCommand]:
+        return [each.command for each in self.world.network.take()]
+
+    def send_bytes(self, data: bytes) -> list[pb.BaseCommand]:
+        async def sent() -> None:
+            self.peer.send_bytes(data)
+
+        self.world.run(sent())
+        return self.take()
+
+    def send(self, payload: bytes = b"", **field: object) -> list[pb.BaseCommand]:
+        return self.send_bytes(encoded(payload, **field))
+
+    def publish(self, count: int) -> list[pb.MessageIdData]:
+        found = []
+        for number in range(count):
+            metadata = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1)
+            send = pb.CommandSend(producer_id=1, sequence_id=number)
+            found += self.send(encode_entry(metadata, b"x"), send=send)
+        return [each.send_receipt.message_id for each in found if each.type == Command.SEND_RECEIPT]
+
+    def consume(self, sub_type: int) -> list[int]:
+        """Entry ids of the messages that a new consumer is sent."""
+        subscribe = pb.CommandSubscribe(
+            topic=TOPIC,
+            subscription="s",
+            subType=sub_type,  # type: ignore[arg-type]
+            consumer_id=1,
+            request_id=self.world.next_id(),
+            initialPosition=pb.CommandSubscribe.Earliest,
+        )
+        self.send(subscribe=subscribe)
+        return messages(self.send(flow=pb.CommandFlow(consumer_id=1, messagePermits=1000)))
+
+
+def encoded(payload: bytes = b"", **field: object) -> bytes:
+    (name,) = field
+    kind = Command.DESCRIPTOR.fields_by_name[name]
+    number = Command.Type.Value(
+        {"redeliverUnacknowledgedMessages": "REDELIVER_UNACKNOWLEDGED_MESSAGES"}.get(kind.name, kind.name.upper())
+    )
+    return encode_command(Command(type=number, **field), payload)  # type: ignore[arg-type]
+
+
+def messages(found: list[pb.BaseCommand]) -> list[int]:
+    return [each.message.message_id.entryId for each in found if each.type == Command.MESSAGE]
+
+
+def many(ids: list[pb.MessageIdData]) -> list[pb.MessageIdData]:
+    """Ids of entries that there are not, and these behind them."""
+    return [pb.MessageIdData(ledgerId=1 << 40, entryId=k) for k in range(MANY)] + ids
+
+
+@pytest.fixture
+def client():
+    made = Client()
+    yield made
+    made.world.close()
+
+
+def test_acknowledgements_in_slices_end_before_a_seek_behind_them(client):
+    ids = client.publish(3)
+    shared = pb.CommandSubscribe.Shared
+    assert client.consume(shared) == [0, 1, 2]
+    ack = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=many(ids))
+    seek = pb.CommandSeek(consumer_id=1, request_id=7, message_id=ids[0])
+    client.send_bytes(encoded(ack=ack) + encoded(seek=seek))
+    assert client.consume(shared) == [0, 1, 2]
+
+
+def test_acknowledgements_in_slices_end_before_the_consumer_behind_them_closes(client):
+    ids = client.publish(3)
+    shared = pb.CommandSubscribe.Shared
+    assert client.consume(shared) == [0, 1, 2]
+    ack = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=many(ids[:2]))
+    close = pb.CommandCloseConsumer(consumer_id=1, request_id=7)
+    client.send_bytes(encoded(ack=ack) + encoded(close_consumer=close) + encoded(ping=pb.CommandPing()))
+    assert client.consume(shared) == [2]
+
+
+def test_a_broken_frame_behind_acknowledgements_in_slices_closes_the_connection_after_them(client):
+    ids = client.publish(3)
+    shared = pb.CommandSubscribe.Shared
+    assert client.consume(shared) == [0, 1, 2]
+    ack = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=many(ids[:2]))
+    client.send_bytes(encoded(ack=ack) + encoded(ping=pb.CommandPing()) + b"\xff" * 8)
+    assert not client.peer.alive
+    client.reconnect()
+    assert client.consume(shared) == [2]
+
+
+def test_an_exclusive_consumer_that_names_many_messages_is_sent_them_once(client):
+    ids = client.publish(3)
+    assert client.consume(pb.CommandSubscribe.Exclusive) == [0, 1, 2]
+    again = pb.CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=many(ids))
+    assert messages(client.send(redeliverUnacknowledgedMessages=again)) == [0, 1, 2]
+
+
+def test_a_shared_consumer_that_names_many_messages_is_sent_them_once(client):
+    ids = client.publish(3)
+    assert client.consume(pb.CommandSubscribe.Shared) == [0, 1, 2]
+    again = pb.CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=many(ids))
+    ack = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=ids[:1])
+    found = client.send_bytes(encoded(redeliverUnacknowledgedMessages=again) + encoded(ack=ack))
+    assert sorted(messages(found))[-2:] == [1, 2]
+    assert len(messages(found)) <= 3
