@@ -20,9 +20,14 @@ CAUGHT_UP = "delete_when_subscriptions_caught_up"
 
 
 def is_deletable(topic: ServedTopic) -> bool:
-    """Whether the topic's policy has it deleted now. A non-persistent one has no subscriptions without consumers."""
+    """Whether the topic's policy has it deleted now. A non-persistent one has no subscriptions without consumers.
+
+    In a cluster the owner decides: clients of a topic whose bundle is handed over may be with the next owner already.
+    """
     policy = topic.config.inactive_topic
     if not policy.delete_while_inactive or topic.name.is_system or not topic.is_idle:
+        return False
+    if not topic.context.serves(topic.name):
         return False
     limit_s = policy.max_inactive_duration_seconds
     idle_s = topic.context.monotonic() - topic.life.last_used_s

@@ -253,6 +253,18 @@ async def test_a_topic_that_retention_keeps_is_not_deleted_for_being_unused(minu
         assert is_deletable(bench.topic)
 
 
+async def test_an_unused_topic_that_is_being_handed_over_is_left_to_its_next_owner():
+    inactive = {
+        "broker_delete_inactive_topics_enabled": True,
+        "broker_delete_inactive_topics_max_inactive_duration_seconds": 60,
+    }
+    bench = await bench_at("broker", broker=inactive, namespace={}, topic={}, others=({}, {}))
+    bench.pass_time(61)
+    assert is_deletable(bench.topic)
+    bench.context.serves = lambda _name: False
+    assert not is_deletable(bench.topic)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 async def test_number_of_subscriptions(level):
     bench = await at_levels(
