@@ -98,6 +98,11 @@ class Slab:
         """`span` (of this slab) as it is in the log: the same, unless this slab holds a converted view of it."""
         return span
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of buffers that this slab keeps alive."""
+        return len(self.data)
+
     def __len__(self) -> int:
         return self.count
 

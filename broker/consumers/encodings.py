@@ -41,10 +41,10 @@ class Encodings:
         if found is not None:
             return found[1]
         data = speed.encode_messages(consumer_id, slab.data, slab.offsets, i, j, partition, mode, epoch, None)
-        more = len(data) + len(slab.data)
+        more = len(data) + slab.kept_bytes
         while self._frames and self._held_bytes + more > self._most_bytes:
             old_slab, old = self._frames.pop(next(iter(self._frames)))
-            self._held_bytes -= len(old) + len(old_slab.data)
+            self._held_bytes -= len(old) + old_slab.kept_bytes
         self._frames[key] = slab, data
         self._held_bytes += more
         return data

@@ -48,6 +48,10 @@ class ConvertedSlab(Slab):
         self._bypassed = bypassed
         self._start = start
 
+    @property
+    def kept_bytes(self) -> int:
+        return len(self.data) + self._stored.kept_bytes
+
     def stored_span(self, span: Span) -> Span:
         self._bypassed(span.entries)
         return Span(self._stored, self._start + span.start, self._start + span.end)

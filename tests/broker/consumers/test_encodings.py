@@ -5,7 +5,10 @@ from itertools import pairwise
 import pytest
 
 from magnetar.broker.consumers.encodings import Encodings
+from magnetar.broker.foreign_entries.converted_slab import ConvertedSlab
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed
+from magnetar.protocol.batches import encode_entry
 from magnetar.storage.slab import Slab
 from tests.storage.records_for_tests import slab_of
 
@@ -59,3 +62,14 @@ def test_what_is_kept_is_bounded_with_the_slabs_it_keeps_alive():
     assert made(encodings, large) == plain(large)
     made(encodings, slab())
     assert encodings.held_bytes <= 40_000
+
+
+def test_a_converted_slab_counts_with_the_stored_one_behind_it():
+    """A converter may make little of much: 500 spans of 16 KiB kept 500 stored slabs of any size."""
+    encodings = Encodings(most_bytes=100_000)
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
+    for first in range(5):
+        stored = slab_of(7, first, [bytes(60_000)])
+        one = ConvertedSlab(stored, 0, [encode_entry(metadata, b"small")])
+        made(encodings, one, i=0, j=1)
+        assert 60_000 < encodings.held_bytes < 100_000
