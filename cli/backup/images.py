@@ -163,7 +163,7 @@ def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -
             moment = datetime.fromtimestamp(taken.moment_ms / 1000, UTC)
             name = f"{moment.strftime(_NAME)}.{taken.moment_ms % 1000:03d}Z"
             new_bytes = _write(taken, partial / "data", previous, progress)
-            _verify(partial / "data")
+            verify_directory(partial / "data")
             facts = {
                 "format": FORMAT,
                 "moment_ms": taken.moment_ms,
@@ -173,7 +173,7 @@ def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -
                 "ledgers": {each: identity(found) for each, (_, found) in taken.ledgers.items()},
             }
             _write_file(partial / "manifest.json", json.dumps(facts).encode())
-            _sync_folders(partial)
+            sync_folders(partial)
             partial.rename(folder / name)
             _sync(folder)
         finally:
@@ -234,7 +234,8 @@ def _write_file(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folders(root: Path) -> None:
+def sync_folders(root: Path) -> None:
+    """The names of all files below are durable on return."""
     for folder, _, _ in os.walk(root):
         _sync(Path(folder))
 
@@ -248,14 +249,14 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _verify(data_dir: Path) -> None:
+def verify_directory(data_dir: Path) -> None:
     """Raises: BrokerFailedError with the findings of `magnetar verify`."""
     command = [sys.executable, "-m", "magnetar", "verify", str(data_dir)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
     (data_dir / "LOCK").unlink(missing_ok=True)
     if ended.returncode != 0:
         raise BrokerFailedError(
-            f"the image is damaged, nothing was kept: {(ended.stdout + ended.stderr)[-2000:].strip()}"
+            f"the copy is damaged, nothing was kept: {(ended.stdout + ended.stderr)[-2000:].strip()}"
         )
 
 
@@ -287,10 +288,15 @@ def restore_image(image: Path, target: Path, progress: Callable[[int], None]) ->
                 _copy(descriptor, place, path.stat().st_size, progress)
             finally:
                 os.close(descriptor)
-        _sync_folders(partial)
-        if target.exists():
-            target.rmdir()
-        partial.rename(target)
-        _sync(target.parent)
+        sync_folders(partial)
+        publish_directory(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def publish_directory(made: Path, target: Path) -> None:
+    """Give a complete, synced directory its name, in the place of an empty one; durable on return."""
+    if target.exists():
+        target.rmdir()
+    made.rename(target)
+    _sync(target.parent)

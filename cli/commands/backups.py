@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 
 from magnetar.cli.backup.images import chosen_image, images, restore_image, write_image
+from magnetar.cli.backup.moments import covered, restore_moment, span_of, time_text
 from magnetar.cli.errors import CommandLineError, FileError
 from magnetar.cli.output import Output, size_text
 from magnetar.cli.progress import Progress
 from magnetar.cli.session import HELP
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @click.command(context_settings=HELP)
@@ -26,8 +30,12 @@ def backup(folder: Path, data_dir: Path, listed: bool, as_json: bool) -> None:
     """
     out = Output(as_json=as_json)
     if listed:
-        rows = [(path.name, facts["moment_ms"], facts["new_bytes"]) for path, facts in images(folder)]
-        out.table(("IMAGE", "MOMENT MS", "NEW BYTES"), rows, empty=f"no images in {folder}")
+        found = images(folder)
+        rows = [
+            (path.name, facts["moment_ms"], facts["new_bytes"], time_text(since))
+            for (path, facts), since in zip(found, covered(found), strict=True)
+        ]
+        out.table(("IMAGE", "MOMENT MS", "NEW BYTES", "COVERS SINCE"), rows, empty=f"no images in {folder}")
         return
     try:
         with Progress("copying", None) as progress:
@@ -42,10 +50,19 @@ def backup(folder: Path, data_dir: Path, listed: bool, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("data_dir", type=click.Path(path_type=Path))
 @click.option("--at", "moment", metavar="TIME", help="the newest image of this time or before: 2026-01-02T03:04:05Z")
+@click.option("--until", metavar="TIME", help="all messages stored up to this time, also between images; or ms")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-def restore(folder: Path, data_dir: Path, moment: str | None, as_json: bool) -> None:
-    """Make DATA_DIR, which is absent or empty, of an image in FOLDER. The broker that will use it must be stopped."""
-    image, facts = chosen_image(folder, _milliseconds(moment))
+def restore(folder: Path, data_dir: Path, moment: str | None, until: str | None, as_json: bool) -> None:
+    """Make DATA_DIR, which is absent or empty, of an image in FOLDER. The broker that will use it must be stopped.
+
+    With --until, of the two images around a time: subscriptions as in the earlier one, messages up to the time.
+    """
+    if until is not None:
+        if moment is not None:
+            raise CommandLineError("--at and --until exclude each other")
+        _restore_until(folder, data_dir, until, Output(as_json=as_json))
+        return
+    image, facts = chosen_image(folder, _milliseconds("--at", moment) if moment is not None else None)
     try:
         with Progress("restoring", None) as progress:
             restore_image(image, data_dir, progress.add)
@@ -55,13 +72,27 @@ def restore(folder: Path, data_dir: Path, moment: str | None, as_json: bool) -> 
     Output(as_json=as_json).done(text, image=image.name, moment_ms=facts["moment_ms"], data_dir=str(data_dir))
 
 
-def _milliseconds(text: str | None) -> int | None:
-    if text is None:
-        return None
+def _restore_until(folder: Path, data_dir: Path, until: str, out: Output) -> None:
+    until_ms = int(until) if until.isascii() and until.isdigit() else _milliseconds("--until", until)
+    span = span_of(folder, until_ms)
+    try:
+        with Progress("restoring", None) as progress:
+            restore_moment(span, data_dir, until_ms, progress.add)
+    except OSError as error:
+        raise FileError(f"{error.filename or data_dir}: {error.strerror or error}") from error
+    before, behind = (path.name for path, _ in span)
+    text = (
+        f"{data_dir} has the messages up to {time_text(until_ms)}, its subscriptions are those of {before}; "
+        f"start a broker with --data-dir {data_dir}, as the user who owns it"
+    )
+    out.done(text, before=before, behind=behind, moment_ms=until_ms, data_dir=str(data_dir))
+
+
+def _milliseconds(option: str, text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise CommandLineError(f"--at {text}: give a time as 2026-01-02T03:04:05Z") from None
+        raise CommandLineError(f"{option} {text}: give a time as 2026-01-02T03:04:05Z") from None
     if moment.tzinfo is None:
-        raise CommandLineError(f"--at {text}: add Z or an offset such as +02:00")
-    return int(moment.timestamp() * 1000)
+        raise CommandLineError(f"{option} {text}: add Z or an offset such as +02:00")
+    return (moment - _EPOCH) // _MILLISECOND

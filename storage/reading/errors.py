@@ -8,6 +8,7 @@ from magnetar.storage.errors import (
     NoSuchEntryError,
     NoSuchLedgerError,
     StorageError,
+    StoreMismatchError,
     UnsupportedFormatError,
 )
 
@@ -17,5 +18,6 @@ __all__ = [
     "NoSuchEntryError",
     "NoSuchLedgerError",
     "StorageError",
+    "StoreMismatchError",
     "UnsupportedFormatError",
 ]

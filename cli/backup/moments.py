@@ -1,0 +1,128 @@
+"""Which moments of the broker's clock images cover, and a data directory as of one of them. Files and processes.
+
+Between two successive images of one store every moment can be gone back to: the image before has the state, the image
+behind has the messages stored since (`storage/joining/`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from magnetar.cli.backup.images import images, publish_directory, restore_image, sync_folders, verify_directory
+from magnetar.cli.backup.topic_nodes import leading_nodes, schema_nodes
+from magnetar.cli.errors import ConflictError, FileError, NotFoundError
+from magnetar.storage.reading.errors import StorageError, StoreMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["covered", "restore_moment", "span_of", "time_text"]
+
+Image = tuple["Path", dict[str, Any]]
+
+
+def time_text(moment_ms: int) -> str:
+    """As `--at` and `--until` take it: `2026-01-02T03:04:05.678Z`."""
+    moment = datetime.fromtimestamp(moment_ms // 1000, UTC)
+    return f"{moment.strftime('%Y-%m-%dT%H:%M:%S')}.{moment_ms % 1000:03d}Z"
+
+
+def covered(found: Sequence[Image]) -> list[int]:
+    """For each image, oldest first, the oldest moment (ms) from which on all moments up to it can be restored.
+
+    It is the moment of the image before; the image's own where that is of another store, or there is none.
+    """
+    from magnetar.storage.joining.stores import store_of  # noqa: PLC0415 - as above
+
+    stores = [store_of(path / "data") for path, _ in found]
+    moments: list[int] = [facts["moment_ms"] for _, facts in found]
+    return [
+        moments[k - 1] if k and stores[k] is not None and stores[k] == stores[k - 1] else moments[k]
+        for k in range(len(found))
+    ]
+
+
+def span_of(folder: Path, until_ms: int) -> tuple[Image, Image]:
+    """The image at or before the moment and the one at or after it; twice the same one at its own moment.
+
+    Raises: NotFoundError that names the covered moments, ConflictError when the two are of different stores.
+    """
+    found = images(folder)
+    if not found:
+        raise NotFoundError(f"{folder} has no image")
+    oldest, newest = found[0][1]["moment_ms"], found[-1][1]["moment_ms"]
+    if until_ms > newest:
+        raise NotFoundError(f"the newest moment that the images cover is {time_text(newest)}; take an image first")
+    if until_ms < oldest:
+        raise NotFoundError(f"the oldest moment that the images cover is {time_text(oldest)}")
+    before = [each for each in found if each[1]["moment_ms"] <= until_ms][-1]
+    if before[1]["moment_ms"] == until_ms:
+        return before, before
+    behind = next(each for each in found if each[1]["moment_ms"] > until_ms)
+    since = covered(found)[found.index(behind)]
+    if since > until_ms:
+        raise ConflictError(
+            f"{before[0].name} and {behind[0].name} are of different stores: no moment between them can be restored; "
+            f"--at {time_text(until_ms)} gives the state of {before[0].name}"
+        )
+    return before, behind
+
+
+def restore_moment(span: tuple[Image, Image], target: Path, until_ms: int, progress: Callable[[int], None]) -> None:
+    """Make a data directory as of the moment; it appears when it is complete and verified. The images stay as they are.
+
+    Takes room for both images on the disk of the target while it runs. Raises: CliError, OSError.
+    """
+    before, behind = (path for path, _ in span)
+    if before == behind:
+        restore_image(before, target, progress)
+        return
+    if target.exists() and any(target.iterdir()):
+        raise ConflictError(f"{target} is not empty: move it away first, and stop the broker that uses it")
+    work = target.with_name(f".{target.name}.until")
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        work.mkdir(parents=True, mode=0o700)
+        restore_image(before, work / "data", progress)
+        restore_image(behind, work / "behind", progress)
+        _join(work / "data", work / "behind", until_ms)
+        verify_directory(work / "data")
+        sync_folders(work / "data")
+        publish_directory(work / "data", target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _join(data: Path, behind: Path, until_ms: int) -> None:
+    # Imported here: the engine, which no other command needs.
+    from magnetar.storage.joining.stores import TopicNodes, join_stores  # noqa: PLC0415
+
+    with _quiet():
+        try:
+            asyncio.run(join_stores(data, behind, until_ms, TopicNodes(schema_nodes, leading_nodes)))
+        except StoreMismatchError as error:
+            raise ConflictError(f"only the moments of the two images themselves can be restored: {error}") from error
+        except StorageError as error:
+            raise FileError(f"the moment cannot be restored, nothing was kept: {error}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Of the engine's log only errors, on standard error: standard output is this command's."""
+    import structlog  # noqa: PLC0415 - the same
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()

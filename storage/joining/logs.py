@@ -1,0 +1,104 @@
+"""The log and the cursors of one topic as of a moment between two copies of a store. Pure.
+
+*Before* is the copy from the moment or earlier, *behind* the one from the moment or later. An entry of the copy before
+is always kept; what the copy behind has more is kept up to the moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from magnetar.storage.managed.entry_index import LEDGER_INDEX
+from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
+from magnetar.storage.managed.stored_layout import NO_LEDGER, CursorRecord, ListRecord
+from magnetar.storage.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from magnetar.storage.managed.ledger_map import LedgerSlot
+
+__all__ = ["JoinedLog", "Source", "cursors_at_earliest", "join_logs", "source_of"]
+
+
+class Source(Enum):
+    """Where a topic comes from."""
+
+    BEFORE = "before"
+    """As the copy before has it: the one behind does not, or has one that was made again after the moment."""
+    BOTH = "both"
+    BEHIND = "behind"
+    """Created between the copy before and the moment, or deleted and created again."""
+    NEITHER = "neither"
+    """Created after the moment."""
+
+
+def source_of(before: ListRecord | None, behind: ListRecord | None, until_ms: int) -> Source:
+    """A topic whose time of creation is not recorded (0) counts as created before the moment when it is new."""
+    if behind is None:
+        return Source.BEFORE if before is not None else Source.NEITHER
+    if before is None:
+        return Source.BEHIND if behind.created_ms <= until_ms else Source.NEITHER
+    if before.created_ms == behind.created_ms:
+        return Source.BOTH
+    return Source.BEHIND if 0 < behind.created_ms <= until_ms else Source.BEFORE
+
+
+@dataclass(slots=True)
+class JoinedLog:
+    """The list to store, and the ledgers whose files come from the copy behind."""
+
+    record: ListRecord
+    taken: dict[int, int] = field(default_factory=dict)
+    """Ledger id -> entries to keep of it."""
+
+
+def join_logs(before: ListRecord | None, behind: ListRecord, end: Position, now_ms: int) -> JoinedLog:
+    """The log up to `end`, its first entry that is not kept.
+
+    Every ledger in both lists is closed, with its figures; `before` is None when all comes from the copy behind.
+    """
+    slots = {slot.ledger_id: slot for slot in (before.ledgers if before is not None else ()) if slot.entries}
+    taken: dict[int, int] = {}
+    is_cut = False
+    for slot in behind.ledgers:
+        kept = slot.entries if slot.ledger_id < end.ledger_id else min(slot.entries, end.entry_id)
+        if slot.ledger_id > end.ledger_id:
+            kept = 0
+        is_cut = is_cut or kept < slot.entries
+        known = slots.get(slot.ledger_id)
+        if not kept or (known is not None and known.entries >= kept):
+            continue
+        slots[slot.ledger_id] = slot if kept == slot.entries else _cut(slot, kept, now_ms)
+        taken[slot.ledger_id] = kept
+    ledgers = [slots[ledger_id] for ledger_id in sorted(slots)]
+    if before is not None:
+        return JoinedLog(ListRecord(ledgers, before.terminated, before.properties, before.created_ms), taken)
+    properties = {name: value for name, value in behind.properties.items() if not (is_cut and name == INDEX_PROPERTY)}
+    terminated = None if is_cut else behind.terminated
+    return JoinedLog(ListRecord(ledgers, terminated, properties, behind.created_ms), taken)
+
+
+def _cut(slot: LedgerSlot, entries: int, now_ms: int) -> LedgerSlot:
+    """Its bytes are those of its part of the entries until the file tells them; its last index is to be read again."""
+    properties = {name: value for name, value in slot.properties.items() if name != LEDGER_INDEX}
+    return replace(slot, entries=entries, closed_at_ms=now_ms, properties=properties)
+
+
+def cursors_at_earliest(
+    behind: Mapping[str, CursorRecord], known: set[str], ledgers: Sequence[LedgerSlot], until_ms: int
+) -> dict[str, CursorRecord]:
+    """Subscriptions that the copy before does not know and that were made up to the moment: at the earliest entry.
+
+    Where they stood at the moment is in neither copy; a later place could skip a message.
+    """
+    earliest = Position(ledgers[0].ledger_id if ledgers else NO_LEDGER, -1)
+    return {
+        name: CursorRecord(
+            mark_delete=earliest, cursor_properties=record.cursor_properties, created_ms=record.created_ms
+        )
+        for name, record in behind.items()
+        if name not in known and record.created_ms <= until_ms
+    }
