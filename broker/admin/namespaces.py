@@ -13,7 +13,7 @@ from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
-from magnetar.broker.admin.topic_calls import bounded, check_subscriptions
+from magnetar.broker.admin.topic_calls import bounded, check_all_subscriptions, check_subscriptions
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.compat.jackson_body import fitted
 from magnetar.broker.compat.rest_errors import RestError
@@ -235,7 +235,10 @@ async def _unload_anywhere(call: Call, namespace: str, bundle: str) -> None:
 
 
 async def on_every_bundle(call: Call, method: str, what: str) -> bool:
-    """Make the call about each bundle of the namespace where it is served; False: this broker serves them all."""
+    """Make the call about each bundle of the namespace where it is served; False: this broker serves them all.
+
+    The calls have the rights of this broker: those of the caller have been checked before.
+    """
     if call.api.peers is None:
         return False
     for bundle in bundle_ranges(call.bundles()):
@@ -264,6 +267,8 @@ async def get_bundles(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/clearBacklog", NAMESPACE_CONSUME)
 async def clear_backlog(call: Call) -> Response:
+    if call.api.peers is not None:
+        check_all_subscriptions(call)
     if not await on_every_bundle(call, "POST", "clearBacklog"):
         await clear_subscriptions(call, None)
     return done()

@@ -1,18 +1,22 @@
 """Shared parts of calls about topics: the check of existence and the iteration over partitions."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
 
 import msgspec
 
 from magnetar.broker.admin.api import MessagePosition
-from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.call import Call, target_of
 from magnetar.broker.admin.responses import conflict, not_found, precondition
 from magnetar.broker.auth.authorizer import Target
-from magnetar.broker.auth.table import TOPIC_CONSUME, Need
+from magnetar.broker.auth.table import NAMESPACE_CONSUME, TOPIC_CONSUME, Need
 from magnetar.broker.compat.rest_errors import RestError
 from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
 from magnetar.protocol.topic_name import TopicName
 
+_ANY_OTHER: Final = "\0"
+"""A subscription without roles of its own, whose name begins with no role."""
 NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
 
 
@@ -31,6 +35,16 @@ def check_subscriptions(call: Call, name: TopicName, subscriptions: Iterable[str
     for subscription in subscriptions:
         if not call.may(TOPIC_CONSUME, Target.of_topic(name, subscription)):
             raise RestError(need.denied_status, f"Unauthorized to {need.action.value} through {subscription}")
+
+
+def check_all_subscriptions(call: Call) -> None:
+    """The same of every subscription that the namespace may have, for calls that other brokers do with the rights of
+    this one: which subscriptions there are is known to the owners of the topics alone.
+    """
+    limited = call.policies().auth_policies.subscription_auth_roles
+    for subscription in (*limited, _ANY_OTHER):
+        if not call.may(NAMESPACE_CONSUME, replace(target_of(call.request.path_params), subscription=subscription)):
+            raise RestError(NAMESPACE_CONSUME.denied_status, "Unauthorized to consume through every subscription")
 
 
 class MessageIdBody(msgspec.Struct, rename="camel"):

@@ -4,6 +4,7 @@ import pytest
 
 from magnetar.broker.policies.records import bundle_of, even_bundles
 from tests.broker.admin.test_admin_security import as_role, call, secured  # noqa: F401 - the fixture
+from tests.broker.admin.test_bundles_in_cluster import Cluster
 
 A = "persistent/t/n/a"
 BUNDLE = bundle_of("persistent://t/n/a", even_bundles(4))
@@ -54,3 +55,19 @@ async def test_a_prefix_of_the_role_counts_too(reader):
 async def test_ones_own_subscription_is_emptied(reader):
     assert (await reader("POST", "namespaces/t/n/clearBacklog/mine", **as_role("reader"))).status == 204
     assert moved(reader) == {"mine"}
+
+
+@pytest.mark.parametrize("limit", ["permissions/subscription/theirs", "subscriptionAuthMode"])
+async def test_in_a_cluster_the_rights_are_those_of_the_caller_not_of_the_broker(call, limit):  # noqa: F811
+    boss, reader = as_role("boss"), as_role("reader")
+    assert (await call("POST", "namespaces/t/n/permissions/reader", ["consume"], **boss)).status == 204
+    cluster = call.broker.peers = call.broker.ownership.current = Cluster()
+    assert (await call("POST", "namespaces/t/n/clearBacklog", **reader)).status == 204
+    assert cluster.calls
+    cluster.calls.clear()
+    value = "Prefix" if limit == "subscriptionAuthMode" else ["other"]
+    assert (await call("POST", f"namespaces/t/n/{limit}", value, **boss)).status == 204
+    assert (await call("POST", "namespaces/t/n/clearBacklog", **reader)).status == 403
+    assert cluster.calls == []
+    assert (await call("POST", "namespaces/t/n/clearBacklog", **boss)).status == 204
+    assert cluster.calls
