@@ -13,6 +13,7 @@ import threading
 import time
 
 import pulsar
+import requests
 
 from tests.waiting import wait_for
 
@@ -99,6 +100,19 @@ def initialize(cluster, name="c1"):
         *("--existing-bk-metadata-service-uri", f"zk+null://{cluster.zookeeper}/ledgers"),
     ]
     return [subprocess.run(arguments, check=True, capture_output=True, text=True).stdout for _ in range(2)]
+
+
+def wait_until_alone(*members):
+    """Until the cluster knows no other brokers: those of an earlier test stay listed, one of them as the leader, for
+    as long as the session of a killed process lasts."""
+    ours = {each.http.removeprefix("http://") for each in members}
+
+    def alone():
+        listed = [requests.get(f"{each.http}/admin/v2/brokers/c1", timeout=30).json() for each in members]
+        leaders = [requests.get(f"{each.http}/admin/v2/brokers/leaderBroker", timeout=30).json() for each in members]
+        return all(set(each) == ours for each in listed) and all(each["brokerId"] in ours for each in leaders)
+
+    wait_for(alone, subject="brokers of earlier tests to be gone")
 
 
 def connect(*members):

@@ -9,7 +9,7 @@ import pulsar
 import pytest
 import requests
 
-from tests.cluster.broker_processes import Member, check_complete, connect, initialize, read_numbers
+from tests.cluster.broker_processes import Member, check_complete, connect, initialize, read_numbers, wait_until_alone
 from tests.cluster.broker_processes import Publisher as Publishing
 from tests.waiting import wait_for
 
@@ -22,7 +22,9 @@ def members(cluster, tmp_path_factory):
     directory = tmp_path_factory.mktemp("bundles")
     made = [Member(directory, name, cluster.zookeeper) for name in ("b1", "b2")]
     try:
-        yield [each.start() for each in made]
+        started = [each.start() for each in made]
+        wait_until_alone(*started)
+        yield started
     finally:
         for each in made:
             each.end()

@@ -17,7 +17,7 @@ import pulsar
 import pytest
 from kazoo.client import KazooClient
 
-from tests.cluster.broker_processes import connect, initialize
+from tests.cluster.broker_processes import connect, initialize, wait_until_alone
 from tests.cluster.conftest import LONG
 from tests.cluster.real_cluster import RealCluster
 from tests.cluster.scenes import SHORT_LEDGERS, end, loaded, two_members
@@ -44,7 +44,9 @@ def services(_services):
 def members(services, tmp_path_factory):
     made = two_members(tmp_path_factory.mktemp("members"), services.zookeeper, **SHORT_LEDGERS)
     try:
-        yield [each.start() for each in made]
+        started = [each.start() for each in made]
+        wait_until_alone(*started)
+        yield started
     finally:
         for each in made:
             each.end()

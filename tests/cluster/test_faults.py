@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.cluster.broker_processes import initialize
+from tests.cluster.broker_processes import initialize, wait_until_alone
 from tests.cluster.conftest import LONG
 from tests.cluster.figures import figure
 from tests.cluster.scenes import SESSION_S, busiest, end, loaded, two_members
@@ -25,7 +25,9 @@ def members(cluster, tmp_path_factory):
     initialize(cluster)
     made = two_members(tmp_path_factory.mktemp("members"), cluster.zookeeper)
     try:
-        yield [each.start() for each in made]
+        started = [each.start() for each in made]
+        wait_until_alone(*started)
+        yield started
     finally:
         for each in made:
             each.end()
