@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.broker.slices import give_way
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchLedgerError
@@ -106,6 +107,7 @@ class TopicDeduplication:
                         self.table.inactive_since_s[metadata.producer_name] = now_s
                 replayed += span.entries
                 self._last_position = span.last_position
+            await give_way()  # entries of the cache are there at once
         if replayed:
             log.info("deduplication.recovered", ledger=self._ledger.name, entries=replayed)
         if replayed >= self._settings.entries_interval:

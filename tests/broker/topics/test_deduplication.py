@@ -1,5 +1,6 @@
 """Decisions of deduplication against a naive twin."""
 
+import asyncio
 import itertools
 from array import array
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from magnetar.broker.topics import deduplication_cursor
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable, Verdict
 from magnetar.protocol.runs import EntryFlag, EntryRun
 from tests.broker.topic_for_tests import TopicBench
@@ -166,6 +168,30 @@ async def test_a_lost_snapshot_is_made_again_from_all_entries_of_the_topic():
         topic = await TopicBench(bench.ground, broker_deduplication_enabled=True).open()
     assert [entry["fallback"] for entry in logs if entry["event"] == "cursor.state_lost"]
     assert list(topic.deduplication.table.persisted) == ["p"], "as the entries say"
+
+
+async def test_entries_of_the_cache_are_replayed_in_slices(monkeypatch):
+    """After damage that is the whole topic, and a topic that was unloaded and loaded again lies in the cache."""
+    monkeypatch.setattr(deduplication_cursor, "_REPLAY_ENTRIES", 1)
+    bench = TopicBench(broker_deduplication_enabled=True)
+    topic = await bench.open()
+    await bench.subscribe("keeps")
+    await bench.publish(*[b"x"] * 30)
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    topic.deduplication.enabled = False
+    topic.ledger.cursors[CURSOR_NAME].state_lost = True
+    task = asyncio.create_task(others())
+    await topic.deduplication.switch(on=True)
+    task.cancel()
+    assert turns >= 30
+    await bench.close()
 
 
 async def test_the_last_publish_of_a_lost_ledger_is_unknown():
