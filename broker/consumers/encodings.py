@@ -4,6 +4,9 @@ Consumers of several subscriptions of a topic are mostly given the same spans wi
 hold beside the entries is mostly the same: clients number their consumers from 0 in each connection. So the last few
 large spans are kept as they were sent, and a consumer whose frames would be equal is sent the same bytes. They wait in
 the output of all these connections as one object, too.
+
+Frames are kept from the third consumer on. Frames that are released at once leave their memory to the next ones; kept
+frames take fresh pages for each span, which costs more than one or two encodings.
 """
 
 from __future__ import annotations
@@ -15,12 +18,17 @@ from magnetar.protocol import speed
 if TYPE_CHECKING:
     from magnetar.storage.slab import Slab
 
-__all__ = ["MOST_BYTES", "SHARED_FROM_BYTES", "Encodings"]
+__all__ = ["KEPT_FROM", "MOST_BYTES", "SHARED_FROM_BYTES", "Encodings"]
 
 SHARED_FROM_BYTES = 8 * 1024
 """Smaller spans are encoded as fast as they are found."""
 MOST_BYTES = 8 << 20
 """Of frames and slabs that are kept, beside one pair that is larger."""
+
+KEPT_FROM = 3
+"""Consumers that were given equal frames, the one at hand included."""
+MOST_COUNTED = 256
+"""Spans whose consumers are counted, oldest out first."""
 
 _Key = tuple[int, int, int, int, int, int, int]
 
@@ -33,6 +41,9 @@ class Encodings:
         self._held_bytes = 0
         self._frames: dict[_Key, tuple[Slab, bytes]] = {}
         """With the slab: as long as it is held, no other one has its identity."""
+        self._made: dict[_Key, int] = {}
+        """How often frames were made without being kept. A slab of the same identity may add to the count of an earlier
+        one: its frames are kept too soon, no more."""
 
     def frames(self, consumer_id: int, slab: Slab, i: int, j: int, partition: int, mode: int, epoch: int) -> bytes:
         """As ``speed.encode_messages`` gives them for entries that were never delivered before."""
@@ -41,13 +52,22 @@ class Encodings:
         if found is not None:
             return found[1]
         data = speed.encode_messages(consumer_id, slab.data, slab.offsets, i, j, partition, mode, epoch, None)
+        made = self._made.pop(key, 0) + 1
+        if made == KEPT_FROM:
+            self._keep(key, slab, data)
+            return data
+        if len(self._made) == MOST_COUNTED:
+            del self._made[next(iter(self._made))]
+        self._made[key] = made
+        return data
+
+    def _keep(self, key: _Key, slab: Slab, data: bytes) -> None:
         more = len(data) + slab.kept_bytes
         while self._frames and self._held_bytes + more > self._most_bytes:
             old_slab, old = self._frames.pop(next(iter(self._frames)))
             self._held_bytes -= len(old) + old_slab.kept_bytes
         self._frames[key] = slab, data
         self._held_bytes += more
-        return data
 
     @property
     def held_bytes(self) -> int:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from magnetar.broker.consumers.encodings import Encodings
+from magnetar.broker.consumers.encodings import KEPT_FROM, MOST_COUNTED, Encodings
 from magnetar.broker.foreign_entries.converted_slab import ConvertedSlab
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed
@@ -23,6 +23,13 @@ def made(encodings: Encodings, of: Slab, **changed: int) -> bytes:
     return encodings.frames(slab=of, **(FIELDS | changed))
 
 
+def kept(encodings: Encodings, of: Slab, **changed: int) -> bytes:
+    """Frames that as many consumers were given as make them worth keeping."""
+    for _ in range(KEPT_FROM - 1):
+        made(encodings, of, **changed)
+    return made(encodings, of, **changed)
+
+
 def plain(of: Slab, **changed: int) -> bytes:
     f = FIELDS | changed
     return speed.encode_messages(
@@ -32,9 +39,18 @@ def plain(of: Slab, **changed: int) -> bytes:
 
 def test_equal_frames_are_one_object():
     encodings, one = Encodings(), slab()
-    first = made(encodings, one)
+    first = kept(encodings, one)
     assert first == plain(one)
     assert made(encodings, one) is first
+
+
+def test_frames_of_few_consumers_are_not_kept():
+    """Kept frames take fresh pages for each span: a single reader of a backlog of batches paid half of its time."""
+    encodings, slabs = Encodings(), [slab(first) for first in range(MOST_COUNTED + 10)]
+    for one in slabs:
+        for _ in range(KEPT_FROM - 1):
+            assert made(encodings, one) == plain(one)
+    assert encodings.held_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -42,13 +58,13 @@ def test_equal_frames_are_one_object():
 )
 def test_whatever_differs_on_the_wire_is_made_anew(changed):
     encodings, one = Encodings(), slab()
-    made(encodings, one)
-    assert made(encodings, one, **changed) == plain(one, **changed)
+    kept(encodings, one)
+    assert kept(encodings, one, **changed) == plain(one, **changed)
 
 
 def test_another_slab_of_the_same_entries_is_not_taken_for_it():
     encodings = Encodings()
-    found = [made(encodings, slab_of(7, 0, [bytes([65 + k]) * 2000] * 5)) for k in range(20)]
+    found = [kept(encodings, slab_of(7, 0, [bytes([65 + k]) * 2000] * 5)) for k in range(20)]
     assert all(one != other for one, other in pairwise(found))
 
 
@@ -56,11 +72,11 @@ def test_what_is_kept_is_bounded_with_the_slabs_it_keeps_alive():
     encodings = Encodings(most_bytes=40_000)
     for first in range(50):
         one = slab(first)
-        assert made(encodings, one) == plain(one)
+        assert kept(encodings, one) == plain(one)
         assert 0 < encodings.held_bytes <= 40_000
     large = slab_of(7, 0, [bytes(100_000)] * 5)
-    assert made(encodings, large) == plain(large)
-    made(encodings, slab())
+    assert kept(encodings, large) == plain(large)
+    kept(encodings, slab())
     assert encodings.held_bytes <= 40_000
 
 
@@ -71,5 +87,5 @@ def test_a_converted_slab_counts_with_the_stored_one_behind_it():
     for first in range(5):
         stored = slab_of(7, first, [bytes(60_000)])
         one = ConvertedSlab(stored, 0, [encode_entry(metadata, b"small")])
-        made(encodings, one, i=0, j=1)
+        kept(encodings, one, i=0, j=1)
         assert 60_000 < encodings.held_bytes < 100_000
