@@ -102,7 +102,7 @@ image: setup  ## the container image `magnetar`; needs podman or docker
 	$(BIN)/python -m pip install --quiet 'wheel>=0.45,<1'
 	PYTHON=$(BIN)/python docker/build.sh $(IMAGE_BUILD)
 
-image-test: image  ## the image in real containers, by Testcontainers of Python and Java
+image-test: image  ## the image in real containers, by Testcontainers of Python, Java, Go and Node, and by compose
 	$(BIN)/python -m pip install --quiet 'testcontainers>=4.9,<5'
 	MAGNETAR_IMAGE=$${MAGNETAR_IMAGE:-magnetar} $(BIN)/python -m pytest -q tests/image
 
