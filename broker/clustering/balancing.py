@@ -18,7 +18,7 @@ from magnetar.broker.ownership.shedding import Shedder, SheddingRules
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.broker.ownership.bundle_ownership import BundleOwnership
     from magnetar.broker.policies.values import BundlesData
@@ -104,9 +104,9 @@ class Balancing:
             return False
         return True
 
-    async def _logged(self, work: str, run: Callable[[], object]) -> None:
+    async def _logged(self, work: str, run: Callable[[], Awaitable[None]]) -> None:
         try:
-            await run()  # type: ignore[misc]
+            await run()
         except (StorageError, BrokerError) as error:
             log.warning("balancing.failed", work=work, reason=str(error))
 

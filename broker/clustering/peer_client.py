@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from magnetar.client.address import Address, Credentials
@@ -73,8 +74,6 @@ def _basic(given: str) -> str:
     """``user:password`` of the parameters, which may be JSON as Java's class has it."""
     if not given.lstrip().startswith("{"):
         return given
-    import json  # noqa: PLC0415 - rare
-
     try:
         found = json.loads(given)
         return f"{found['userId']}:{found['password']}"

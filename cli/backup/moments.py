@@ -39,7 +39,7 @@ def covered(found: Sequence[Image]) -> list[int]:
 
     It is the moment of the image before; the image's own where that is of another store, or there is none.
     """
-    from magnetar.storage.joining.stores import store_of  # noqa: PLC0415 - as above
+    from magnetar.storage.joining.stores import store_of  # noqa: PLC0415 - the engine, which no other command needs
 
     stores = [store_of(path / "data") for path, _ in found]
     moments: list[int] = [facts["moment_ms"] for _, facts in found]

@@ -16,7 +16,7 @@ LOW, HIGH = "0x00000000_0x80000000", "0x80000000_0xffffffff"
 
 
 class Cluster:
-    """Two bundles; ``owners`` says who has which. It writes down what is called for."""
+    """Two bundles; ``owners`` maps each to its owner, ``calls`` lists the operations that the routes call for."""
 
     def __init__(self):
         self.owners = {LOW: Here(), HIGH: ServedAt(OTHER)}

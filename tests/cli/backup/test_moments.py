@@ -1,4 +1,4 @@
-"""Which moments images cover, and what is said about the others."""
+"""Moments that images cover, and the errors for all others."""
 
 import json
 
