@@ -45,6 +45,8 @@ lock:  ## the versions that CI and the image install, with their hashes, from py
 run: $(BIN)/magnetar  ## a broker in the foreground on 6650 and 8080
 	@exec $(BIN)/magnetar standalone --data-dir $(DATA) --set brokerServicePort=$(PORT) --set webServicePort=$(HTTP) $(ARGS)
 
+STAGE := $(BIN)/python -m tests.stage
+
 test: lint types unit conformance blackbox attack cluster-sample spark  ## everything that must pass
 
 lint: setup
@@ -59,12 +61,12 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup  ## unit, property, model, crash (sample) and fuzz (sample) tests
-	$(BIN)/python -m pytest -n 2 -q tests --ignore=tests/blackbox --ignore=tests/attack --ignore=tests/conformance --ignore=tests/pipeline/spark --ignore=tests/cluster
-	MAGNETAR_PURE=1 $(BIN)/python -m pytest -n 2 -q tests/protocol tests/broker
+	$(STAGE) unit -n 2 -q tests --ignore=tests/blackbox --ignore=tests/attack --ignore=tests/conformance --ignore=tests/pipeline/spark --ignore=tests/cluster
+	MAGNETAR_PURE=1 $(STAGE) pure -n 2 -q tests/protocol tests/broker
 
 conformance: setup  ## recorded answers of Apache Pulsar, over the compiled and the pure helper
-	$(BIN)/python -m pytest -q tests/conformance
-	MAGNETAR_PURE=1 $(BIN)/python -m pytest -q tests/conformance
+	$(STAGE) conformance -q tests/conformance
+	MAGNETAR_PURE=1 $(STAGE) conformance-pure -q tests/conformance
 
 SCENARIOS := $(wildcard tests/conformance/scenarios/*.py)
 SECURITY := $(wildcard tests/conformance/scenarios/security*.py)
@@ -89,10 +91,10 @@ oracle-pipeline: setup  ## source and sink of the pipeline at that Apache Pulsar
 	MAGNETAR_ORACLE_URL=$(ORACLE_URL) MAGNETAR_ORACLE_HTTP=$(ORACLE_HTTP) $(BIN)/python -m pytest -q tests/pipeline/test_apache_pulsar.py
 
 blackbox: setup  ## the official client against our process
-	$(BIN)/python -m pytest -n 4 --dist worksteal --timeout 300 -q tests/blackbox
+	$(STAGE) blackbox -n 4 --dist worksteal --timeout 300 -q tests/blackbox
 
 spark: setup  ## the pipeline in a real Spark session, against a broker process; needs Java 17
-	$(BIN)/python -m pytest -q tests/pipeline/spark
+	$(STAGE) spark -q tests/pipeline/spark
 
 spark-long: setup  ## a standalone cluster; streams whose drivers, workers and brokers are killed twenty times each
 	MAGNETAR_SPARK_CLUSTER=1 $(BIN)/python -m pytest -q tests/pipeline/spark/test_cluster.py
@@ -113,10 +115,10 @@ fault-kit-languages: setup  ## the JUnit and Go programs of docs/fault-kit.md; n
 	MAGNETAR_LANGUAGES=1 $(BIN)/python -m pytest -q tests/testing/test_docs.py
 
 attack: setup  ## the attacks of docs/security.md against our process
-	$(BIN)/python -m pytest -n 2 --dist worksteal --timeout 300 -q tests/attack
+	$(STAGE) attack -n 2 --dist worksteal --timeout 300 -q tests/attack
 
 cluster-sample: setup  ## quick tests on a real ZooKeeper and real bookies; needs Java 17 and Maven, else skipped
-	$(BIN)/python -m pytest -q tests/cluster
+	$(STAGE) cluster -q tests/cluster
 	$(BIN)/python -m tests.cluster.on_bookkeeper sample
 
 cluster: setup  ## the same with random histories by the thousand and faults that take minutes

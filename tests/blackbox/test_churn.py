@@ -37,6 +37,7 @@ class Churn:
 
     def finish(self):
         """No problems, once everything with a receipt was delivered."""
+        wait_for(lambda: self.source.failed or self.history.count("receipted") > 200, subject="200 receipts", every=0.1)
         self.source.stop()
         assert not self.source.failed
         if not self.sinks:
@@ -81,9 +82,9 @@ def test_shared_consumers_crash_with_messages_in_hand(broker, topic):
     churn = Churn(broker, topic, ConsumerType.Shared, ["a"])
     for _ in range(6):
         churn.join(work=lambda _message: False)  # takes messages, acknowledges none
-        time.sleep(0.3)
         crashed = churn.sinks.pop()
-        assert crashed.received > 0
+        wait_for(lambda crashed=crashed: crashed.received > 0, subject="messages in the hands of the consumer")
+        time.sleep(0.3)
         crashed.crash()
     churn.finish()
 

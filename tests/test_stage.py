@@ -1,0 +1,47 @@
+"""A stage repeats a few failed tests alone, and nothing else."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.stage import MOST, may_repeat
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ONCE = """
+import pathlib
+def test_fails_once():
+    mark = pathlib.Path(__file__).with_name("mark")
+    passed = mark.exists()
+    mark.touch()
+    assert passed
+def test_passes():
+    pass
+"""
+
+
+def stage(folder, text):
+    (folder / "test_it.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.stage import run; sys.exit(run('it', ['-q', '.']))"
+    return subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True)
+
+
+def test_a_test_that_fails_once_is_named(tmp_path):
+    done = stage(tmp_path, ONCE)
+    assert done.returncode == 0
+    assert "passed the second time, look at them:\n  test_it.py::test_fails_once" in done.stdout
+
+
+@pytest.mark.parametrize("text", ["def test_fails():\n    assert 0\n", "import nothing_of_this_name\n", ""])
+def test_a_stage_that_fails_twice_or_in_another_way_fails(tmp_path, text):
+    assert stage(tmp_path, text).returncode != 0
+
+
+def test_only_a_few_failed_tests_run_again():
+    assert may_repeat(1, ["a"])
+    assert not may_repeat(1, [])
+    assert not may_repeat(1, ["a"] * (MOST + 1))
+    assert not may_repeat(2, ["a"])
+    assert not may_repeat(0, [])
