@@ -42,7 +42,9 @@ def run(name: str, arguments: list[str]) -> int:
     code = subprocess.call([sys.executable, "-m", "pytest", *common, *arguments])
     if not may_repeat(code, failed := failed_tests(cache)):
         return code
-    print(f"stage {name}: {len(failed)} tests failed beside others and run again alone:", *failed, sep="\n  ", flush=True)
+    print(
+        f"stage {name}: {len(failed)} tests failed beside others and run again alone:", *failed, sep="\n  ", flush=True
+    )
     code = subprocess.call([sys.executable, "-m", "pytest", *common, "-n", "0", *_options(arguments), *failed])
     if code == 0:
         print(f"stage {name}: passed the second time, look at them:", *failed, sep="\n  ", flush=True)

@@ -24,8 +24,10 @@ def test_passes():
 def stage(folder, text):
     (folder / "test_it.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.stage import run; sys.exit(run('it', ['-q', '.']))"
-    return subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True)
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.stage import run; sys.exit(run('it', ['-q', '.']))"
+    )
+    return subprocess.run([sys.executable, "-c", script], check=False, cwd=folder, capture_output=True, text=True)
 
 
 def test_a_test_that_fails_once_is_named(tmp_path):
