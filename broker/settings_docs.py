@@ -18,27 +18,29 @@ _CONFIGURATION_HEAD = """\
 _DOCUMENTATION_HEAD = """\
 # Settings
 
-Generated from the table in `broker/setting_areas`. Names, units and meanings are those of Apache Pulsar's
-`broker.conf`, so its files can be used as they are; only keys that do something are listed.
+Generated from the table in `broker/setting_areas`. Names, units and meanings are those of Apache
+Pulsar's `broker.conf`: its files can be used unchanged. The tables below list the keys that have an
+effect.
 
 | a key | at start |
 |---|---|
-| listed here | is in force |
-| of Apache Pulsar 4.2 without effect here | is ignored; one warning lists all of them |
-| of Apache Pulsar that protects or limits something and is not kept here | stops the start with the remedy, unless \
-its value asks for nothing |
+| listed here | takes effect |
+| of Apache Pulsar 4.2, without effect here | has no effect; one warning lists all such keys |
+| of Apache Pulsar, a protection or limit that Magnetar does not implement | stops the start and names \
+the remedy, unless its value switches the protection off |
 | unknown | stops the start and names the nearest key |
 
-`magnetar standalone --pulsar-config broker.conf` takes a file of another version of Apache Pulsar: unknown keys are
-listed as well (`unknownSettings=list`), except those that are all but the name of a security setting.
+`magnetar standalone --pulsar-config broker.conf` accepts a file of another version of Apache
+Pulsar: the warning then lists unknown keys as well (`unknownSettings=list`). A key that nearly
+matches a security setting still stops the start.
 
-Secrets given by `--set` are visible to every user of the machine, so the broker warns of them: name a file
-(`tokenSecretKey=file:///etc/magnetar/secret.key`) or a variable (`tokenSecretKey=env:TOKEN_KEY`) instead. An empty
-value of a number or text is its default.
+Every user of the machine can read secrets given by `--set`, so the broker warns of them. Name a
+file (`tokenSecretKey=file:///etc/magnetar/secret.key`) or a variable
+(`tokenSecretKey=env:TOKEN_KEY`) instead. An empty value of a number or text means its default.
 
-A value comes from, strongest first: `--set key=value` on the command line, the environment variable
-`PULSAR_PREFIX_<key>`, the file given by `--config`, the default. A value outside its range stops the start with a
-message that names key, value and range.
+A value comes from the strongest of these sources: `--set key=value` on the command line, then the
+environment variable `PULSAR_PREFIX_<key>`, then the file given by `--config`, then the default. A
+value outside its range stops the start with a message that names key, value and range.
 """
 
 
@@ -68,7 +70,8 @@ def documentation_text() -> str:
                 f"| `{row.key}` | {default} | {row.unit} | {row.allowed} | {row.doc.replace('|', '&#124;')} |\n"
             )
     own = ", ".join(f"`{row.key}`" for row in SETTINGS.values() if row.source == "Magnetar")
-    parts.append(f"\nDefaults (or the key itself) that are not Apache Pulsar's: {own}.\n")
+    closing = f"These keys are Magnetar's own, or have other defaults than in Apache Pulsar: {own}."
+    parts.append("\n" + textwrap.fill(closing, width=100, break_long_words=False, break_on_hyphens=False) + "\n")
     return "".join(parts)
 
 
