@@ -55,6 +55,11 @@ class AdvertisedAddresses:
         return bind
 
     @property
+    def listeners(self) -> dict[str, AdvertisedUrls]:
+        """Those of advertisedListeners, by name."""
+        return dict(self._listeners)
+
+    @property
     def broker_id(self) -> str:
         """host:port of the web port, of the one with TLS where there is no other, as in Apache Pulsar."""
         return f"{self.host}:{self._web_port}"

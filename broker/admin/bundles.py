@@ -63,8 +63,9 @@ async def _to_leader(call: Call) -> Response:
     leader = await call.api.ownership.leader()
     if leader is None or leader[0] == call.api.urls.broker_id:
         raise RestError(503, "there is no leader now: repeat the request")
-    web = {"web_url_tls" if leader[1].startswith("https:") else "web_url": leader[1]}
-    return redirect_to(call, BrokerAddresses(**web), authoritative=False)
+    secure = leader[1].startswith("https:")
+    broker = BrokerAddresses(web_url_tls=leader[1]) if secure else BrokerAddresses(web_url=leader[1])
+    return redirect_to(call, broker, authoritative=False)
 
 
 async def _at_owner(call: Call, bundle: str) -> Response | None:

@@ -44,13 +44,14 @@ async def sent_elsewhere(call: "Call", path: str) -> "Response | None":
     return redirect_to(call, answer.broker, authoritative=answer.authoritative)
 
 
-def redirect_to(call: "Call", broker: "BrokerAddresses", *, authoritative: bool) -> "Response":
-    """The same request, at that broker."""
+def redirect_to(call: "Call", broker: "BrokerAddresses", *, authoritative: bool, **more: str) -> "Response":
+    """The same request, at that broker. more: members of the query that are not empty."""
     url = call.request.url
     secure = url.scheme == "https" and broker.web_url_tls
     web = (broker.web_url_tls if secure else broker.web_url or broker.web_url_tls) or ""
-    query = [(key, value) for key, value in call.request.query_params.multi_items() if key != "authoritative"]
-    query.append(("authoritative", str(authoritative).lower()))
+    added = {"authoritative": str(authoritative).lower()} | {key: value for key, value in more.items() if value}
+    query = [(key, value) for key, value in call.request.query_params.multi_items() if key not in added]
+    query += added.items()
     raw = call.request.scope.get("raw_path") or url.path.encode()
     path = raw.decode("latin-1").partition("?")[0]
     return RedirectResponse(f"{web}{path}?{urlencode(query)}", 307)

@@ -1,5 +1,7 @@
 """HTTP lookup: which broker serves a topic."""
 
+from typing import TypeVar
+
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
@@ -13,6 +15,7 @@ from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData
 
 routes = RouteTable()
+Addresses = TypeVar("Addresses")
 LOOKUP = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"
 
 
@@ -27,33 +30,27 @@ async def lookup(call: Call) -> Response:
         count = call.topics.partition_count(name.base)
         if count is not None and name.partition >= count:
             raise not_found(f"Topic not found {name}")
+    listener = call.query("listenerName") or call.request.headers.get("x-pulsar-listenername", "")
     found = await call.api.ownership.lookup(name, authoritative=call.flag("authoritative"))
     if isinstance(found, AskBroker):
-        return redirect_to(call, found.broker, authoritative=found.authoritative)
+        asked = _named(found.broker.of(listener), listener)
+        return redirect_to(call, asked, authoritative=found.authoritative, listenerName=listener)
     if isinstance(found, ServedAt):
-        return json_response(_of_owner(found.owner))
-    urls = call.api.urls
-    listener = call.query("listenerName") or call.request.headers.get("x-pulsar-listenername", "")
-    if listener:
-        named = call.api.listener_urls(listener)
-        if named is None:
-            raise RestError(500, f"the broker does not have a listener {listener}")
-        urls = named
-    answer = {
-        "brokerUrl": urls.service_url,
-        "httpUrl": urls.web_url,
-        "nativeUrl": urls.service_url,
-        "brokerUrlSsl": urls.service_url_tls,
-    }
-    if urls.web_url_tls:
-        answer["httpUrlTls"] = urls.web_url_tls
-    if urls.service_url_tls:
-        answer["brokerUrlTls"] = urls.service_url_tls
-    return json_response(answer)
+        return json_response(_of_owner(_named(found.owner.of(listener), listener)))
+    urls = _named(call.api.listener_urls(listener), listener)
+    owner = BrokerAddresses(urls.service_url, urls.service_url_tls, urls.web_url, urls.web_url_tls)
+    return json_response(_of_owner(owner))
+
+
+def _named(found: Addresses | None, listener: str) -> Addresses:
+    """Raises 500: the broker that the client is to go to has no such listener."""
+    if found is None:
+        raise RestError(500, f"the broker do not have {listener} listener")
+    return found
 
 
 def _of_owner(owner: BrokerAddresses) -> dict[str, str]:
-    """The addresses of another broker, as Apache Pulsar's answer has them; absent ones are empty."""
+    """As Apache Pulsar's answer has the addresses; absent ones are empty."""
     answer = {
         "brokerUrl": owner.service_url or "",
         "httpUrl": owner.web_url or "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from magnetar.broker.advertised import AdvertisedUrls
     from magnetar.broker.clustering.ports import MemberBroker
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
     from magnetar.broker.policies.values import BundlesData
@@ -254,13 +256,19 @@ class ClusterMember:
         )
 
     def _own_addresses(self) -> BrokerAddresses:
-        urls = self._broker.addresses.own
-        return BrokerAddresses(urls.service_url, urls.service_url_tls, urls.http_url, urls.http_url_tls)
+        """With those of the advertised listeners: other brokers answer lookups with them."""
+        addresses = self._broker.addresses
+        listeners = [(name, _addresses(urls)) for name, urls in sorted(addresses.listeners.items())]
+        return replace(_addresses(addresses.own), listeners=tuple(listeners))
 
     def _bundle(self, name: TopicName) -> str:
         known = None if self._ownership is None else self._ownership.bundles(name.namespace)
         bundles = known or self.default_bundles(name.namespace)
         return f"{name.namespace}/{bundle_of(str(name), bundles)}" if bundles else name.namespace
+
+
+def _addresses(urls: AdvertisedUrls) -> BrokerAddresses:
+    return BrokerAddresses(urls.service_url, urls.service_url_tls, urls.http_url, urls.http_url_tls)
 
 
 def _usage_of(topic: ServedTopic) -> BundleUsage:

@@ -24,6 +24,8 @@ from magnetar.protocol.topic_name import NamespaceName, TopicName, topics_hash
 if TYPE_CHECKING:
     import asyncio
 
+    from magnetar.broker.advertised import AdvertisedUrls
+    from magnetar.broker.ownership.ownership import BrokerAddresses
     from magnetar.broker.topics.list_watcher import TopicListWatcher
 
 MAX_WATCHERS_PER_CONNECTION = 1000
@@ -71,41 +73,26 @@ async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) ->
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.LOOKUP, name)
     listener = command.advertised_listener_name if command.HasField("advertised_listener_name") else ""
-    urls = services.addresses.of(listener)
-    if urls is None:
-        raise ServiceNotReadyError(f"the broker do not have {listener} listener")
     services.topics.require_namespace(name)
     services.namespaces.in_use.add(name.namespace)
     answer = await services.ownership.lookup(name, authoritative=command.authoritative)
-    if isinstance(answer, ServedAt):
-        owner = answer.owner
-        conn.write(
-            replies.lookup_connect(
-                command.request_id,
-                owner.service_url,
-                owner.service_url_tls,
-                authoritative=True,
-                proxy_through_service_url=False,
-            )
-        )
-        return
     if isinstance(answer, AskBroker):
-        asked = answer.broker
-        conn.write(
-            replies.lookup_redirect(
-                command.request_id, asked.service_url, asked.service_url_tls, authoritative=answer.authoritative
-            )
+        asked = _urls(answer.broker.of(listener), listener)
+        reply = replies.lookup_redirect(command.request_id, *asked, authoritative=answer.authoritative)
+    else:
+        found = answer.owner.of(listener) if isinstance(answer, ServedAt) else services.addresses.of(listener)
+        alone = services.ownership.owned() is None
+        reply = replies.lookup_connect(
+            command.request_id, *_urls(found, listener), authoritative=True, proxy_through_service_url=alone
         )
-        return
-    conn.write(
-        replies.lookup_connect(
-            command.request_id,
-            urls.service_url,
-            urls.service_url_tls,
-            authoritative=True,
-            proxy_through_service_url=True,
-        )
-    )
+    conn.write(reply)
+
+
+def _urls(found: AdvertisedUrls | BrokerAddresses | None, listener: str) -> tuple[str | None, str | None]:
+    """Raises ServiceNotReadyError: the broker that the client is to go to has no such listener."""
+    if found is None:
+        raise ServiceNotReadyError(f"the broker do not have {listener} listener")
+    return found.service_url, found.service_url_tls
 
 
 async def on_partitioned_metadata(conn: LookingClient, command: pb.CommandPartitionedTopicMetadata) -> None:

@@ -10,11 +10,14 @@ left out, and what is written is read back before.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from magnetar.broker.ownership.ownership import BrokerAddresses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "BROKERS",
@@ -69,6 +72,15 @@ class BundleUsage(msgspec.Struct, rename="camel", frozen=True):
 _NO_LIMIT: Final = Usage(0.0, -1000.0)
 
 
+class ListenerNode(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
+    """AdvertisedListener: the addresses for clients that name it."""
+
+    broker_service_url: str | None = None
+    broker_service_url_tls: str | None = None
+    broker_http_url: str | None = None
+    broker_https_url: str | None = None
+
+
 class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """LocalBrokerData. Members that only Pulsar's own tools look at have its constants."""
 
@@ -112,6 +124,7 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
             web_service_url_tls=own.web_url_tls or msgspec.UNSET,
             pulsar_service_url=own.service_url or msgspec.UNSET,
             pulsar_service_url_tls=own.service_url_tls or msgspec.UNSET,
+            advertised_listeners=_nodes_of(own.listeners),
             **figures,
         )
 
@@ -122,6 +135,7 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
             _given(self.pulsar_service_url_tls),
             _given(self.web_service_url),
             _given(self.web_service_url_tls),
+            _listeners(self.advertised_listeners),
         )
 
     @property
@@ -155,12 +169,17 @@ class BundleOwner(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
             native_url_tls=own.service_url_tls or msgspec.UNSET,
             http_url=own.web_url or msgspec.UNSET,
             http_url_tls=own.web_url_tls or msgspec.UNSET,
+            advertised_listeners=_nodes_of(own.listeners),
         )
 
     @property
     def addresses(self) -> BrokerAddresses:
         return BrokerAddresses(
-            _given(self.native_url), _given(self.native_url_tls), _given(self.http_url), _given(self.http_url_tls)
+            _given(self.native_url),
+            _given(self.native_url_tls),
+            _given(self.http_url),
+            _given(self.http_url_tls),
+            _listeners(self.advertised_listeners),
         )
 
 
@@ -204,3 +223,24 @@ def decode_owner(value: bytes) -> BundleOwner | None:
 
 def _given(text: str | msgspec.UnsetType | None) -> str | None:
     return text if isinstance(text, str) and text else None
+
+
+def _nodes_of(listeners: tuple[tuple[str, BrokerAddresses], ...]) -> dict[str, object]:
+    """Members of ``advertisedListeners``; an absent address is left out."""
+    return {
+        name: msgspec.to_builtins(ListenerNode(each.service_url, each.service_url_tls, each.web_url, each.web_url_tls))
+        for name, each in listeners
+    }
+
+
+def _listeners(nodes: Mapping[str, object] | None) -> tuple[tuple[str, BrokerAddresses], ...]:
+    """In the order of names. A member that cannot be read is left out: the broker is used without that listener."""
+    found = []
+    for name, node in sorted((nodes or {}).items()):
+        try:
+            each = msgspec.convert(node, ListenerNode)
+        except msgspec.ValidationError:
+            continue
+        own, web = (each.broker_service_url, each.broker_service_url_tls), (each.broker_http_url, each.broker_https_url)
+        found.append((name, BrokerAddresses(*own, *web)))
+    return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -31,6 +31,18 @@ class BrokerAddresses:
     service_url_tls: str | None = None
     web_url: str | None = None
     web_url_tls: str | None = None
+    listeners: tuple[tuple[str, BrokerAddresses], ...] = ()
+    """By name: the addresses for clients that name a listener (advertisedListeners)."""
+
+    def of(self, listener: str) -> BrokerAddresses | None:
+        """The addresses of a named listener, of the broker itself for no name; None for an unknown name. A listener
+        without web addresses has the broker's, as in Apache Pulsar.
+        """
+        named = dict(self.listeners).get(listener) if listener else self
+        if named is None:
+            return None
+        web, web_tls = named.web_url or self.web_url, named.web_url_tls or self.web_url_tls
+        return replace(named, web_url=web, web_url_tls=web_tls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,7 +259,7 @@ class FakeBroker:
         self.health_error = None
 
     def listener_urls(self, listener):
-        return self.urls if listener == "known" else None
+        return self.urls if listener in ("", "known") else None
 
     def is_ready(self):
         return self.ready

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import uuid
 
@@ -9,18 +10,38 @@ import pulsar
 import pytest
 import requests
 
-from tests.cluster.broker_processes import Member, check_complete, connect, initialize, read_numbers, wait_until_alone
+from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.blackbox.raw import RawPeer, command, frame
+from tests.cluster.broker_processes import (
+    Member,
+    check_complete,
+    connect,
+    free_port,
+    initialize,
+    read_numbers,
+    wait_until_alone,
+)
 from tests.cluster.broker_processes import Publisher as Publishing
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
 
+def listeners(name):
+    """Listeners that both brokers have, and one that this broker alone has."""
+    port, web_port = free_port(), free_port()
+    urls = [f"inside:pulsar://127.0.0.1:{port}", f"inside:http://127.0.0.1:{web_port}"]
+    urls += [f"outside:pulsar://{name}.example:6650"]
+    urls += [f"outside:http://{name}.example:8080", f"only-{name}:pulsar://{name}.example:6660"]
+    ports = {"brokerServicePort": port, "webServicePort": web_port}
+    return {**ports, "advertisedListeners": ",".join(urls), "internalListenerName": "inside"}
+
+
 @pytest.fixture(scope="module")
 def members(cluster, tmp_path_factory):
     initialize(cluster)
     directory = tmp_path_factory.mktemp("bundles")
-    made = [Member(directory, name, cluster.zookeeper) for name in ("b1", "b2")]
+    made = [Member(directory, name, cluster.zookeeper, **listeners(name)) for name in ("b1", "b2")]
     try:
         started = [each.start() for each in made]
         wait_until_alone(*started)
@@ -192,3 +213,36 @@ def test_isolation_policies_choose_the_broker(members, client):
         call(members[0], "DELETE", f"{path}/only-b2")
     owned = call(members[0], "GET", f"brokers/c1/{second}/ownedNamespaces", status=200).json()
     assert any(name.startswith(namespace) for name in owned)
+
+
+def named_lookup(member, topic, listener):
+    """The answer to a LOOKUP of the binary protocol."""
+    with contextlib.closing(RawPeer(member.url)) as peer:
+        names = {"advertised_listener_name": listener} if listener else {}
+        peer.write(frame(command("LOOKUP", "lookupTopic", topic=topic, request_id=1, authoritative=False, **names)))
+        return peer.receive().lookupTopicResponse
+
+
+def test_lookups_by_listener_give_the_addresses_of_the_owner(members, namespace):
+    topic = f"persistent://{namespace}/t"
+    owner = next(each for each in members if each.url == lookup(members[0], topic))
+    path = f"lookup/v2/topic/{topic.replace('://', '/')}"
+    for each in members:
+        for listener, url in (
+            ("", owner.url),
+            ("inside", owner.url),
+            ("outside", f"pulsar://{owner.name}.example:6650"),
+            (f"only-{owner.name}", f"pulsar://{owner.name}.example:6660"),
+        ):
+            answer = named_lookup(each, topic, listener)
+            assert (answer.response, answer.brokerServiceUrl) == (pb.CommandLookupTopicResponse.Connect, url)
+            assert not answer.proxy_through_service_url
+            for more in ({"params": {"listenerName": listener}}, {"headers": {"X-Pulsar-ListenerName": listener}}):
+                found = requests.get(f"{each.http}/{path}", timeout=60, **more).json()
+                web = f"http://{owner.name}.example:8080" if listener == "outside" else owner.http
+                assert (found["brokerUrl"], found["httpUrl"]) == (url, web)
+        other = next(f"only-{one.name}" for one in members if one is not owner)
+        for listener in (other, "none"):
+            answer = named_lookup(each, topic, listener)
+            assert (answer.error, answer.message) == (pb.ServiceNotReady, f"the broker do not have {listener} listener")
+            assert requests.get(f"{each.http}/{path}?listenerName={listener}", timeout=60).status_code == 500

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from magnetar.broker.compat.rest_errors import RestError
@@ -21,6 +23,7 @@ class Cluster:
     def __init__(self):
         self.owners = {LOW: Here(), HIGH: ServedAt(OTHER)}
         self.is_leader = True
+        self.answer = Here()
         self.calls = []
 
     def serves(self, _name):
@@ -36,7 +39,7 @@ class Cluster:
         return self.owners.get(bundle.rpartition("/")[2]) or AskBroker(OTHER, authoritative)
 
     async def lookup(self, _name, *, authoritative):
-        return Here()
+        return self.answer
 
     async def release(self, bundle):
         self.calls.append(("release", bundle.rpartition("/")[2]))
@@ -165,3 +168,22 @@ async def test_a_deleted_namespace_is_given_up_everywhere(client, cluster):
     assert (await client("DELETE", "/admin/v2/namespaces/public/gone")).status == 204
     assert ("PUT", f"/admin/v2/namespaces/public/gone/{HIGH}/unload") in cluster.calls
     assert cluster.calls[-1] == ("forget", "public/gone")
+
+
+OUTSIDE = BrokerAddresses("pulsar://out:6650", None, "http://out:8080", None)
+LOOKUP = f"/lookup/v2/topic/persistent/{NAMESPACE}/t"
+
+
+async def test_a_lookup_by_listener_gives_the_addresses_of_the_broker_it_leads_to(client, cluster):
+    listening = dataclasses.replace(OTHER, listeners=(("out", OUTSIDE),))
+    cluster.answer = ServedAt(listening)
+    for asked in (f"{LOOKUP}?listenerName=out", LOOKUP):
+        answer = await client("GET", asked, headers={"X-Pulsar-ListenerName": "out"})
+        assert (answer.json["brokerUrl"], answer.json["httpUrl"]) == (OUTSIDE.service_url, OUTSIDE.web_url)
+    assert (await client("GET", LOOKUP)).json["brokerUrl"] == OTHER.service_url
+    cluster.answer = AskBroker(listening, authoritative=True)
+    answer = await client("GET", LOOKUP, headers={"X-Pulsar-ListenerName": "out"})
+    assert answer.headers["location"] == f"http://out:8080{LOOKUP}?authoritative=true&listenerName=out"
+    for found in (cluster.answer, ServedAt(listening), Here()):
+        cluster.answer = found
+        assert (await client("GET", f"{LOOKUP}?listenerName=none")).status == 500

@@ -1,5 +1,6 @@
 """Nodes of brokers and owners, against what Apache Pulsar 4.2.4 wrote."""
 
+import dataclasses
 import json
 
 import msgspec
@@ -85,3 +86,42 @@ def test_bytes_of_others_that_cannot_be_read_are_no_node():
         assert decode_leader(garbage) is None or msgspec.json.decode(garbage) == {"cpu": None}
     least = b'{"webServiceUrl":"http://h:1","pulsarServiceUrl":"pulsar://h:2","unknown":[1],"pulsarServiceUrlTls":null}'
     assert decode_report(least).addresses == BrokerAddresses("pulsar://h:2", None, "http://h:1", None)
+
+
+# --- advertised listeners -----------------------------------------------------------------------------------------
+
+OUTSIDE = BrokerAddresses("pulsar://out:6650", "pulsar+ssl://out:6651", "http://out:8080", None)
+LISTENING = dataclasses.replace(OWN, listeners=(("in", BrokerAddresses("pulsar://127.0.0.1:6650")), ("out", OUTSIDE)))
+LISTENERS = {
+    "in": {"brokerServiceUrl": "pulsar://127.0.0.1:6650"},
+    "out": {
+        "brokerServiceUrl": "pulsar://out:6650",
+        "brokerServiceUrlTls": "pulsar+ssl://out:6651",
+        "brokerHttpUrl": "http://out:8080",
+    },
+}
+"""As Apache Pulsar 4.2.4 wrote them for such a setting."""
+
+
+def test_reports_and_owners_have_the_listeners_of_their_broker():
+    for written, read in (
+        (encode_report(LoadReport.of(LISTENING)), decode_report),
+        (encode_node(BundleOwner.of(LISTENING)), decode_owner),
+    ):
+        assert json.loads(written)["advertisedListeners"] == LISTENERS
+        assert read(written).addresses == LISTENING
+
+
+def test_a_listener_without_web_addresses_has_those_of_the_broker():
+    assert LISTENING.of("") == LISTENING
+    assert LISTENING.of("out") == OUTSIDE
+    assert LISTENING.of("in").web_url == OWN.web_url
+    assert LISTENING.of("none") is None
+
+
+@pytest.mark.parametrize("listeners", [None, {"in": None}, {"in": 5}, {"in": {"brokerServiceUrl": 5}}])
+def test_a_broker_with_a_listener_that_cannot_be_read_is_used_without_it(listeners):
+    value = json.dumps(
+        {"webServiceUrl": "http://h:1", "pulsarServiceUrl": "pulsar://h:2", "advertisedListeners": listeners}
+    )
+    assert decode_report(value.encode()).addresses == BrokerAddresses("pulsar://h:2", None, "http://h:1")
