@@ -62,9 +62,8 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.admin_backend.publishing import AdminPublishing
     from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
-    from magnetar.broker.admin_backend.topic_directory import AdminTopics
+    from magnetar.broker.admin_backend.topic_directory import AdminTopics, CalledTopics
     from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
-    from magnetar.broker.admin_backend.topics_elsewhere import CalledTopics
     from magnetar.broker.clustering.member import ClusterMember
     from magnetar.broker.foreign_entries.service import Converting
     from magnetar.broker.maintenance import Maintenance
@@ -246,7 +245,7 @@ class Broker:
             return None
         calls = (await import_later("magnetar.broker.admin.peer_calls")).PeerCalls
         self.peers = calls(lambda: self.urls.web_url or self.urls.web_url_tls, self.member.credentials)
-        called: CalledTopics = (await import_later("magnetar.broker.admin_backend.topics_elsewhere")).CalledTopics(
+        called: CalledTopics = (await import_later("magnetar.broker.admin_backend.topic_directory")).CalledTopics(
             self.peers
         )
         return called

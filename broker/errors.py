@@ -159,3 +159,19 @@ class ConnectionFatalError(BrokerError):
     """The peer broke the protocol; Apache Pulsar closes such a connection without a word, and so do we."""
 
     closes_connection = True
+
+
+class RestError(Exception):
+    """Ends a request with this status and reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class NoSuchPathError(RestError):
+    """The subject of the path cannot exist: the answer is that of an unknown path."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(404, reason)

@@ -10,7 +10,7 @@ from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import BookieAffinity
 from magnetar.protocol.topic_name import TopicName

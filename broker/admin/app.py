@@ -21,8 +21,6 @@ from magnetar.broker.admin import (
     bundles,
     cluster_parts,
     clusters,
-    delayed,
-    log_ranges,
     lookup,
     messages,
     namespace_policies,
@@ -30,6 +28,7 @@ from magnetar.broker.admin import (
     not_here,
     offload_policies,
     operations,
+    own_routes,
     partitioned_topics,
     permissions,
     produce,
@@ -40,20 +39,19 @@ from magnetar.broker.admin import (
     topic_policies,
     topic_policy_specials,
     topic_routes,
-    web_sockets,
+    upgrades,
 )
 from magnetar.broker.admin.browser_rules import BrowserRules
 from magnetar.broker.admin.call import Call, target_of
 from magnetar.broker.admin.elsewhere import sent_elsewhere
-from magnetar.broker.admin.request_body import counted
-from magnetar.broker.admin.request_rate import RequestRate
+from magnetar.broker.admin.request_limits import RequestRate, counted
 from magnetar.broker.admin.responses import error_response, failure
 from magnetar.broker.admin.routes import TOPIC
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
 from magnetar.broker.auth.table import PROBE, Action, Resource
 from magnetar.broker.compat.jetty_http import accepts_json, allowed, media_type, page, plain_path
-from magnetar.broker.compat.rest_errors import NoSuchPathError, RestError
+from magnetar.broker.errors import NoSuchPathError, RestError
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -79,12 +77,11 @@ TABLES: Final = (
     permissions,
     resource_groups,
     offload_policies,
-    log_ranges,
+    own_routes,
     namespace_policies,
     schemas,
     partitioned_topics,
     subscriptions,
-    delayed,
     messages,
     operations,
     topic_policies,
@@ -92,7 +89,7 @@ TABLES: Final = (
     topic_routes,
     bundles,
     produce,
-    web_sockets,
+    upgrades,
     not_here,
 )
 _JSON_ALONE: Final = ("/admin/", "/lookup/", "/topics/")

@@ -11,8 +11,7 @@ from magnetar.broker.admin.elsewhere import redirect_to
 from magnetar.broker.admin.responses import done, json_response, not_found, precondition, text
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, PROBE, SUPER
-from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.errors import BrokerError
+from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.ownership.ownership import BrokerAddresses
 from magnetar.broker.setting_areas.dynamic import LOAD_MANAGERS
 from magnetar.broker.setting_areas.refused import REFUSED

@@ -18,7 +18,7 @@ from magnetar.broker.admin.namespaces import (
 from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, ServedAt
 from magnetar.broker.policies.records import Policies, bundle_finder, bundle_ranges, hash_of
 from magnetar.broker.slices import sliced

@@ -6,13 +6,12 @@ from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
-from magnetar.broker.admin.json_shape import check_shape
-from magnetar.broker.admin.request_body import MOST_BODY_BYTES, read_body
+from magnetar.broker.admin.request_limits import MOST_BODY_BYTES, check_shape, read_body
 from magnetar.broker.admin.responses import not_found, precondition
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.compat.jackson_body import decode_body
 from magnetar.broker.compat.jetty_http import is_json, media_type
-from magnetar.broker.compat.rest_errors import NoSuchPathError, RestError
+from magnetar.broker.errors import NoSuchPathError, RestError
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 

@@ -16,7 +16,7 @@ from magnetar.broker.admin.isolation_policies import checked
 from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.values import ClusterData
 from magnetar.broker.topics.patterns import compiled
 

@@ -9,7 +9,7 @@ from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.responses import done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, SUPER
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import ClusterData
 

@@ -23,9 +23,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from magnetar.broker.admin.upgrades import PREFIX, Upgrades, headers_of
-from magnetar.broker.compat.corked_transport import CorkedTransport
-from magnetar.broker.compat.jetty_http import page
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.compat.jetty_http import CorkedTransport, page
+from magnetar.broker.errors import RestError
 from magnetar.broker.network.seats import Seat
 
 if TYPE_CHECKING:

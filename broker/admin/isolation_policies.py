@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern
 
 _SCOPES: Final = ("all_matching", "none", "changed")

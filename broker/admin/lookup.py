@@ -9,7 +9,7 @@ from magnetar.broker.admin.elsewhere import redirect_to
 from magnetar.broker.admin.responses import json_response, not_found, text
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, ServedAt
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData

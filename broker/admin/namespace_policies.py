@@ -13,7 +13,7 @@ from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.compat.jackson_body import fitted
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import Policies, TopicPolicies, shown
 from magnetar.broker.policies.values import (
     AutoSubscriptionCreation,

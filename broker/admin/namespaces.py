@@ -16,8 +16,7 @@ from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.admin.topic_calls import bounded, check_all_subscriptions, check_subscriptions
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.compat.jackson_body import fitted
-from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.errors import SubscriptionNotFoundError
+from magnetar.broker.errors import RestError, SubscriptionNotFoundError
 from magnetar.broker.ownership.ownership import Here
 from magnetar.broker.policies.records import KEPT_APART, Policies, bundle_finder, bundle_ranges, even_bundles, shown
 from magnetar.broker.slices import give_way, sliced, sorted_in_slices

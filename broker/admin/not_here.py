@@ -12,7 +12,7 @@ from magnetar.broker.admin.topic_calls import topic_missing
 from magnetar.broker.auth.table import OPEN
 from magnetar.broker.compat.java_refusals import invalid_package_domain
 from magnetar.broker.compat.jetty_http import media_type
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 
 routes = RouteTable()
 _V2, _V3 = "/admin/v2", "/admin/v3"

@@ -14,7 +14,7 @@ from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER, TOPIC_POLICY
 from magnetar.broker.compat.jackson_body import fitted
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 
 routes = RouteTable()
 Json = dict[str, object]

@@ -22,7 +22,7 @@ from magnetar.broker.admin.topic_calls import (
 )
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()

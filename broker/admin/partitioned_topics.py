@@ -15,8 +15,7 @@ from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stat
 from magnetar.broker.admin.topic_calls import bounded, load_partition, topic_missing, topic_parts
 from magnetar.broker.admin.topic_routes import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
-from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.errors import NotAllowedError, RestError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.ownership.ownership import Here
 from magnetar.broker.slices import sorted_in_slices

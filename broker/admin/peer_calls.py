@@ -14,7 +14,7 @@ from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.client.admin import AdminApi
 from magnetar.client.errors import ClientError
 

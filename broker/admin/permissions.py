@@ -11,7 +11,7 @@ from magnetar.broker.admin.responses import done, json_response, not_found, prec
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, OPEN, TOPIC_ADMIN
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import Policies
 from magnetar.broker.policies.values import AuthAction, AuthPolicies, Granted
 from magnetar.protocol.errors import InvalidTopicNameError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.admin.responses import precondition
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.policies.values import (
     AutoTopicCreation,

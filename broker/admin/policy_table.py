@@ -8,7 +8,7 @@ import msgspec
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.policy_rules import Rule
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.effective import TopicConfig
 from magnetar.broker.policies.records import shown
 

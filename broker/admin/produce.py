@@ -27,8 +27,7 @@ from magnetar.broker.admin.schema_texts import type_named
 from magnetar.broker.auth.table import TOPIC_PRODUCE
 from magnetar.broker.compat.jackson_body import decode_body
 from magnetar.broker.compat.jetty_http import media_type
-from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.errors import BrokerError
+from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.schemas.schema_store import StoredSchema
 from magnetar.broker.schemas.work import INLINE_BYTES, SchemaWork
 from magnetar.converters.entry import build_entry

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from magnetar.broker.admin.json_shape import check_shape
+from magnetar.broker.admin.request_limits import check_shape
 from magnetar.broker.compat.jackson_body import decode_body
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.slices import give_way
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import bundle_ranges, shown
 from magnetar.broker.policies.values import ResourceGroup, ResourceQuota
 

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker import errors
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.namespaces import ExistsError, MissingError
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.storage.errors import StorageClosedError, StorageError

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.request_body import MOST_BODY_BYTES
+from magnetar.broker.admin.request_limits import MOST_BODY_BYTES
 from magnetar.broker.auth.table import Need
 
 Handler = Callable[[Call], Awaitable[Response]]

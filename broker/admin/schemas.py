@@ -11,8 +11,7 @@ from magnetar.broker.admin.responses import json_response, not_found
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.schema_texts import name_of, shown_definition, stored_definition, type_named
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
-from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError, RestError
 from magnetar.broker.schemas.compatibility import Definition, Strategy
 from magnetar.broker.schemas.schema_store import StoredSchema
 from magnetar.protocol import pulsar_api_pb2 as pb

@@ -22,8 +22,7 @@ from magnetar.broker.admin.topic_calls import (
 )
 from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.compat.java_order import java_order
-from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.errors import BrokerError, NotAllowedError, SubscriptionNotFoundError
+from magnetar.broker.errors import BrokerError, NotAllowedError, RestError, SubscriptionNotFoundError
 from magnetar.broker.limits import MAX_SUBSCRIPTION_PROPERTIES_BYTES, check_subscription_name
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.protocol.topic_name import TopicName

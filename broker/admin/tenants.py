@@ -9,7 +9,7 @@ from magnetar.broker.admin.responses import conflict, done, json_response, not_f
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER, TENANT_ADMIN
 from magnetar.broker.compat.java_order import java_order
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import TenantInfo
 

@@ -11,7 +11,7 @@ from magnetar.broker.admin.call import Call, target_of
 from magnetar.broker.admin.responses import conflict, not_found, precondition
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_CONSUME, TOPIC_CONSUME, Need
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
 from magnetar.protocol.topic_name import TopicName
 

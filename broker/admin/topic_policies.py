@@ -2,6 +2,7 @@
 after all.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, get_args
 
 from starlette.responses import Response
@@ -14,9 +15,10 @@ from magnetar.broker.admin.policy_table import PolicyRow
 from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
-from magnetar.broker.admin.topic_scope import change_own, own_policies, refuse, scope_of
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_POLICY
+from magnetar.broker.errors import RestError
 from magnetar.broker.policies.effective import TopicConfig
+from magnetar.broker.policies.records import TopicPolicies
 from magnetar.broker.policies.values import (
     AutoSubscriptionCreation,
     DelayedDeliveryPolicies,
@@ -30,9 +32,34 @@ from magnetar.broker.policies.values import (
     SubscribeRate,
     SubscriptionType,
 )
+from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 Row = PolicyRow
+
+
+def scope_of(call: Call, row: PolicyRow | None = None) -> bool:
+    """Whether the policies for all clusters are meant (?isGlobal=true), not those of this one."""
+    return (row is None or row.isolated) and call.flag("isGlobal")
+
+
+def own_policies(call: Call, name: TopicName, *, all_clusters: bool) -> TopicPolicies:
+    return call.namespaces.topic_policies(name).of_scope(all_clusters=all_clusters)
+
+
+async def change_own(
+    call: Call, name: TopicName, change: Callable[[TopicPolicies], TopicPolicies], *, all_clusters: bool
+) -> Response:
+    await call.namespaces.update_topic(
+        name,
+        lambda old: old.with_scope(change(old.of_scope(all_clusters=all_clusters)), all_clusters=all_clusters),
+    )
+    return done()
+
+
+def refuse(problem: RestError | None) -> None:
+    if problem is not None:
+        raise problem
 
 
 def _of(name: str) -> Any:

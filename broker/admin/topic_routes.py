@@ -20,8 +20,7 @@ from magnetar.broker.admin.topic_calls import (
     topic_unloadable,
 )
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLICY, TOPIC_USE
-from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.errors import NotAllowedError, RestError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()

@@ -8,23 +8,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 import h11
 import structlog
+from starlette.responses import Response
 
 from magnetar.broker.admin.browser_rules import BrowserRules
-from magnetar.broker.admin.request_rate import RequestRate
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.request_limits import RequestRate
+from magnetar.broker.admin.routes import RouteTable
+from magnetar.broker.auth.table import OPEN
 from magnetar.broker.compat.jetty_http import page, plain_path
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from starlette.responses import Response
-
     from magnetar.broker.settings import Settings
+
 
 log = structlog.get_logger(__name__)
 PREFIX: Final = b"/ws/"
 _CHANGE: Final = "POST"
+routes = RouteTable()
+_KINDS = ("producer", "consumer", "reader")
 
 
 class Upgrades:
@@ -78,6 +83,16 @@ class Upgrades:
 def headers_of(request: h11.Request) -> dict[str, str]:
     """Headers by lower-case name; of one that comes twice the last."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
+
+
+async def _no_session(call: Call) -> Response:
+    """405, or 404 where there is no such kind of session, or none at all."""
+    served = call.api.web_sockets is not None and call.param("kind") in _KINDS
+    return page(405 if served else 404, call.request.method)
+
+
+for _register in (routes.get, routes.post):
+    _register("/ws/v2/{kind}/{rest:path}", OPEN)(_no_session)
 
 
 __all__ = ["PREFIX", "RestError", "Upgrades", "headers_of"]

@@ -1,11 +1,17 @@
-"""Which topics there are, for the admin API (`admin.api.TopicsApi`)."""
+"""Topics for the admin API: those of this broker (`admin.api.TopicsApi`), and those of others, by calls to them."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from magnetar.broker.admin.routes import ADMIN
+from magnetar.broker.errors import RestError
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain
+    from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
 
@@ -44,3 +50,40 @@ class AdminTopics:
     def loaded_names(self, namespace: str | None = None) -> list[TopicName]:
         names = [topic.name for topic in self._topics.loaded.values()]
         return names if namespace is None else [name for name in names if name.namespace == namespace]
+
+
+__all__ = ["CalledTopics"]
+
+
+class CalledTopics:
+    """See ``TopicsElsewhere``; RestError passes to the caller, which is a request."""
+
+    def __init__(self, calls: PeerCalls) -> None:
+        self._calls = calls
+
+    async def delete(self, name: TopicName, *, force: bool) -> None:
+        try:
+            await self._calls.call("DELETE", f"{_path(name)}?force={str(force).lower()}")
+        except RestError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+
+    async def unload(self, name: TopicName) -> None:
+        await self._calls.call("PUT", f"{_path(name)}/unload")
+
+    async def subscriptions(self, name: TopicName) -> list[str]:
+        found: list[str] = await self._calls.call("GET", f"{_path(name)}/subscriptions")
+        return found
+
+    async def subscribe(self, name: TopicName, subscription: str) -> None:
+        twice = quote(quote(subscription, safe=""), safe="")  # as Java's admin client
+        first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
+        try:
+            await self._calls.call("PUT", f"{_path(name)}/subscription/{twice}", first)
+        except RestError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+
+
+def _path(name: TopicName) -> str:
+    return f"{ADMIN}/{name.domain}/{name.namespace}/{quote(name.local_name, safe='')}"

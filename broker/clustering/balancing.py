@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.errors import BrokerError
+from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.ownership.auto_split import SplitRules, bundles_to_split
 from magnetar.broker.ownership.shedding import Shedder, SheddingRules
 from magnetar.storage.errors import StorageError

@@ -1,12 +1,12 @@
 """Message converters at work: chosen at start, isolated from other consumers, with a policy for failures.
 
-config           the settings, as plain values
+config           the settings and the policy for failures, as plain values
 loading          from them to a chain; foreign classes are loaded in worker processes only
 worker, frames, worker_process, worker_pool     processes that convert
 candidates       which entries of a slab a converter would take; a slab without any costs a lookup
 topic_converting the books of a topic: breakers, failures, figures; one conversion for all its subscriptions
 transformer      what a subscription's dispatcher calls
-converted_slab   converted entries in the form dispatch works with
-dead_letters, policies, metrics
+outcomes         of an attempt: converted entries in the form dispatch works with, or why there are none
+dead_letters, converter_figures
 service          all of it, owned by the broker
 """

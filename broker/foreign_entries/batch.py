@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.dispatchers.ports import Transformed
-from magnetar.broker.foreign_entries.converted_slab import ConvertedSlab
+from magnetar.broker.foreign_entries.outcomes import ConvertedSlab
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:

@@ -1,22 +1,32 @@
-"""The settings of conversion, as plain values."""
+"""The settings of conversion as plain values, and the policy for entries that cannot be converted.
+
+Namespaces and topics may have properties with the names of the settings of the policy; a topic's wins over its
+namespace's. A value that is none of the setting's is as good as absent.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.converters.breaker import BreakerSettings
 from magnetar.converters.limits import ExpansionLimits
+from magnetar.converters.outcome import FailurePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from magnetar.broker.settings import Settings
 
+
 _MIB = 1 << 20
 _FRAME_BYTES = 10 * 1024
 _INLINE_GROWTH = 8
 """Output of a conversion on the event loop, in multiples of messageConverterInlineMaxBytes."""
+FAILURE_POLICY: Final = "messageConverterFailurePolicy"
+PARK_ORDERED: Final = "messageConverterParkOrdered"
+DEAD_LETTER_ATTEMPTS: Final = "messageConverterDeadLetterAttempts"
+_FAILURE_POLICIES: Final = frozenset(map(str, FailurePolicy))
 
 
 class ConvertingSettingsError(ValueError):
@@ -81,3 +91,26 @@ def _values(pairs: tuple[str, ...]) -> dict[str, str]:
             raise ConvertingSettingsError(f"messageConverterSettings: {pair!r} is not name.key=value")
         values[key] = value
     return values
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionPolicy:
+    """In force for one topic."""
+
+    failure: FailurePolicy
+    holds_order: bool
+    """A parked entry of an ordered subscription holds back what follows it."""
+    dead_letter_attempts: int
+
+
+def effective_policy(config: ConvertingConfig, *properties: Mapping[str, str]) -> ConversionPolicy:
+    """`properties` from the least to the most particular: the namespace's, then the topic's."""
+    failure, ordered, attempts = config.failure_policy, config.park_ordered, config.dead_letter_attempts
+    for each in properties:
+        value = each.get(FAILURE_POLICY, "").strip().lower()
+        failure = value if value in _FAILURE_POLICIES else failure
+        value = each.get(PARK_ORDERED, "").strip().lower()
+        ordered = value if value in ("block", "pass") else ordered
+        value = each.get(DEAD_LETTER_ATTEMPTS, "").strip()
+        attempts = int(value) if value.isdecimal() and 0 < int(value) < 1 << 31 else attempts
+    return ConversionPolicy(FailurePolicy(failure), ordered == "block", attempts)

@@ -17,19 +17,19 @@ import structlog
 
 from magnetar.broker.dispatchers.sift import messages_in
 from magnetar.broker.foreign_entries.candidates import entry_bytes, stored_entry
+from magnetar.broker.foreign_entries.config import effective_policy
 from magnetar.broker.foreign_entries.counters import ConverterCounters
 from magnetar.broker.foreign_entries.failures import Failed, FailureBook
 from magnetar.broker.foreign_entries.frames import Answer, Declined
 from magnetar.broker.foreign_entries.loading import is_foreign
 from magnetar.broker.foreign_entries.outcomes import Outcome, Unavailable
-from magnetar.broker.foreign_entries.policies import effective_policy
 from magnetar.converters.breaker import Breaker, BreakerState
 from magnetar.converters.outcome import ConversionFailure, FailureReason
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
+    from magnetar.broker.foreign_entries.config import ConversionPolicy
     from magnetar.broker.foreign_entries.flights import Key
-    from magnetar.broker.foreign_entries.policies import ConversionPolicy
     from magnetar.broker.foreign_entries.tools import ConvertingTools
     from magnetar.converters.chain import LoadedConverter
     from magnetar.protocol.topic_name import TopicName

@@ -32,7 +32,7 @@ from magnetar.storage.slab import Span
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from magnetar.broker.foreign_entries.policies import ConversionPolicy
+    from magnetar.broker.foreign_entries.config import ConversionPolicy
     from magnetar.broker.foreign_entries.topic_books import TopicBooks
     from magnetar.storage.position import Position
 

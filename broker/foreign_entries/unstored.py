@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.foreign_entries.converted_slab import ConvertedSlab
 from magnetar.broker.foreign_entries.frames import Declined
+from magnetar.broker.foreign_entries.outcomes import ConvertedSlab
 from magnetar.broker.tasks import TaskSet
 from magnetar.converters.outcome import Converted, FailurePolicy
 

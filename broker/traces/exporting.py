@@ -16,8 +16,7 @@ import structlog
 from magnetar import __version__
 from magnetar.broker.consumers.consumer import ConsumerSpec
 from magnetar.broker.traces.sampling import Sampling
-from magnetar.broker.traces.traced_consumer import TracedConsumer
-from magnetar.broker.traces.traced_producer import TracedProducer
+from magnetar.broker.traces.traced import TracedConsumer, TracedProducer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.traces.contexts import TraceContext, contexts_in
+from magnetar.broker.traces.bursts import TraceContext, contexts_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Tracer
 
-    from magnetar.broker.traces.burst import Burst
-    from magnetar.broker.traces.contexts import TraceContext
+    from magnetar.broker.traces.bursts import Burst, TraceContext
     from magnetar.broker.traces.sampling import Parents, Sampling
 
 _REMOTE: Final = TraceFlags(TraceFlags.SAMPLED)

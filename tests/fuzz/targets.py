@@ -20,7 +20,7 @@ from pyroaring import BitMap
 
 from magnetar.broker.admin.http_connection import HttpConnection
 from magnetar.broker.admin.produce_body import produce_body
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible
 from magnetar.cli.backup.images import parse_manifest

@@ -19,8 +19,7 @@ import time
 import pytest
 
 from magnetar.broker.admin.produce_body import produce_body
-from magnetar.broker.compat.rest_errors import RestError
-from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError, RestError
 from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible, fingerprint
 from magnetar.broker.schemas.work import SchemaWorkError
 from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, Here, ServedAt
 from magnetar.broker.policies.records import even_bundles
 from tests.broker.admin_fakes import open_client

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from magnetar.broker.admin.peer_calls import PeerCalls
-from magnetar.broker.admin_backend.topics_elsewhere import CalledTopics
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.admin_backend.topic_directory import CalledTopics
+from magnetar.broker.errors import RestError
 from magnetar.client.address import Credentials
 from magnetar.protocol.topic_name import TopicName
 

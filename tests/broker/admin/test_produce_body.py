@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.admin import json_shape, produce_body
-from magnetar.broker.admin.json_shape import check_shape
+from magnetar.broker.admin import produce_body, request_limits
 from magnetar.broker.admin.produce_body import ProducerMessages
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.admin.request_limits import check_shape
+from magnetar.broker.errors import RestError
 from tests.broker.admin_fakes import open_client
 
 T = "/topics/persistent/public/default/t"
@@ -108,13 +108,13 @@ def test_texts_are_found_as_a_parser_finds_them(value):
         return sum(map(texts, each)) if isinstance(each, list) else 0
 
     raw = json.dumps(value).encode()
-    assert len(json_shape._TEXT.findall(raw)) == texts(value)
+    assert len(request_limits._TEXT.findall(raw)) == texts(value)
 
 
 async def test_a_shape_is_counted_in_large_texts_alone(monkeypatch):
-    monkeypatch.setattr(json_shape, "MAX_TEXTS", 10)
+    monkeypatch.setattr(request_limits, "MAX_TEXTS", 10)
     await check_shape(b'["a","b","c","d","e","f","g","h","i","j","k"]')
-    monkeypatch.setattr(json_shape, "PLAIN_BYTES", 10)
+    monkeypatch.setattr(request_limits, "PLAIN_BYTES", 10)
     with pytest.raises(RestError):
         await check_shape(b'["a","b","c","d","e","f","g","h","i","j","k"]')
 

@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.broker.clustering.balancing import Balancing
 from magnetar.broker.clustering.isolation import eligible_brokers
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
 from magnetar.broker.policies.records import even_bundles
 from magnetar.broker.settings import Settings

@@ -3,7 +3,7 @@
 import pytest
 
 from magnetar.broker.compat.jetty_http import accepts_json, allowed, is_json, media_type, page, plain_path
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.errors import RestError
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from magnetar.broker.consumers.encodings import KEPT_FROM, MOST_COUNTED, Encodings
-from magnetar.broker.foreign_entries.converted_slab import ConvertedSlab
+from magnetar.broker.foreign_entries.outcomes import ConvertedSlab
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed
 from magnetar.protocol.batches import encode_entry

@@ -1,7 +1,15 @@
 import pytest
 
-from magnetar.broker.foreign_entries.config import ConvertingConfig, ConvertingSettingsError
+from magnetar.broker.foreign_entries.config import (
+    ConversionPolicy,
+    ConvertingConfig,
+    ConvertingSettingsError,
+    effective_policy,
+)
 from magnetar.broker.settings import Settings
+from magnetar.converters.outcome import FailurePolicy
+
+CONFIG = ConvertingConfig((), failure_policy="raw", park_ordered="block", dead_letter_attempts=4)
 
 
 def test_settings_become_plain_values():
@@ -31,3 +39,28 @@ def test_the_event_loop_inflates_little():
     config = ConvertingConfig((), inline_max_bytes=1000)
     assert config.inline_limits.allowed(10) == config.inline_limits.allowed(1000) == 8000
     assert config.limits.allowed(1000) > 8000
+
+
+def test_settings_rule_where_no_property_says_otherwise():
+    assert effective_policy(CONFIG) == ConversionPolicy(FailurePolicy.RAW, True, 4)
+    assert effective_policy(CONFIG, {}, {"other": "x"}) == effective_policy(CONFIG)
+
+
+def test_the_more_particular_property_wins():
+    namespace = {"messageConverterFailurePolicy": "skip", "messageConverterParkOrdered": "pass"}
+    topic = {"messageConverterFailurePolicy": " DLQ ", "messageConverterDeadLetterAttempts": "7"}
+    assert effective_policy(CONFIG, namespace, topic) == ConversionPolicy(FailurePolicy.DLQ, False, 7)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"messageConverterFailurePolicy": "drop"},
+        {"messageConverterParkOrdered": "maybe"},
+        {"messageConverterDeadLetterAttempts": "0"},
+        {"messageConverterDeadLetterAttempts": "-1"},
+        {"messageConverterDeadLetterAttempts": "many"},
+    ],
+)
+def test_nonsense_is_as_good_as_absent(nonsense):
+    assert effective_policy(CONFIG, nonsense) == effective_policy(CONFIG)

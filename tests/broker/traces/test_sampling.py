@@ -2,9 +2,9 @@
 
 import pytest
 
-from magnetar.broker.traces.contexts import TraceContext
+from magnetar.broker.traces.bursts import TraceContext
 from magnetar.broker.traces.sampling import Sampling
-from tests.broker.traces.test_contexts import single
+from tests.broker.traces.test_bursts import single
 
 SAMPLED, UNSAMPLED, WITHOUT = single((1, 2, 1)), single((1, 2, 0)), single()
 

@@ -9,8 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from magnetar.broker.settings import Settings
-from magnetar.broker.traces.burst import Burst
-from magnetar.broker.traces.contexts import TraceContext
+from magnetar.broker.traces.bursts import Burst, TraceContext
 from magnetar.broker.traces.exporting import Traces
 from magnetar.storage.errors import StorageFailedError
 

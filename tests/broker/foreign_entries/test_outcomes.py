@@ -1,4 +1,4 @@
-from magnetar.broker.foreign_entries.converted_slab import ConvertedSlab
+from magnetar.broker.foreign_entries.outcomes import ConvertedSlab
 from magnetar.protocol import speed
 from magnetar.storage.position import Position
 from magnetar.storage.slab import Span

@@ -1,6 +1,6 @@
 """The rate of HTTP requests."""
 
-from magnetar.broker.admin.request_rate import RequestRate
+from magnetar.broker.admin.request_limits import RequestRate
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
 

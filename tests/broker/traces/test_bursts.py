@@ -5,7 +5,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.traces.contexts import MOST_LOOKED_AT, MOST_TRACES, SEARCHED_BYTES, TraceContext, contexts_in
+from magnetar.broker.traces.bursts import MOST_LOOKED_AT, MOST_TRACES, SEARCHED_BYTES, TraceContext, contexts_in
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 IDS = st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1)

@@ -1,17 +1,19 @@
-"""Where the logs of many topics begin and end, in one request: what a job over the log plans with. Magnetar's own."""
+"""Routes of Magnetar alone: delayed messages of a topic, and where the logs of many topics begin and end."""
 
 from typing import Final
 
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import json_response
-from magnetar.broker.admin.routes import NAMESPACE, RouteTable
+from magnetar.broker.admin.responses import conflict, done, json_response
+from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
+from magnetar.broker.admin.topic_calls import single_topic
 from magnetar.broker.auth.authorizer import Target
-from magnetar.broker.auth.table import OPEN, TOPIC_CONSUME
-from magnetar.broker.compat.rest_errors import RestError
+from magnetar.broker.auth.table import OPEN, TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
+from magnetar.broker.errors import RestError
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.position import Position
 
 routes = RouteTable()
 MOST_TOPICS: Final = 1000
@@ -47,3 +49,18 @@ def _checked(call: Call, text: str) -> TopicName:
     if not call.api.authorizer.allows(call.identity, TOPIC_CONSUME, Target.of_topic(name)):
         raise RestError(TOPIC_CONSUME.denied_status, f"Unauthorized to consume {name}")
     return name
+
+
+@routes.get(TOPIC + "/delayedMessages", TOPIC_USE)
+async def describe(call: Call) -> Response:
+    """count, and the earliest and latest deliver_at_time in ms (absent when none waits)."""
+    return json_response(await call.logs.delayed_messages(single_topic(call)))
+
+
+@routes.delete(TOPIC + "/delayedMessages/ledger/{ledger}/entry/{entry}", TOPIC_ADMIN)
+async def cancel(call: Call) -> Response:
+    """Cancel the delivery of a delayed message; may be repeated. 409 when the message does not wait (any more)."""
+    position = Position(call.number("ledger"), call.number("entry"))
+    if not await call.logs.cancel_delayed(single_topic(call), position):
+        raise conflict("The message is not waiting to be delivered")
+    return done()

@@ -1,4 +1,4 @@
-"""Trace contexts in the bytes of a burst, found without parsing its messages.
+"""Bursts, and the trace contexts in their bytes, found without parsing their messages.
 
 A client with OpenTelemetry's instrumentation writes W3C's `traceparent` into the properties of each message. Protobuf
 encodes such a property the same way in MessageMetadata and in the SingleMessageMetadata of a batch, so one search over
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 SEARCHED_BYTES: Final = 256 * 1024
 """Of one burst: contexts behind them are not seen."""
@@ -22,6 +24,23 @@ MOST_TRACES: Final = 8
 """Of one burst: further traces get no span from it."""
 _KEY_VALUE: Final = re.compile(rb"\n\x0btraceparent\x12700-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _SAMPLED: Final = 1
+
+
+@dataclass(slots=True)
+class Burst:
+    """Entries that go through the broker in one turn, on one producer or to one consumer.
+
+    begun_ns: since 1970. client: the name of the producer or consumer.
+
+    first: ledger and entry id of the first; -1, -1 when nothing was stored.
+    """
+
+    topic: str
+    client: str
+    begun_ns: int
+    messages: int
+    size_bytes: int
+    first: tuple[int, int] = (-1, -1)
 
 
 class TraceContext(NamedTuple):

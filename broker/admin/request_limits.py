@@ -1,0 +1,121 @@
+"""What a request may cost: its rate, the bytes of its body, the number of values in it.
+
+Decoded, a text of many small values takes twenty times its size and time in proportion. So a large text passes only
+when it is long texts mostly: a few payloads of megabytes, not a million empty ones.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Self
+
+from magnetar.broker.errors import RestError
+from magnetar.broker.slices import give_way
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+    from starlette.types import Message, Receive
+
+    from magnetar.broker.memory_account import MemoryShare
+    from magnetar.broker.settings import Settings
+
+
+MOST_BODY_BYTES: Final = 256 * 1024
+"""Largest body of a route that stores no data: policies, properties, grants."""
+_VALUE_FACTOR: Final = 3
+"""Memory that the values of a JSON body take, in bytes for each of its bytes: a large body is long texts mostly, or it
+is refused before it is decoded (`check_shape`).
+"""
+PLAIN_BYTES: Final = 1 << 20
+"""A text of this size is decoded whatever it is made of."""
+MAX_TEXTS: Final = 200_000
+MAX_OTHER_BYTES: Final = 1 << 20
+"""Of everything between the texts: brackets, commas, numbers."""
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_SLICE_TEXTS: Final = 5000
+
+
+class RequestRate:
+    """A bucket that holds the requests of one second and refills steadily; pure but for its clock."""
+
+    def __init__(self, per_second: float, monotonic: Callable[[], float]) -> None:
+        self._per_second = per_second
+        self._most = max(per_second, 1.0)
+        self._monotonic = monotonic
+        self._tokens = self._most
+        self._at_s = monotonic()
+
+    @classmethod
+    def of(cls, settings: Settings, monotonic: Callable[[], float]) -> Self | None:
+        """The rate of the settings; None when it is off."""
+        return cls(settings.http_requests_max_per_second, monotonic) if settings.http_requests_limit_enabled else None
+
+    def admits(self) -> bool:
+        """Count one request; False when it is one too many."""
+        now_s = self._monotonic()
+        self._tokens = min(self._most, self._tokens + (now_s - self._at_s) * self._per_second)
+        self._at_s = now_s
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+async def check_shape(raw: bytes) -> None:
+    """Raise 413 when the text is made of too much; the loop serves others meanwhile."""
+    if len(raw) <= PLAIN_BYTES:
+        return
+    texts = inside = 0
+    for found in _TEXT.finditer(raw):
+        texts += 1
+        inside += found.end() - found.start()
+        if texts > MAX_TEXTS:
+            break
+        if texts % _SLICE_TEXTS == 0:
+            await give_way()
+    if texts > MAX_TEXTS or len(raw) - inside > MAX_OTHER_BYTES:
+        raise RestError(413, "the body is made of too many values")
+
+
+async def read_body(request: Request, most: int | None) -> bytes:
+    """The whole body; raises RestError 413 as soon as it is known to have more than `most` bytes (None: no limit)."""
+    if (
+        most is not None
+        and (announced := request.headers.get("content-length", "")).isdigit()
+        and int(announced) > most
+    ):
+        raise _too_large(most)
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if most is not None and size > most:
+            raise _too_large(most)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> RestError:
+    return RestError(413, f"the body is too large: at most {most} bytes are taken here")
+
+
+def counted(receive: Receive, most: int, share: MemoryShare) -> Receive:
+    """The same messages; raises RestError when more than `most` bytes of a body have come (413; below 0: no limit), or
+    more than the share has room for (429).
+    """
+    seen = 0
+
+    async def next_message() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if 0 <= most < seen:
+            raise RestError(413, "the body is too large")
+        share.set("body", _VALUE_FACTOR * seen)
+        if share.is_over:
+            share.refused()
+            raise RestError(429, "no memory for the body of another request; see maxClientMemoryInMB")
+        return message
+
+    return next_message
