@@ -4,7 +4,7 @@ The file is replaced as a whole (new file, sync, rename, sync of the folder). It
 damaged sector costs nothing. A copy (little-endian)::
 
      0      file header (``file_header.py``), file id = checkpoint number, generation = last
-                             durable change of the metadata
+                             durable change of the metadata, salt = 1: ``bound_salts``
     64  u64 next sequence        frames below are in synced ledger files; replay begins here
     72  u64 free generation      segments of this generation or an older one hold no frame that is needed
     80  u64 ledgers
@@ -45,6 +45,8 @@ class Checkpoint:
     damaged_copies: int = 0
     metadata_sequence: int = 0
     """Change of the metadata that was durable before it was written."""
+    bound_salts: bool = True
+    """The salts of all segments used behind it are bound to the store (``journal/uses.py``)."""
 
 
 def encode_checkpoint(store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> bytes:
@@ -53,7 +55,12 @@ def encode_checkpoint(store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> b
     for ledger_id, (entries, length) in checkpoint.synced.items():
         flat.extend((ledger_id, entries, length))
     head = FileHeader(
-        CHECKPOINT_MAGIC, store_id, checkpoint.number, generation=checkpoint.metadata_sequence, created_ms=now_ms
+        CHECKPOINT_MAGIC,
+        store_id,
+        checkpoint.number,
+        generation=checkpoint.metadata_sequence,
+        salt=checkpoint.bound_salts,
+        created_ms=now_ms,
     ).pack()
     body = _FIXED.pack(checkpoint.next_sequence, checkpoint.free_generation, len(checkpoint.synced)) + flat.tobytes()
     copy = head + body
@@ -95,7 +102,14 @@ def _decode_copy(path: str, data: bytes) -> Checkpoint:
     flat = array("Q")
     flat.frombytes(data[FILE_HEADER_BYTES + _FIXED.size : -4])
     synced = dict(zip(flat[0::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
-    return Checkpoint(header.file_id, next_sequence, free_generation, synced, metadata_sequence=header.generation)
+    return Checkpoint(
+        header.file_id,
+        next_sequence,
+        free_generation,
+        synced,
+        metadata_sequence=header.generation,
+        bound_salts=header.salt == 1,
+    )
 
 
 def read_checkpoint(files: FileSystem, layout: Layout) -> Checkpoint:

@@ -18,8 +18,7 @@ from magnetar.broker.topics import subscriptions
 from magnetar.broker.topics.topic import Topic
 from magnetar.storage import records
 from magnetar.storage.embedded import engine
-from magnetar.storage.embedded.journal import scan
-from magnetar.storage.embedded.recovery import engine_recovery
+from magnetar.storage.embedded.journal import scan, uses
 from magnetar.storage.managed import ledger_recovery, ledger_switch, trimmer
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
@@ -144,7 +143,7 @@ def frames_that_are_not_checked(patch: Any) -> None:
 
 def a_lost_write_that_hides_its_segment(patch: Any) -> None:
     known = scan.scan_segment
-    patch.setattr(engine_recovery, "scan_segment", lambda *where: known(*where[:4]))
+    patch.setattr(uses, "scan_segment", lambda *where, **_: known(*where[:4]))
 
 
 def requests_without_an_answer(patch: Any) -> None:

@@ -16,8 +16,8 @@ never written again. Frame header, 64 bytes, little-endian::
     56  u64 metadata         last change of the metadata that was durable: a start knows when they end too early
 
 The payload is the appended slabs' records, one after the other (``slab.py``); before the first entry of a ledger stands
-its birth record (``ledger_head.py``). The salt is random: no bytes a client
-sends can look like a frame of this segment.
+its birth record (``ledger_head.py``). The salt is random and bound to the store (``uses.py``): no bytes a client sends
+can look like a frame of this segment.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FRAME_HEADER_BYTES",
+    "FRAME_MAGIC",
     "PAGE_BYTES",
     "FrameHeader",
     "encode_frame",
@@ -47,6 +48,8 @@ PAGE_BYTES = 4096
 FRAME_HEADER_BYTES = 64
 
 _MAGIC = 0x4D46474D
+FRAME_MAGIC = _MAGIC.to_bytes(4, "little")
+"""The first bytes of a frame."""
 _HEADER = struct.Struct("<IIQQQQIIqQ")
 _SEED = struct.Struct("<QQQ")
 _IDENTITY = struct.Struct("<QQ")

@@ -1,7 +1,8 @@
 """Which frames a segment holds, and what is damaged in it. Pure.
 
 A frame counts only with the segment's generation and salt, so what an earlier use left behind is never seen. Behind a
-damaged frame header the next frame is found by them too.
+damaged frame header the next frame is found by them too. Where the segment's header is damaged or of an earlier use,
+they are those of the last use that its frames tell of (``uses.py``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, parse_file_head
 from magnetar.storage.embedded.journal.first_page import end_of_use_before
 from magnetar.storage.embedded.journal.format import (
     FRAME_HEADER_BYTES,
+    FRAME_MAGIC,
     PAGE_BYTES,
     find_frame,
     frame_bytes,
@@ -56,6 +58,9 @@ class SegmentScan(NamedTuple):
     """Of the segment's own header (also when it was never written)."""
     end_before: int | None = None
     """Where the last frame of the use before ends, in its segment; None: not known."""
+    header_generation: int = 0
+    header_salt: int = 0
+    """As an intact header of the segment says, of whatever use."""
 
     def bounded_tail(self, end: int | None) -> FrameRef | None:
         """The tail when the segment's last frame is known to end at ``end``; None: nothing is missing there."""
@@ -66,27 +71,41 @@ class SegmentScan(NamedTuple):
 
 
 def scan_segment(
-    path: str, segment_id: int, data: bytes, free_generation: int, lost: Collection[int] = frozenset()
+    path: str,
+    segment_id: int,
+    data: bytes,
+    free_generation: int,
+    lost: Collection[int] = frozenset(),
+    *,
+    is_bound: Callable[[int, int, int], bool] | None = None,
 ) -> SegmentScan:
     """All frames of a segment; none when its generation says that they are not needed any more.
 
-    ``lost``: for a segment without frames, generations that no segment has. A device that lost the write of a header
-    leaves that of an earlier use; the first frame of a lost generation then tells that the segment is in use.
+    ``is_bound(segment id, generation, salt)`` tells frames of this store from all other bytes: the last use that one of
+    them is of counts. None: salts are random alone. Then the first frame that looks right stands for a damaged header,
+    and for an intact one only a frame of a generation in ``lost``, that no segment has.
 
     Raises UnsupportedFormatError.
     """
     damage: DamagedFileError | None = None
+    generation = salt = 0
     try:
         header = parse_file_header(path, data[:PAGE_BYTES], JOURNAL_MAGIC)
         generation, salt = header.generation, header.salt
     except DamagedFileError as error:
-        generation, salt = _first_identity(data, lambda found: found > free_generation) or (0, 0)
         damage = error
-    if lost and (found := _first_identity(data, lost.__contains__)) is not None:
+    said = (generation, salt)
+    if is_bound is not None:
+        found = _last_identity(data, segment_id, max(generation, free_generation), is_bound)
+    elif damage is not None:
+        found = _first_identity(data, lambda found: found > free_generation)
+    else:
+        found = _first_identity(data, lost.__contains__) if lost else None
+    if found is not None:
         generation, salt = found
-        damage = DamagedFileError(path, 0, "the segment's header is of an earlier use")
+        damage = damage or DamagedFileError(path, 0, "the segment's header is of an earlier use")
     if generation <= free_generation:
-        return SegmentScan(segment_id, 0, [], None, damage)
+        return SegmentScan(segment_id, 0, [], None, damage, None, *said)
     frames: list[FrameRef] = []
     at = PAGE_BYTES
     while at + FRAME_HEADER_BYTES <= len(data):
@@ -108,7 +127,7 @@ def scan_segment(
     payload = min(at + FRAME_HEADER_BYTES, len(data))
     tail = FrameRef(segment_id, generation, -1, payload, len(data) - payload, whole=False, exact=False)
     end_before = end_of_use_before(data[:PAGE_BYTES], generation, salt)
-    return SegmentScan(segment_id, generation, frames, tail, damage, end_before)
+    return SegmentScan(segment_id, generation, frames, tail, damage, end_before, *said)
 
 
 def _first_identity(data: bytes, wanted: Callable[[int], bool]) -> tuple[int, int] | None:
@@ -117,7 +136,23 @@ def _first_identity(data: bytes, wanted: Callable[[int], bool]) -> tuple[int, in
     The first: it lies before any bytes of clients of the same use, which could look like a frame.
     """
     for at in range(PAGE_BYTES, len(data), PAGE_BYTES):
-        frame = parse_frame(data, at) if data[at : at + 4] != b"\0\0\0\0" else None
+        frame = parse_frame(data, at) if data.startswith(FRAME_MAGIC, at) else None
         if frame is not None and wanted(frame.generation):
             return frame.generation, frame.salt
     return None
+
+
+def _last_identity(
+    data: bytes, segment_id: int, known: int, is_bound: Callable[[int, int, int], bool]
+) -> tuple[int, int] | None:
+    """Generation and salt of the newest use behind ``known`` that a frame of this store tells of."""
+    newest: tuple[int, int] | None = None
+    for at in range(PAGE_BYTES, len(data), PAGE_BYTES):
+        frame = parse_frame(data, at) if data.startswith(FRAME_MAGIC, at) else None
+        if frame is None or (frame.generation, frame.salt) == newest:
+            continue
+        if frame.generation > (known if newest is None else newest[0]) and is_bound(
+            segment_id, frame.generation, frame.salt
+        ):
+            newest = (frame.generation, frame.salt)
+    return newest

@@ -14,7 +14,6 @@ thread (``frame_writer.py``). Both keep the order of truth:
 from __future__ import annotations
 
 import errno
-import struct
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +21,7 @@ from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
 from magnetar.storage.embedded.journal.first_page import encode_first_page
 from magnetar.storage.embedded.journal.format import frame_bytes
 from magnetar.storage.embedded.journal.frame_writer import Frame
+from magnetar.storage.embedded.journal.uses import BoundSalts
 from magnetar.storage.embedded.ledger_head import birth_record
 from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
 
@@ -111,6 +111,7 @@ class Journal:
         self._max_frame_bytes = max_frame_bytes
         self.next_sequence = next_sequence
         self.generation = next_generation - 1
+        self._salts = BoundSalts(store_id)
         self._salt = 0
         self._segment: Segment | None = None
         self._segment_since_s = 0.0
@@ -289,7 +290,7 @@ class Journal:
         self._segment = segment
         self._segment_since_s = self._clock.now_s()
         self.generation += 1
-        (self._salt,) = struct.unpack("<Q", self._entropy(8))
+        self._salt = self._salts.make(segment.segment_id, self.generation, self._entropy(8))
         header = FileHeader(
             JOURNAL_MAGIC, self._store_id, segment.segment_id, self.generation, self._salt, self._clock.now_ms()
         )

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
-from magnetar.storage.embedded.journal.format import PAGE_BYTES
 from magnetar.storage.embedded.journal.salvage import LostRecord, SalvagedRecord, salvage
-from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan, scan_segment
+from magnetar.storage.embedded.journal.uses import BoundSalts, damaged_headers, scan_uses
 from magnetar.storage.embedded.layout import ledger_id_of, segment_id_of
 from magnetar.storage.embedded.ledger_head import BIRTH_ENTRY_ID
 from magnetar.storage.embedded.recovery.metadata_check import (
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan
     from magnetar.storage.embedded.layout import Layout
     from magnetar.storage.embedded.ledger_files import LedgerFiles
     from magnetar.storage.interfaces import Clock
@@ -113,32 +113,12 @@ def journal_work(
     return _last_tries(work)
 
 
-def lost_generations(scans: list[SegmentScan], next_sequence: int, free_generation: int) -> set[int]:
-    """Generations beside and between those that are needed, and that no segment with frames has."""
-    used = {scan.generation for scan in scans if scan.frames}
-    needed = [scan.generation for scan in scans if any(frame.sequence >= next_sequence for frame in scan.frames)]
-    newest = max(used, default=free_generation)
-    first = min(needed, default=newest + 1) - 1
-    return set(range(max(first, free_generation + 1), newest + 2)) - used
-
-
 def _last_tries(work: list[FrameRef]) -> list[FrameRef]:
     """A frame that found no space was tried again with the same sequence, perhaps in another segment: of several with
     one sequence the last counts.
     """
     last = {frame.sequence: index for index, frame in enumerate(work)}
     return [frame for index, frame in enumerate(work) if frame.sequence < 0 or last[frame.sequence] == index]
-
-
-def damaged_headers(scans: list[SegmentScan], last_whole: int) -> list[DamagedFileError]:
-    """Segment headers that were damaged after they were synced: a header goes out together with its first frame, so
-    only with a whole frame behind that one it is more than a torn write.
-    """
-    return [
-        scan.damage
-        for scan in scans
-        if scan.damage is not None and any(frame.whole and frame.sequence < last_whole for frame in scan.frames)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +176,7 @@ class Recovery:
         self._check_metadata(scans)
         work = journal_work(scans, self._checkpoint.next_sequence, self._report, from_first=not self._checkpoint_intact)
         last_whole = max((frame.sequence for frame in work if frame.whole), default=self._checkpoint.next_sequence - 1)
-        self._report.damaged_files += damaged_headers(scans, last_whole)
+        self._report.damaged_files += damaged_headers(scans, self._checkpoint.next_sequence, last_whole)
         for frame in work:
             if frame.sequence <= last_whole:
                 self._replay_frame(frame)
@@ -234,50 +214,30 @@ class Recovery:
             )
 
     def _scan_segments(self) -> tuple[list[tuple[int, int]], list[SegmentScan]]:
-        """Sizes and frames of all segments. Generations grow by one with each use of a segment: where one is missing, a
-        segment without frames may hold it under the header of an earlier use.
-        """
-        segments, scans = self._scan_headed()
-        free = self._checkpoint.free_generation
-        lost = lost_generations(scans, self._checkpoint.next_sequence, free)
-        for index, (scan, (segment_id, size)) in enumerate(zip(scans, segments, strict=True)):
-            if not scan.frames and size > PAGE_BYTES:
-                path = self._layout.segment(segment_id)
-                file = self._files.open_read_only(path)
-                try:
-                    # Behind the last use there is rarely anything: its first frames are enough to see that.
-                    few = file.read(min(size, 2 * self._max_record_bytes), 0)
-                    if scan_segment(path, segment_id, few, free, lost).frames:
-                        found = scan_segment(path, segment_id, file.read(size, 0), free, lost)
-                        if any(frame.sequence >= self._checkpoint.next_sequence for frame in found.frames):
-                            scans[index] = found
-                finally:
-                    file.close()
-        return segments, scans
-
-    def _scan_headed(self) -> tuple[list[tuple[int, int]], list[SegmentScan]]:
-        segments: list[tuple[int, int]] = []
-        scans: list[SegmentScan] = []
+        """Sizes and frames of all segments."""
+        paths: list[tuple[str, int]] = []
+        sizes: dict[str, int] = {}
         for name in self._files.list_dir(self._layout.journal):
             segment_id = segment_id_of(name)
             path = posixpath.join(self._layout.journal, name)
-            if segment_id is None:
-                if path not in {self._layout.checkpoint, self._layout.checkpoint + ".new"}:
-                    self._strangers.append(path)
-                continue
+            if segment_id is not None:
+                paths.append((path, segment_id))
+            elif path not in {self._layout.checkpoint, self._layout.checkpoint + ".new"}:
+                self._strangers.append(path)
+
+        def read(path: str) -> bytes:
             file = self._files.open_read_only(path)
             try:
-                size = file.size()
-                # Of a free segment the header is enough.
-                scan = scan_segment(path, segment_id, file.read(4096, 0), self._checkpoint.free_generation)
-                if scan.generation or scan.damage:
-                    data = file.read(size, 0)
-                    scan = scan_segment(path, segment_id, data, self._checkpoint.free_generation)
+                sizes[path] = file.size()
+                return file.read(sizes[path], 0)
             finally:
                 file.close()
-            segments.append((segment_id, size))
-            scans.append(scan)
-        return segments, scans
+
+        before = self._checkpoint
+        bound = before.bound_salts if self._checkpoint_intact else None
+        salts = BoundSalts(self._store_id)
+        scans = scan_uses(paths, read, salts, before.next_sequence, before.free_generation, bound=bound)
+        return [(segment_id, sizes[path]) for path, segment_id in paths], scans
 
     def _replay_frame(self, frame: FrameRef) -> None:
         payload = self._payload(frame)
@@ -401,7 +361,7 @@ class Recovery:
         self._ledger_files.sync_names()
         newest = max((scan.generation for scan in scans), default=0)
         old = self._checkpoint
-        if self._checkpoint_intact and not self._replays and newest <= old.free_generation:
+        if self._checkpoint_intact and not self._replays and newest <= old.free_generation and old.bound_salts:
             return
         synced = {ledger_id: at for ledger_id, at in old.synced.items() if ledger_id in self._known}
         for replay in changed:

@@ -21,11 +21,11 @@ from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoint
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.journal.salvage import LostRecord, salvage
-from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan, scan_segment
+from magnetar.storage.embedded.journal.uses import BoundSalts, damaged_headers, scan_uses
 from magnetar.storage.embedded.layout import Layout, ledger_id_of, segment_id_of
 from magnetar.storage.embedded.ledger_files import LedgerFiles
 from magnetar.storage.embedded.ledger_head import parse_properties
-from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport, damaged_headers, journal_work
+from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport, journal_work
 from magnetar.storage.embedded.recovery.metadata_check import forgotten_ledgers, metadata_lag
 from magnetar.storage.embedded.store_version import read_version
 from magnetar.storage.embedded.verify.identities import FoundLedgers
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan
     from magnetar.storage.interfaces import Clock
 
 __all__ = ["REPAIRS", "verify_store"]
@@ -160,7 +161,7 @@ class _Verification:
                 self._add(DAMAGE, "checkpoint", path, 0, "one of its two copies is damaged (the other one is intact)")
 
     def _journal(self) -> None:
-        scans: list[SegmentScan] = []
+        segments: list[tuple[str, int]] = []
         for name in self._files.list_dir(self._layout.journal):
             path = posixpath.join(self._layout.journal, name)
             segment_id = segment_id_of(name)
@@ -169,13 +170,13 @@ class _Verification:
                     self._add(WARNING, "unknown-file", path, 0, "not a journal file; the next start sets it aside")
                 continue
             self._report.segments += 1
-            self._tell()
-            scans.append(scan_segment(path, segment_id, self._read(path), self._checkpoint.free_generation))
+            segments.append((path, segment_id))
+        scans = self._scan(segments)
         self._lag(scans)
         found = RecoveryReport()
         work = journal_work(scans, self._checkpoint.next_sequence, found, from_first=not self._checkpoint_intact)
         last_whole = max((frame.sequence for frame in work if frame.whole), default=self._checkpoint.next_sequence - 1)
-        for error in damaged_headers(scans, last_whole):
+        for error in damaged_headers(scans, self._checkpoint.next_sequence, last_whole):
             self._add(DAMAGE, "segment", error.path, error.offset, error.detail)
         for frame in work:
             self._frame(frame, last_whole)
@@ -183,6 +184,21 @@ class _Verification:
             if not any(frame.sequence < 0 for frame in work):
                 detail = f"frames {first} to {last} are nowhere"
                 self._add(DAMAGE, "missing-frames", self._layout.journal, 0, detail)
+
+    def _scan(self, segments: list[tuple[str, int]]) -> list[SegmentScan]:
+        """The frames of all segments."""
+        said = self._checkpoint
+        bound = said.bound_salts if self._checkpoint_intact else None
+        salts = BoundSalts(self._store_id or b"")
+        counted = set[str]()
+
+        def read(path: str) -> bytes:
+            self._tell()
+            data = self._read(path, counts=path not in counted)
+            counted.add(path)
+            return data
+
+        return scan_uses(segments, read, salts, said.next_sequence, said.free_generation, bound=bound)
 
     def _lag(self, scans: list[SegmentScan]) -> None:
         """Metadata that end before what the journal has seen."""
@@ -280,7 +296,7 @@ class _Verification:
             self._files, self._layout, self._clock, self._nodes, self._store_id, self._found.all(), last, self._rebuild
         )
 
-    def _read(self, path: str) -> bytes:
+    def _read(self, path: str, *, counts: bool = True) -> bytes:
         file = self._files.open_read_only(path)
         try:
             data = file.read(file.size(), 0)
@@ -288,7 +304,7 @@ class _Verification:
             raise StorageError(f"{path}: {error}") from error
         finally:
             file.close()
-        self._report.bytes_read += len(data)
+        self._report.bytes_read += len(data) if counts else 0
         return data
 
 

@@ -10,8 +10,7 @@ from magnetar.storage.embedded.journal.format import (
     parse_frame,
     payload_crc,
 )
-from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan, scan_segment
-from magnetar.storage.embedded.recovery.engine_recovery import lost_generations
+from magnetar.storage.embedded.journal.scan import scan_segment
 from magnetar.storage.errors import DamagedFileError
 from tests.storage.records_for_tests import slab_of
 
@@ -126,16 +125,3 @@ def test_a_lost_header_of_a_used_segment_is_found_by_its_generation():
     scan = scan_segment("p", 3, data, 4, {5})
     assert (scan.generation, [(f.sequence, f.whole) for f in scan.frames]) == (5, [(-1, False), (11, True)])
     assert isinstance(scan.damage, DamagedFileError)
-
-
-def test_lost_generations_lie_beside_and_between_those_that_are_needed():
-    def used(generation, *sequences):
-        frames = [FrameRef(1, generation, sequence, 0, 0, whole=True) for sequence in sequences]
-        return SegmentScan(1, generation, frames, None, None)
-
-    scans = [used(5, 10, 11), used(6, 12), used(8, 20), used(3)]
-    assert lost_generations(scans, 12, 0) == {7, 9}
-    assert lost_generations(scans, 11, 0) == {4, 7, 9}
-    assert lost_generations(scans, 11, 4) == {7, 9}
-    assert lost_generations(scans, 99, 8) == {9}
-    assert lost_generations([], 0, 3) == {4}
