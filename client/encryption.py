@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
@@ -16,12 +17,22 @@ from urllib.parse import unquote
 from magnetar.client.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     from magnetar.protocol import pulsar_api_pb2 as pb
 
 DATA_KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
 """By so much a payload grows."""
+MOST_DATA_KEYS: Final = 256
+"""Of so many readers a payload's data keys are looked at."""
+MOST_NAMES: Final = 10
+"""Names of readers that an error shows."""
+_REMEMBERED: Final = 1024
 _ONLY_RSA: Final = "no RSA key: keys of elliptic curves (ECIES) are for the client for Java"
 
 
@@ -93,47 +104,74 @@ def _encrypted_key(name: str, public_key: bytes, data_key: bytes) -> bytes:
 
 
 class Decryption:
-    """Decrypts payloads with one private key."""
+    """Decrypts payloads with private keys: one for every name, or one for each name of a reader.
 
-    def __init__(self, private_key: bytes) -> None:
-        """Args: private_key: PEM. Raises: InputError."""
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to load
-        from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - the same
+    A data key that was looked at is remembered, also one for other readers: a producer uses a data key for hours, and
+    RSA takes half a millisecond.
+    """
 
-        try:
-            key = serialization.load_pem_private_key(private_key, None)
-        except (ValueError, TypeError) as error:
-            raise InputError(f"the private key cannot be read: {error}") from error
-        if not isinstance(key, rsa.RSAPrivateKey):
-            raise InputError(f"the private key is {_ONLY_RSA}")
-        self._key = key
-        self._last: tuple[bytes, bytes] = b"", b""
-        """The data key that was decrypted last: a producer uses one for hours."""
+    def __init__(self, private_key: bytes | None = None, named: Mapping[str, bytes] | None = None) -> None:
+        """Args: private_key: PEM, for the names that `named` does not have.   named: name of a reader -> PEM.
+
+        Raises: InputError.
+        """
+        self._named = {name: _private_key(f"the private key {name}", pem) for name, pem in (named or {}).items()}
+        self._other = _private_key("the private key", private_key) if private_key is not None else None
+        self._ciphers: OrderedDict[tuple[str, bytes], AESGCM | None] = OrderedDict()
 
     def decrypt(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
         """As `Decrypting`."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - slow to load
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same
 
-        for each in metadata.encryption_keys:
-            data_key = self._data_key(each.value)
-            if data_key is None:
+        for each in metadata.encryption_keys[:MOST_DATA_KEYS]:
+            cipher = self._cipher(each.key, each.value)
+            if cipher is None:
                 continue
             try:
-                return AESGCM(data_key).decrypt(metadata.encryption_param, payload, None)
+                return cipher.decrypt(metadata.encryption_param, payload, None)
             except (InvalidTag, ValueError) as error:
                 raise CannotDecryptError("the payload was changed, or encrypted in another way") from error
-        names = ", ".join(repr(each.key) for each in metadata.encryption_keys)
-        raise CannotDecryptError(f"the payload is encrypted for the keys {names}, not for this one")
+        names = ", ".join(repr(each.key) for each in metadata.encryption_keys[:MOST_NAMES])
+        which = "this one" if self._other is not None and not self._named else "those that are given"
+        raise CannotDecryptError(f"the payload is encrypted for the keys {names}, not for {which}")
 
-    def _data_key(self, encrypted: bytes) -> bytes | None:
-        from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - slow to load
-        from cryptography.hazmat.primitives.asymmetric import padding  # noqa: PLC0415 - the same
+    def _cipher(self, name: str, encrypted: bytes) -> AESGCM | None:
+        """With the data key that `encrypted` is for the reader of this name; None for another reader's."""
+        key = self._named.get(name, self._other)
+        if key is None:
+            return None
+        known = (name, encrypted)
+        if known in self._ciphers:
+            self._ciphers.move_to_end(known)
+            return self._ciphers[known]
+        self._ciphers[known] = found = _cipher_of(key, encrypted)
+        if len(self._ciphers) > _REMEMBERED:
+            self._ciphers.popitem(last=False)
+        return found
 
-        if encrypted != self._last[0]:
-            sha1 = hashes.SHA1()  # noqa: S303 - as for `Encryption`
-            try:
-                self._last = encrypted, self._key.decrypt(encrypted, padding.OAEP(padding.MGF1(sha1), sha1, None))
-            except ValueError:
-                return None
-        return self._last[1]
+
+def _private_key(which: str, pem: bytes) -> RSAPrivateKey:
+    """Raises: InputError."""
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to load
+    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - the same
+
+    try:
+        key = serialization.load_pem_private_key(pem, None)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{which} cannot be read: {error}") from error
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise InputError(f"{which} is {_ONLY_RSA}")
+    return key
+
+
+def _cipher_of(key: RSAPrivateKey, encrypted: bytes) -> AESGCM | None:
+    """With the data key; None when `encrypted` is not for this key, or no key of AES."""
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - slow to load
+    from cryptography.hazmat.primitives.asymmetric import padding  # noqa: PLC0415 - the same
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same
+
+    sha1 = hashes.SHA1()  # noqa: S303 - as for `Encryption`
+    try:
+        return AESGCM(key.decrypt(encrypted, padding.OAEP(padding.MGF1(sha1), sha1, None)))
+    except ValueError:
+        return None

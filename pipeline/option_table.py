@@ -69,8 +69,8 @@ def check_names(given: Mapping[str, str], table: Sequence[Option], page: str) ->
             continue
         if any(part in name for part in _ENCRYPTION):
             raise OptionError(
-                f"option {name} means nothing here: the sink encrypts with encryptionKeys=NAME=FILE, the source hands "
-                "over the ciphertext with __encryptionContext"
+                f"option {name} means nothing here: the sink encrypts with encryptionKeys=NAME=FILE, the source "
+                "decrypts with decryptionKeys=NAME=FILE and onEncrypted"
             )
         if name.startswith(FAMILIES):
             warnings.warn(f"option {name} means nothing here", stacklevel=3)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magnetar.pipeline.connect_options import CONNECT_OPTIONS, ConnectOptions
+from magnetar.pipeline.encryption_keys import parse_private_keys
 from magnetar.pipeline.offsets import (
     EARLIEST,
     LATEST,
@@ -112,10 +113,16 @@ SOURCE_OPTIONS: Final = (
         "entries that cannot be read: `fail`, or `quarantine`: pass over them and log their positions",
     ),
     Option(
+        "decryptionKeys",
+        "",
+        "`FILE`, or `NAME=FILE` by the name of the encryption key, several with commas between them: private RSA keys "
+        "(PEM), readable on the executors, that decrypt encrypted entries",
+    ),
+    Option(
         "onEncrypted",
-        "deliver",
-        "encrypted entries: `deliver` hands over the ciphertext, `fail`, or `quarantine`: pass over them and log their "
-        "positions",
+        "deliver; fail with decryptionKeys",
+        "entries that stay encrypted: `deliver` hands over the ciphertext, `fail`, or `quarantine`: pass over them and "
+        "log their positions",
     ),
     Option("waitingForNonExistedTopic", "false", "stream: a topic that does not exist yet is waited for"),
     Option("pollTimeoutMs", "120000", "give up when the broker gives nothing for so long, restarts included"),
@@ -174,6 +181,7 @@ class SourceOptions:
     include_markers: bool
     on_corrupt: str
     on_encrypted: str
+    decryption_keys: tuple[tuple[str, str], ...]
     wait_for_topic: bool
     poll_timeout_s: float
     receiver_queue: int
@@ -190,6 +198,7 @@ class SourceOptions:
         if mode == "segment" and not path:
             raise OptionError("option readMode=segment needs storage.url, the data directory of the broker")
         default_start = LATEST if streaming else EARLIEST
+        decryption_keys = parse_private_keys(given.get("decryptionkeys", ""))
         return cls(
             connect=ConnectOptions.parse(given),
             selection=_selection(given),
@@ -212,7 +221,8 @@ class SourceOptions:
             read_compacted=flag(given, "readCompacted", False),
             include_markers=flag(given, "includeMarkers", False),
             on_corrupt=word(given, "onCorrupt", ON_CORRUPT),
-            on_encrypted=word(given, "onEncrypted", ON_ENCRYPTED),
+            on_encrypted=word(given, "onEncrypted", ON_ENCRYPTED, "fail" if decryption_keys else None),
+            decryption_keys=decryption_keys,
             wait_for_topic=flag(given, "waitingForNonExistedTopic", False),
             poll_timeout_s=whole_number(given, "pollTimeoutMs", 120_000) / 1000,
             receiver_queue=whole_number(given, "pulsar.reader.receiverQueueSize", 5000),

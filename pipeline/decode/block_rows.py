@@ -6,7 +6,7 @@
 | batch | one a message that is not compacted out |
 | `entry.format=kafka` | those of the converted entry |
 | chunk | none; the last one of a message: one, with the joined payload |
-| encrypted | one, whatever number of messages it holds |
+| encrypted, and not to be decrypted | one, whatever number of messages it holds |
 | marker | none |
 """
 
@@ -22,6 +22,7 @@ from magnetar.pipeline.decode.blocks import MAX_ROWS, blocks
 from magnetar.pipeline.decode.byte_columns import Buffers
 from magnetar.pipeline.decode.chunked_messages import ChunkedMessages
 from magnetar.pipeline.decode.decompression import decompressed
+from magnetar.pipeline.decode.decryption import opened
 from magnetar.pipeline.decode.headers import Headers
 from magnetar.pipeline.decode.kafka_entries import CONVERSION_ERRORS, KafkaEntries
 from magnetar.pipeline.decode.look_back import chunk_at, joined_backwards
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from magnetar.client.encryption import Decrypting
     from magnetar.pipeline.decode.chunked_messages import Chunk, Incomplete, JoinedMessage
+    from magnetar.pipeline.decode.decryption import Opened
     from magnetar.pipeline.decode.look_back import LookBack
     from magnetar.pipeline.decode.rows import Rows
-    from magnetar.pipeline.entry_chunk import EntryChunk
     from magnetar.pipeline.quarantine import Quarantine
 
     Int64s = NDArray[np.int64]
@@ -86,10 +88,13 @@ def _numbers(mask: Bools, block: slice) -> Int64s:
 class BlockRows:
     """Makes rows; holds the chunks of unfinished messages."""
 
-    def __init__(self, limits: Limits, quarantine: Quarantine, look_back: LookBack | None) -> None:
+    def __init__(
+        self, limits: Limits, quarantine: Quarantine, look_back: LookBack | None, decrypting: Decrypting | None = None
+    ) -> None:
         self._limits = limits
         self._quarantine = quarantine
         self._look_back = look_back
+        self._decrypting = decrypting
         self._chunked = ChunkedMessages(max_message_bytes=limits.max_message_bytes)
         self._kafka = KafkaEntries()
 
@@ -99,11 +104,10 @@ class BlockRows:
     def forget_unfinished(self) -> None:
         self._chunked.clear()
 
-    def of_chunk(
-        self, chunk: EntryChunk, headers: Headers, first_index: int | None, end_index: int | None
-    ) -> Iterator[tuple[Rows, Buffers]]:
+    def of_chunk(self, found: Opened, first_index: int | None, end_index: int | None) -> Iterator[tuple[Rows, Buffers]]:
         """Rows of the range and the buffers they lie in, block by block, in the order of the log."""
-        scan = Scan(chunk, headers, first_index, end_index, self._quarantine)
+        chunk = found.chunk
+        scan = Scan(chunk, found.headers, first_index, end_index, self._quarantine, found.still)
         scan.report_unreadable()
         kinds = Kinds(scan, include_markers=self._limits.include_markers)
         for i, j in blocks(kinds.row_bounds(), kinds.arena_bytes(self._limits.max_message_bytes)):
@@ -215,12 +219,19 @@ class BlockRows:
         return rows_of_entries(scan.headers, entries)
 
     def _refuse_encrypted(self, scan: Scan, entry: int) -> None:
+        why = scan.still_encrypted.get(entry, "the payload is encrypted")
         scan.report(
             entry,
             Reason.ENCRYPTED,
-            "the payload is encrypted; onEncrypted=deliver hands it over as it is",
+            f"{why}; decryptionKeys names private keys, onEncrypted=deliver hands over what stays encrypted",
             fails=self._limits.on_encrypted == "fail",
         )
+
+    def _refuse_half_encrypted(self, scan: Scan, entry: int, message: JoinedMessage) -> None:
+        """No way to hand over a message of which only some chunks can be decrypted."""
+        detail = f"{message.encrypted} of its {message.total} chunks cannot be decrypted"
+        fails = {"fail": True, "quarantine": False}.get(self._limits.on_encrypted)
+        scan.report(entry, Reason.ENCRYPTED, detail, fails=fails)
 
     def _chunks(self, scan: Scan, entries: Int64s, buffers: Buffers) -> Iterator[Rows]:
         for entry in entries.tolist():
@@ -237,13 +248,17 @@ class BlockRows:
 
     def _looked_back(self, scan: Scan, last: Chunk) -> JoinedMessage | None:
         assert self._look_back is not None
-        earlier = self._look_back(scan.chunk.topic, last.ledger_id, last.entry_id)
+        stored = self._look_back(scan.chunk.topic, last.ledger_id, last.entry_id)
+        earlier = ((each.chunk, each.headers) for each in (opened(c, self._decrypting, verify=True) for c in stored))
         return joined_backwards(earlier, last, self._limits.max_message_bytes)
 
     def _joined(self, scan: Scan, entry: int, message: JoinedMessage, buffers: Buffers) -> Iterator[Rows]:
         """The row of a chunked message: metadata of its last chunk, all of the payload."""
         headers, payload = scan.headers, message.payload
-        if headers.has(ColumnFlag.ENCRYPTED)[entry]:
+        if 0 < message.encrypted < message.total:
+            self._refuse_half_encrypted(scan, entry, message)
+            return
+        if message.encrypted:
             if self._limits.on_encrypted != "deliver":
                 self._refuse_encrypted(scan, entry)
                 return

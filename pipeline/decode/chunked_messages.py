@@ -25,6 +25,7 @@ class Chunk(NamedTuple):
     ledger_id: int
     entry_id: int
     payload: bytes
+    encrypted: bool = False
 
 
 @dataclass(slots=True)
@@ -33,15 +34,18 @@ class _Pending:
     entry_id: int
     total: int
     size_bytes: int = 0
+    encrypted: int = 0
     parts: list[bytes] = field(default_factory=list)
 
 
 class JoinedMessage(NamedTuple):
-    """All payload, and the position of the first chunk."""
+    """All payload, the position of the first chunk, and how many of the chunks stayed encrypted."""
 
     payload: bytes
     ledger_id: int
     entry_id: int
+    encrypted: int
+    total: int
 
 
 class Incomplete(NamedTuple):
@@ -89,6 +93,7 @@ class ChunkedMessages:
             self._drop(chunk.uuid, f"chunk {chunk.number} of {chunk.total} follows chunk {len(pending.parts) - 1}")
             return None
         pending.parts.append(chunk.payload)
+        pending.encrypted += chunk.encrypted
         pending.size_bytes += len(chunk.payload)
         self._bytes += len(chunk.payload)
         if pending.size_bytes > self._max_message_bytes:
@@ -97,7 +102,8 @@ class ChunkedMessages:
         if chunk.number == chunk.total - 1:
             del self._pending[chunk.uuid]
             self._bytes -= pending.size_bytes
-            return JoinedMessage(b"".join(pending.parts), pending.ledger_id, pending.entry_id)
+            whole = b"".join(pending.parts)
+            return JoinedMessage(whole, pending.ledger_id, pending.entry_id, pending.encrypted, pending.total)
         self._keep_bounds(chunk.uuid)
         return None
 

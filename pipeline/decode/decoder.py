@@ -1,8 +1,8 @@
 """Decoder: chunks of stored entries to Arrow record batches. No Spark, no I/O.
 
-    EntryChunk -> Headers (one table for all entries) -> blocks of bounded size -> Rows (`block_rows.py`: batches are
-    cut, payloads decompressed, chunks joined, Kafka entries converted) -> record batches of bounded size -> values by
-    schema
+    EntryChunk -> encrypted entries opened -> Headers (one table for all entries) -> blocks of bounded size
+    -> Rows (`block_rows.py`: batches are cut, payloads decompressed, chunks joined, Kafka entries converted)
+    -> record batches of bounded size -> values by schema
 
 What a row looks like in every case stands in docs/pipeline/handling.md; `reference.py` is the same in plain Python.
 """
@@ -17,7 +17,7 @@ import pyarrow as pa
 from magnetar.pipeline.columns import arrow_schema, select_columns, topic_columns
 from magnetar.pipeline.damage import Quarantined, Reason
 from magnetar.pipeline.decode.block_rows import BlockRows, Limits
-from magnetar.pipeline.decode.headers import Headers
+from magnetar.pipeline.decode.decryption import opened
 from magnetar.pipeline.decode.record_batches import BUILDERS, KAFKA_BUILDERS, BatchSource, cut_rows
 from magnetar.pipeline.quarantine import Quarantine
 from magnetar.pipeline.values.interface import BytesValues, ValueBatch
@@ -27,6 +27,7 @@ from magnetar.protocol.entry_columns import ColumnFlag
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from magnetar.client.encryption import Decrypting
     from magnetar.pipeline.decode.look_back import LookBack
     from magnetar.pipeline.decode.rows import Rows
     from magnetar.pipeline.entry_chunk import EntryChunk
@@ -46,8 +47,9 @@ class Decoder:
         batch_bytes, batch_rows: bounds of a record batch; a single larger message makes a batch of its own.
         on_corrupt: `fail` raises CorruptEntryError at the first thing that can't be read, `quarantine` counts it in
             `quarantine` and goes on.
-        on_encrypted: `deliver` hands encrypted payloads over as they are, one row an entry; `fail` and `quarantine` as
-            above.
+        decrypting: opens encrypted payloads; None: none of them.
+        on_encrypted: `deliver` hands payloads that stay encrypted over as they are, one row an entry; `fail` and
+            `quarantine` as above.
         include_markers: also entries that the broker wrote for itself (transactions, replicated subscriptions).
         verify: compute the CRC32C of every entry that carries one.
         max_message_bytes: a payload that declares more when decompressed, or is joined to more, is corrupt.
@@ -64,6 +66,7 @@ class Decoder:
         batch_bytes: int = BATCH_BYTES,
         batch_rows: int = BATCH_ROWS,
         on_corrupt: str = "fail",
+        decrypting: Decrypting | None = None,
         on_encrypted: str = "deliver",
         include_markers: bool = False,
         verify: bool = True,
@@ -81,9 +84,10 @@ class Decoder:
         self._batch_bytes = batch_bytes
         self._batch_rows = batch_rows
         self._verify = verify
+        self._decrypting = decrypting
         self.quarantine = Quarantine(on_corrupt)
         limits = Limits(max_message_bytes, include_markers, on_encrypted)
-        self._rows = BlockRows(limits, self.quarantine, look_back)
+        self._rows = BlockRows(limits, self.quarantine, look_back, decrypting)
 
     @property
     def quarantined(self) -> list[Quarantined]:
@@ -98,10 +102,10 @@ class Decoder:
         Entries before the range are looked at for chunks of messages that end within it. Batches are made as they are
         asked for. Raises: CorruptEntryError.
         """
-        headers = Headers(chunk, verify=self._verify)
-        for rows, buffers in self._rows.of_chunk(chunk, headers, first_index, end_index):
+        found = opened(chunk, self._decrypting, verify=self._verify, first_index=first_index, end_index=end_index)
+        for rows, buffers in self._rows.of_chunk(found, first_index, end_index):
             for run in cut_rows(rows, self._batch_bytes, self._batch_rows):
-                batch = self._batch(BatchSource(run, headers, buffers, chunk))
+                batch = self._batch(BatchSource(run, found.headers, buffers, found.chunk))
                 if batch.num_rows:
                     yield batch
 

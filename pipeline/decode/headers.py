@@ -39,6 +39,18 @@ class Headers:
         self.last_index: Int64s = np.where(has_index, self[EntryColumn.INDEX], -1)
         self.first_index: Int64s = np.where(has_index, self.last_index - np.maximum(self.messages, 1) + 1, -1)
 
+    def decrypted(self, chunk: EntryChunk, which: Bools) -> Headers:
+        """The headers of `chunk`: the same entries, of which `which` have their payload decrypted.
+
+        Checksums are those of the stored entries, so what is known of them stays.
+        """
+        new = Headers(chunk, verify=False)
+        table = new._table.copy()
+        table[EntryColumn.STATUS] = self._table[EntryColumn.STATUS]
+        table[EntryColumn.FLAGS][which] &= ~int(ColumnFlag.ENCRYPTED)
+        new._table = table
+        return new
+
     def __len__(self) -> int:
         return len(self.ends)
 

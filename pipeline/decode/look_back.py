@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from magnetar.pipeline.decode.chunked_messages import Chunk, JoinedMessage
-from magnetar.pipeline.decode.headers import Headers
 from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, EntryStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from magnetar.pipeline.decode.headers import Headers
     from magnetar.pipeline.entry_chunk import EntryChunk
 
     LookBack = Callable[[str, int, int], Iterator[EntryChunk]]
@@ -37,6 +37,7 @@ def chunk_at(chunk: EntryChunk, headers: Headers, i: int) -> Chunk:
         chunk.ledger_id,
         int(chunk.entry_ids[i]),
         bytes(data[int(headers[EntryColumn.METADATA_END][i]) : int(chunk.ends[i])]),
+        bool(headers[EntryColumn.FLAGS][i] & int(ColumnFlag.ENCRYPTED)),
     )
 
 
@@ -53,12 +54,13 @@ def is_chunk(headers: Headers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return found
 
 
-def joined_backwards(earlier: Iterator[EntryChunk], last: Chunk, max_bytes: int) -> JoinedMessage | None:
+def joined_backwards(
+    earlier: Iterable[tuple[EntryChunk, Headers]], last: Chunk, max_bytes: int
+) -> JoinedMessage | None:
     """The message that `last` is the last chunk of; None when its other chunks are not found within the bounds."""
     found: dict[int, Chunk] = {last.number: last}
     entries, size = 0, len(last.payload)
-    for chunk in earlier:
-        headers = Headers(chunk, verify=True)
+    for chunk, headers in earlier:
         for i in np.flatnonzero(is_chunk(headers))[::-1].tolist():
             piece = chunk_at(chunk, headers, i)
             if piece.uuid != last.uuid or piece.total != last.total or piece.number >= last.number:
@@ -79,4 +81,5 @@ def _joined(found: dict[int, Chunk], count: int) -> JoinedMessage | None:
     if len(found) != count:
         return None
     payload = b"".join(found[number].payload for number in range(count))
-    return JoinedMessage(payload, found[0].ledger_id, found[0].entry_id)
+    encrypted = sum(each.encrypted for each in found.values())
+    return JoinedMessage(payload, found[0].ledger_id, found[0].entry_id, encrypted, count)

@@ -15,6 +15,8 @@ from magnetar.pipeline.errors import CorruptEntryError
 from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, EntryStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from magnetar.pipeline.decode.chunked_messages import Incomplete
@@ -44,6 +46,8 @@ class Scan:
 
     What an entry loses is reported by the range that has the index of its last message (of a broken batch: of the first
     lost message), so that ranges side by side report it once.
+
+    still_encrypted: entry -> why none of the private keys opens it.
     """
 
     chunk: EntryChunk
@@ -51,6 +55,7 @@ class Scan:
     first_index: int | None
     end_index: int | None
     quarantine: Quarantine
+    still_encrypted: Mapping[int, str]
 
     def is_wanted(self, entry: int) -> bool:
         """Whether the range has the last message of the entry, as far as that has an index."""

@@ -21,13 +21,20 @@ import pyarrow.compute as pc
 
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.export import NEEDED, SplitResult, file_slug
-from magnetar.pipeline.jobs.reading import RowReader, RowReport, RowSettings, plan_tasks, stored_logs, whole_spans
+from magnetar.pipeline.jobs.reading import (
+    RowReader,
+    RowReport,
+    RowSettings,
+    plan_tasks,
+    readable,
+    stored_logs,
+    whole_spans,
+)
 from magnetar.pipeline.jobs.typed_values import choose_values
 from magnetar.pipeline.lake.data_file import Append
 from magnetar.pipeline.lake.table_files import TableFiles, raising_full
 from magnetar.pipeline.lake.vacuum import STAGING
 from magnetar.pipeline.lake.writer import DEFAULT_WRITE, SplitWriter, WriteOptions
-from magnetar.pipeline.reading.settings import ReadSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,8 +44,9 @@ if TYPE_CHECKING:
     from magnetar.pipeline.options import SourceOptions
     from magnetar.pipeline.planning import ReadRange
     from magnetar.pipeline.progress import Progress
+    from magnetar.pipeline.reading.settings import ReadSettings
 
-_KEY_COLUMNS = ("__key", "__index", "__nullValue")
+_KEY_COLUMNS = ("__key", "__index", "__nullValue", "__size")
 _KEYS = pa.schema([("key", pa.binary()), ("index", pa.int64()), ("tombstone", pa.bool_())])
 _KEPT = pa.schema([("index", pa.int64())])
 
@@ -84,7 +92,9 @@ def newest_keys(piece: KeyPiece) -> list[tuple[str, str]]:
 
 
 def _keys_of(batch: pa.RecordBatch, *, keep_without_key: bool) -> pa.Table:
-    table = pa.Table.from_arrays([batch.column(name) for name in _KEY_COLUMNS], schema=_KEYS)
+    keys, indexes = batch.column("__key"), batch.column("__index")
+    empty = pc.or_(batch.column("__nullValue"), pc.equal(batch.column("__size"), 0))
+    table = pa.Table.from_arrays([keys, indexes, pc.and_(empty, keys.is_valid())], schema=_KEYS)
     if not keep_without_key:
         return table.filter(pc.is_valid(table["key"]))
     # A message without a key is its own: no key of a client can be a key and an index with this prefix and length.
@@ -156,7 +166,7 @@ def compact_topics(
     spans = whole_spans(logs)
     if table.committed(logs) or table.files():
         raise NotEmptyError(f"{table.place.uri} holds a table already: compact into a new one, and remove the old one")
-    settings = ReadSettings.of(options)
+    settings = readable(options)
     tasks = plan_tasks(spans, logs, options, runner.cores)
     weights = [sum(each.weight_bytes for each in ranges) for ranges in tasks]
     progress.begin(2 * sum(weights))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.decode.decoder import Decoder
+from magnetar.pipeline.encryption_keys import open_decryption
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.typed_values import TypedValues
 from magnetar.pipeline.lake.data_file import IndexSpan
 from magnetar.pipeline.planning import ReadRange, pack, stitch
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
+from magnetar.pipeline.reading.settings import ReadSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from magnetar.pipeline.entry_chunk import EntryChunk
     from magnetar.pipeline.log_range import LogRange
     from magnetar.pipeline.options import SourceOptions
-    from magnetar.pipeline.reading.settings import ReadSettings
 
 
 class NoIndexError(PipelineError):
@@ -73,6 +74,15 @@ def plan_tasks(
     return pack(pieces, split_bytes=options.split_bytes, min_tasks=least, max_messages=options.max_records)
 
 
+def readable(options: SourceOptions) -> ReadSettings:
+    """For jobs that look into messages: one that stays encrypted ends them, unless they pass over it.
+
+    The copy of a ciphertext would not carry what decrypts it, and an encrypted batch hides the keys of its messages.
+    """
+    settings = ReadSettings.of(options)
+    return replace(settings, on_encrypted="fail") if settings.on_encrypted == "deliver" else settings
+
+
 @dataclass(frozen=True, slots=True)
 class RowSettings:
     """How a task makes rows of entries; pickles.
@@ -113,6 +123,7 @@ class RowReader:
         self.report = RowReport()
         self._rows = rows
         self._reader = RangeReader(rows.settings)
+        self._decrypting = open_decryption(rows.settings.decryption_keys)
 
     def chunks(self, piece: ReadRange) -> Iterator[EntryChunk]:
         """The entries of a range, undecoded."""
@@ -142,6 +153,7 @@ class RowReader:
             value=rows.value.decoder(topic),
             batch_bytes=rows.batch_bytes,
             on_corrupt=rows.settings.on_corrupt,
+            decrypting=self._decrypting,
             on_encrypted=rows.settings.on_encrypted,
             look_back=self._reader.look_back,
         )

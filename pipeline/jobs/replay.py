@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.jobs.export import file_slug
-from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, whole_spans
+from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, readable, stored_logs, whole_spans
 from magnetar.pipeline.jobs.replay_schemas import COLUMN, copy_schemas, with_versions
 from magnetar.pipeline.lake.data_file import DataFile, IndexSpan
 from magnetar.pipeline.lake.errors import NotATableError
 from magnetar.pipeline.option_table import OptionError
-from magnetar.pipeline.reading.settings import ReadSettings
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.task import Place, send_rows
 from magnetar.protocol.topic_name import TopicName
@@ -135,7 +134,7 @@ def replay_topics(
     """Replay the selected topics. Raises: PipelineError, ClientError, OptionError."""
     logs = stored_logs(options)
     spans = state.ranges(logs) if state is not None else whole_spans(logs)
-    plain = RowSettings(ReadSettings.of(options), COLUMNS)
+    plain = RowSettings(readable(options), COLUMNS)
     typed, versioned = replace(plain, columns=(*COLUMNS, COLUMN)), replace(sink, keep_schema_versions=True)
     schemas: dict[str, dict[bytes, bytes]] = {}
     if sink.register_schema and sink.topic is not None:

@@ -25,6 +25,7 @@ class ReadSettings:
     read_compacted: bool = False
     on_corrupt: str = "fail"
     on_encrypted: str = "deliver"
+    decryption_keys: tuple[tuple[str, str], ...] = ()
     poll_timeout_s: float = 120.0
     receiver_queue: int = 5000
 
@@ -39,6 +40,7 @@ class ReadSettings:
             read_compacted=options.read_compacted,
             on_corrupt=options.on_corrupt,
             on_encrypted=options.on_encrypted,
+            decryption_keys=options.decryption_keys,
             poll_timeout_s=options.poll_timeout_s,
             receiver_queue=options.receiver_queue,
         )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.connect_options import CONNECT_OPTIONS, ConnectOptions
+from magnetar.pipeline.encryption_keys import parse_public_keys
 from magnetar.pipeline.option_table import Option, OptionError, check_names, flag, whole_number, word
-from magnetar.pipeline.sink.encryption import parse_keys
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
@@ -152,7 +152,7 @@ class SinkOptions:
             compression=_compression(given.get("compressiontype", "NONE")),
             pending_bytes=whole_number(given, "maxPendingBytes", 16 * 1024 * 1024),
             timeout_s=whole_number(given, "sendTimeoutMs", 120_000) / 1000,
-            encryption_keys=parse_keys(given.get("encryptionkeys", "")),
+            encryption_keys=parse_public_keys(given.get("encryptionkeys", "")),
         )
 
     @property

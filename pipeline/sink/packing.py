@@ -18,7 +18,7 @@ from binascii import b2a_base64
 from typing import TYPE_CHECKING
 
 from magnetar.client.encryption import TAG_BYTES
-from magnetar.pipeline.sink.encryption import open_encryption
+from magnetar.pipeline.encryption_keys import open_encryption
 from magnetar.pipeline.sink.entries import Chunks, Entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry

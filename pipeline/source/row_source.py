@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.pipeline.columns import Column, arrow_schema, select_columns, topic_columns
 from magnetar.pipeline.decode.decoder import Decoder
+from magnetar.pipeline.encryption_keys import open_decryption
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.settings import ReadSettings
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from magnetar.client.encryption import Decrypting
     from magnetar.pipeline.options import SourceOptions
     from magnetar.pipeline.planning import ReadRange
     from magnetar.pipeline.source.values import ValueChoice
@@ -66,8 +68,9 @@ class RowSource:
     def batches(self, ranges: Sequence[ReadRange]) -> Iterator[pa.RecordBatch]:
         """The rows of these ranges, one range after the other. Runs on executors; errors as of `RangeReader`."""
         reader = RangeReader(self.settings)
+        decrypting = open_decryption(self.settings.decryption_keys)
         for piece in ranges:
-            decoder = self._decoder(reader, piece.topic)
+            decoder = self._decoder(reader, piece.topic, decrypting)
             first, end = (piece.start, piece.end) if isinstance(piece.start, int) else (None, None)
             assert first is None or isinstance(end, int)
             chunks = reader.chunks(piece)
@@ -80,7 +83,7 @@ class RowSource:
             for each in decoder.quarantined:
                 log.warning("pulsar source: left out %s", each)
 
-    def _decoder(self, reader: RangeReader, topic: str) -> Decoder:
+    def _decoder(self, reader: RangeReader, topic: str, decrypting: Decrypting | None) -> Decoder:
         return Decoder(
             self.columns or None,
             style=self.style,
@@ -88,6 +91,7 @@ class RowSource:
             value=self.value.decoder(topic),
             batch_bytes=self.batch_bytes,
             on_corrupt=self.settings.on_corrupt,
+            decrypting=decrypting,
             on_encrypted=self.settings.on_encrypted,
             include_markers=self.include_markers,
             look_back=reader.look_back,

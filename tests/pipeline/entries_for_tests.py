@@ -11,6 +11,7 @@ from magnetar.pipeline.entry_chunk import EntryChunk
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_batch, encode_entry
 from magnetar.protocol.compression import compress
+from magnetar.protocol.metadata import after_prefix, split_entry
 
 TOPIC = "persistent://public/default/orders-partition-2"
 NOW = 1_700_000_000_000
@@ -99,6 +100,13 @@ def encrypted(payload=b"cipher", *, index=None, **fields):
     key = meta.encryption_keys.add(key="app", value=b"data key")
     key.metadata.add(key="version", value="1")
     return stored(meta, payload, index=index)
+
+
+def sealed(body, encryption):
+    """The stored entry `body` as it were, had its producer encrypted the payload."""
+    meta, payload = split_entry(body)
+    encrypted = encryption.encrypt(meta, bytes(payload))
+    return body[: after_prefix(body)] + encode_entry(meta, encrypted)
 
 
 def chunk_of(bodies, *, topic=TOPIC, partition=2, ledger_id=9, first=0):

@@ -1,9 +1,10 @@
 """Topics that are compacted, and topics with encrypted messages, through the source's own options."""
 
+import json
+import random
+
 import pulsar
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.errors import CorruptEntryError
@@ -12,6 +13,7 @@ from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.source.row_source import RowSource
 from magnetar.pipeline.source.values import choose_values
 from magnetar.pipeline.source_plan import SourcePlan
+from tests.pipeline.keys_for_tests import Keys
 from tests.waiting import wait_for
 
 
@@ -66,21 +68,6 @@ def test_read_compacted_gives_the_newest_message_of_each_key(log_broker, client,
     assert rows_of(log_broker, fresh_topic, readCompacted="true", **storage) == found
 
 
-class Keys(pulsar.CryptoKeyReader):
-    """A key pair in files."""
-
-    def __init__(self, folder):
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        plain = serialization.NoEncryption()
-        form = serialization.PrivateFormat.TraditionalOpenSSL
-        (folder / "private.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
-        public = key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-        (folder / "public.pem").write_bytes(public)
-        super().__init__(str(folder / "public.pem"), str(folder / "private.pem"))
-
-
 @pytest.fixture
 def half_encrypted(client, fresh_topic, tmp_path):
     """Two plain messages, three encrypted ones, a plain one."""
@@ -110,6 +97,67 @@ def test_encrypted_messages_are_passed_over_in_quarantine(log_broker, half_encry
     rows = rows_of(log_broker, half_encrypted, onEncrypted="quarantine")
     assert [row["value"] for row in rows] == [b"0", b"1", b"5"]
     assert caplog.text.count("the payload is encrypted") == 3
+
+
+KINDS = {
+    "single": {"batching_enabled": False},
+    "compressed": {"batching_enabled": False, "compression_type": pulsar.CompressionType.ZSTD},
+    "batch": {"batching_max_messages": 20, "batching_max_publish_delay_ms": 500},
+    "compressed batch": {
+        "batching_max_messages": 20,
+        "batching_max_publish_delay_ms": 500,
+        "compression_type": pulsar.CompressionType.LZ4,
+    },
+}
+
+
+@pytest.mark.parametrize("way", ["broker", "segment"])
+def test_what_the_official_client_encrypts_is_decrypted(log_broker, client, fresh_topic, tmp_path, way):
+    keys, sent = Keys(tmp_path), []
+    for kind, options in KINDS.items():
+        producer = client.create_producer(fresh_topic, encryption_key="app", crypto_key_reader=keys, **options)
+        for k in range(20):
+            sent.append(f"{kind} {k} ".encode() * (k + 1))
+            producer.send_async(sent[-1], None, partition_key=f"k{k}")
+        producer.flush()
+        producer.close()
+    more = {"storage.url": str(log_broker.data_dir)} if way == "segment" else {}
+    given = {"columns": "value,__key,__index,__encryptionContext", "decryptionKeys": f"app={tmp_path}/private.pem"}
+    rows = rows_of(log_broker, fresh_topic, **more, **given)
+    assert [row["value"] for row in rows] == sent
+    assert [row["__index"] for row in rows] == list(range(len(sent)))
+    assert [row["__key"] for row in rows] == [b"k%d" % (k % 20) for k in range(len(sent))]
+    assert not any(row["__encryptionContext"] for row in rows)
+
+
+@pytest.mark.parametrize("codec", [pulsar.CompressionType.NONE, pulsar.CompressionType.LZ4])
+def test_chunks_that_the_official_client_encrypts_are_decrypted(log_broker, client, fresh_topic, tmp_path, codec):
+    producer = client.create_producer(
+        fresh_topic,
+        encryption_key="app",
+        crypto_key_reader=Keys(tmp_path),
+        batching_enabled=False,
+        chunking_enabled=True,
+        compression_type=codec,
+    )
+    payload = random.Random(1).randbytes(11 << 20)
+    for each in (b"before", payload, b"behind"):
+        producer.send(each)
+    keys = {"decryptionKeys": f"{tmp_path}/private.pem"}
+    rows = rows_of(log_broker, fresh_topic, columns="value,__index", **keys)
+    assert [row["value"] for row in rows] == [b"before", payload, b"behind"]
+    last = json.dumps({fresh_topic: rows[1]["__index"]})
+    assert rows_of(log_broker, fresh_topic, columns="value,__index", startingOffsets=last, **keys) == rows[1:]
+
+
+def test_a_key_of_another_reader_follows_on_encrypted(log_broker, half_encrypted, tmp_path):
+    (tmp_path / "other").mkdir()
+    Keys(tmp_path / "other")
+    keys = {"decryptionKeys": f"app={tmp_path}/other/private.pem"}
+    with pytest.raises(CorruptEntryError, match="encrypted for the keys 'app'"):
+        rows_of(log_broker, half_encrypted, **keys)
+    assert len(rows_of(log_broker, half_encrypted, onEncrypted="quarantine", **keys)) == 3
+    assert len(rows_of(log_broker, half_encrypted, onEncrypted="deliver", **keys)) == 6
 
 
 def test_other_words_are_refused():

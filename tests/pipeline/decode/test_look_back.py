@@ -10,7 +10,8 @@ def last_of(bodies, at):
 
 
 def joined(bodies, earlier, **bounds):
-    found = joined_backwards(iter(earlier), last_of(bodies, len(bodies) - 1), bounds.get("max_bytes", 1000))
+    pairs = ((chunk, Headers(chunk, verify=True)) for chunk in earlier)
+    found = joined_backwards(pairs, last_of(bodies, len(bodies) - 1), bounds.get("max_bytes", 1000))
     return found and (found.payload, found.ledger_id, found.entry_id)
 
 

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.pipeline.errors import CorruptEntryError
 from magnetar.pipeline.jobs import key_compaction
 from magnetar.pipeline.jobs.key_compaction import NotEmptyError, compact_topics, is_in, newest
 from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.options import SourceOptions
+from tests.pipeline.keys_for_tests import Keys
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def sent(topic, publish):
     messages = [{"content": b"%d" % n, "partition_key": f"k{n % 13}"} for n in range(200)]
     messages += [{"content": b"", "partition_key": "k3"}, {"content": b"no key"}]
     publish(topic, messages, batching_enabled=True)
-    return {f"k{n % 13}".encode(): b"%d" % n for n in range(200)} | {b"k3": b""}
+    return {f"k{n % 13}".encode(): b"%d" % n for n in range(200) if n % 13 != 3}
 
 
 def rows(table):
@@ -39,7 +41,7 @@ def test_the_newest_of_each_key(options, topic, sent, runner, progress, tmp_path
     table = open_table(table_format, str(tmp_path / "t"))
     report = compact_topics(options, table, runner, progress)
     assert rows(table) == sent
-    assert (report["rows"], report["keys"], report["messages"]) == (13, 13, 202)
+    assert (report["rows"], report["keys"], report["messages"]) == (12, 13, 202)
     assert table.committed([topic]) == {topic: 202}
     assert [each.path for each in table.place.list() if "_staging" in each.path] == []
     with pytest.raises(NotEmptyError):
@@ -58,13 +60,31 @@ def test_tombstones_remove_their_key(options, sent, runner, progress, tmp_path, 
 
     def with_tombstone(batch, **wanted):
         at = batch.schema.get_field_index("__nullValue")
-        dead = pa.array([index == 200 for index in batch.column("__index").to_pylist()])
+        dead = pa.array([index == 199 for index in batch.column("__index").to_pylist()])
         return keys_of(batch.set_column(at, batch.schema.field(at), dead), **wanted)
 
     monkeypatch.setattr(key_compaction, "_keys_of", with_tombstone)
     table = open_table("parquet", str(tmp_path / "t"))
     compact_topics(options, table, runner, progress)
-    assert rows(table) == {key: value for key, value in sent.items() if key != b"k3"}
+    assert rows(table) == {key: value for key, value in sent.items() if key != b"k4"}
+
+
+def test_encrypted_batches_end_it_or_are_opened(jobs_broker, topic, publish, runner, progress, tmp_path):
+    keys = Keys(tmp_path)
+    publish(
+        topic,
+        [{"content": b"%d" % n, "partition_key": f"k{n % 3}"} for n in range(20)],
+        batching_enabled=True,
+        encryption_key="app",
+        crypto_key_reader=keys,
+    )
+    given = {"service.url": jobs_broker.url, "admin.url": jobs_broker.http_url, "topic": topic}
+    table = open_table("parquet", str(tmp_path / "t"))
+    with pytest.raises(CorruptEntryError, match="encrypted"):
+        compact_topics(SourceOptions.parse(given), table, runner, progress)
+    given["decryptionKeys"] = f"{tmp_path}/private.pem"
+    compact_topics(SourceOptions.parse(given), table, runner, progress)
+    assert rows(table) == {b"k0": b"18", b"k1": b"19", b"k2": b"17"}
 
 
 def test_a_failure_leaves_no_staging_and_no_table(options, sent, topic, runner, progress, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import urllib.request
 import pulsar
 import pytest
 
+from magnetar.pipeline.errors import CorruptEntryError
 from magnetar.pipeline.jobs import replay as replay_module
 from magnetar.pipeline.jobs.export import ExportJob
 from magnetar.pipeline.jobs.replay import ReplayState, replay_table, replay_topics, sink_options
@@ -13,6 +14,7 @@ from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.lake.errors import NotATableError
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SourceOptions
+from tests.pipeline.keys_for_tests import Keys
 
 
 @pytest.fixture
@@ -92,6 +94,16 @@ def test_repeated_and_killed_it_is_exactly_once(
     report = run()
     assert report["stored"] + report["known"] == 300
     assert run()["stored"] == 0
+    assert [message.data() for message in received(target)] == [each["content"] for each in SENT]
+
+
+def test_what_stays_encrypted_is_never_copied(connection, topic, target, publish, received, runner, progress, tmp_path):
+    publish(topic, SENT, batching_enabled=True, encryption_key="app", crypto_key_reader=Keys(tmp_path))
+    sink = sink_options(connection, target, None, {})
+    with pytest.raises(CorruptEntryError, match="the payload is encrypted"):
+        replay_topics(SourceOptions.parse(connection | {"topic": topic}), sink, runner, progress)
+    keys = {"decryptionKeys": f"{tmp_path}/private.pem"}
+    replay_topics(SourceOptions.parse(connection | {"topic": topic} | keys), sink, runner, progress)
     assert [message.data() for message in received(target)] == [each["content"] for each in SENT]
 
 

@@ -1,0 +1,73 @@
+"""Decryption: the encrypted entries of a chunk, as they were before their producer encrypted them.
+
+A producer encrypts last: what it encrypts is a batch, a compressed payload, a chunk of a message. So the entries are
+opened first, before anything else looks at them; their metadata stays, without the flag that they are encrypted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from magnetar.client.encryption import CannotDecryptError
+from magnetar.pipeline.decode.headers import Headers
+from magnetar.pipeline.decode.look_back import is_chunk
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, EntryStatus
+
+if TYPE_CHECKING:
+    from magnetar.client.encryption import Decrypting
+    from magnetar.pipeline.entry_chunk import EntryChunk
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A chunk with its headers. still: entry -> why it could not be decrypted."""
+
+    chunk: EntryChunk
+    headers: Headers
+    still: dict[int, str] = field(default_factory=dict)
+
+
+def opened(
+    chunk: EntryChunk,
+    decrypting: Decrypting | None,
+    *,
+    verify: bool,
+    first_index: int | None = None,
+    end_index: int | None = None,
+) -> Opened:
+    """The chunk with the encrypted entries of this range, and all chunks of messages, decrypted where a key is there.
+
+    Memory: a copy of the chunk, if it has such entries.
+    """
+    headers = Headers(chunk, verify=verify)
+    encrypted = headers.has(ColumnFlag.ENCRYPTED) & (headers[EntryColumn.STATUS] == EntryStatus.FINE)
+    if decrypting is None or not encrypted.any():
+        return Opened(chunk, headers)
+    encrypted &= headers.in_range(first_index, end_index) | is_chunk(headers)
+    bodies: list[memoryview | bytes] = [chunk.entry(i) for i in range(len(chunk))]
+    still: dict[int, str] = {}
+    for i in np.flatnonzero(encrypted).tolist():
+        try:
+            bodies[i] = _plain(chunk, headers, i, decrypting)
+        except CannotDecryptError as error:
+            still[i] = str(error)
+            encrypted[i] = False
+    if not encrypted.any():
+        return Opened(chunk, headers, still)
+    ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+    offsets = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    plain = replace(chunk, data=b"".join(bodies), offsets=offsets, ends=ends)
+    return Opened(plain, headers.decrypted(plain, encrypted), still)
+
+
+def _plain(chunk: EntryChunk, headers: Headers, i: int, decrypting: Decrypting) -> bytes:
+    """The body of entry i with its payload decrypted. Raises: CannotDecryptError."""
+    data = memoryview(chunk.data)
+    start, end = int(headers[EntryColumn.METADATA_START][i]), int(headers[EntryColumn.METADATA_END][i])
+    metadata = pb.MessageMetadata.FromString(bytes(data[start:end]))
+    payload = decrypting.decrypt(metadata, bytes(data[end : int(chunk.ends[i])]))
+    return bytes(data[int(chunk.offsets[i]) : end]) + payload
