@@ -27,9 +27,8 @@ from array import array
 
 from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
-from magnetar.delayed.bucket_settings import BucketSettings
 from magnetar.delayed.delay_ports import DelayEnvironment
-from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.delay_settings import BucketSettings, DelayPolicy
 from magnetar.delayed.index_thread import IndexThread
 from magnetar.delayed.memory_tracker import MemoryDelayIndex
 from magnetar.protocol.runs import EntryFlag

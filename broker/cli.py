@@ -179,8 +179,10 @@ def _settings(config: Path | None, overrides: list[str], defaults: "Mapping[str,
     except (OSError, UnicodeDecodeError) as e:
         _complain("error", f"cannot read {config}: {e.strerror if isinstance(e, OSError) else e}")
         return EXIT_CONFIGURATION
-    from magnetar.broker.open_doors import warnings_of_open_doors  # noqa: PLC0415 - not for `version`
-    from magnetar.broker.private_files import warnings_of_readable_files  # noqa: PLC0415 - the same
+    from magnetar.broker.open_doors import (  # noqa: PLC0415 - not for `version`
+        warnings_of_open_doors,
+        warnings_of_readable_files,
+    )
 
     for text in (*warnings_of_open_doors(settings), *warnings_of_readable_files(settings)):
         _complain("warning", text)
@@ -196,7 +198,7 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
     # structlog draws tracebacks with rich where it finds it, and importing that is a fifth of the start-up.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from magnetar.broker.logs import configure_logs  # noqa: PLC0415 - the same
-    from magnetar.broker.private_files import OWNER_ONLY_UMASK  # noqa: PLC0415 - the same
+    from magnetar.broker.open_doors import OWNER_ONLY_UMASK  # noqa: PLC0415 - the same
     from magnetar.broker.running import run  # noqa: PLC0415 - the broker itself
 
     configure_logs()

@@ -13,7 +13,7 @@ import structlog
 
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics import expiry, orphans, quotas
-from magnetar.broker.topics.inactivity import delete_if_inactive
+from magnetar.broker.topics.expiry import delete_if_inactive
 from magnetar.broker.topics.topic import Topic
 from magnetar.storage.errors import StorageError
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.broker.advertised import AdvertisedAddresses
-from magnetar.broker.private_files import is_readable_by_others
+from magnetar.broker.open_doors import is_readable_by_others
 from magnetar.broker.settings import SETTINGS, Setting, Settings, Value
 
 ENVIRONMENT_PREFIX: Final = "PULSAR_PREFIX_"

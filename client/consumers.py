@@ -10,10 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from magnetar.client.connection import open_connection
-from magnetar.client.errors import ClientError, RefusedError, RetryError
+from magnetar.client.errors import ClientError, RefusedError, RetryError, retrying
 from magnetar.client.lookup import open_at_owner, partitions, topics_like
 from magnetar.client.messages import EntryReader, ReceivedMessage
-from magnetar.client.retrying import retrying
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.message_id import unsigned
@@ -172,7 +171,10 @@ class _Part:
 
 
 def _subscribe(request_id: int, topic: str, command: pb.CommandSubscribe) -> bytes:
-    return requests.subscribe(request_id, _CONSUMER_ID, topic, command)
+    """SUBSCRIBE from a command that lacks the ids and the topic."""
+    complete = pb.CommandSubscribe(topic=topic, consumer_id=_CONSUMER_ID, request_id=request_id)
+    complete.MergeFrom(command)
+    return requests.subscribe(complete)
 
 
 def _acknowledged(ack_set: Iterable[int]) -> set[int]:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from magnetar.console import credentials, views
+from magnetar.console import gate, views
 from magnetar.console.actions import ACTIONS, Action, BadFormError, page_of
 from magnetar.console.gate import CLOSED, is_open
 from magnetar.console.inner_calls import InnerCalls
@@ -126,14 +126,14 @@ class Console:
         return self._page(page.template, 200, said=done.done if done else "", visitor=self._visitor(request), **values)
 
     def _visit(self, request: Request) -> Visit:
-        authorization = credentials.header_of(request.headers.get("cookie", ""))
+        authorization = gate.header_of(request.headers.get("cookie", ""))
         return Visit(InnerCalls(self._rest, request.scope, authorization), request.query_params)
 
     def _visitor(self, request: Request) -> str | None:
         """`signed in` where the visitor can sign out; None where there are no credentials."""
         if not self._authentication_enabled:
             return None
-        return "signed in" if credentials.header_of(request.headers.get("cookie", "")) else "not signed in"
+        return "signed in" if gate.header_of(request.headers.get("cookie", "")) else "not signed in"
 
     def _page(self, template: str, status: int, **values: Any) -> HTMLResponse:
         return HTMLResponse(self._templates.get_template(template).render(values), status)
@@ -143,7 +143,7 @@ class Console:
 
     def _refused_call(self, request: Request, status: int, reason: str) -> Response:
         """A visitor without credentials goes to the form; a visitor with some learns why they do not suffice."""
-        if self._authentication_enabled and not credentials.header_of(request.headers.get("cookie", "")):
+        if self._authentication_enabled and not gate.header_of(request.headers.get("cookie", "")):
             return RedirectResponse("/ui/login", 303)
         if status == 401 and not reason:
             reason = "These credentials are not accepted."
@@ -156,7 +156,7 @@ class Console:
             return await self._sign_in(request, form)
         if path == "logout":
             response: Response = RedirectResponse("/ui/login", 303)
-            response.headers["Set-Cookie"] = credentials.forget_cookie(secure=request.url.scheme == "https")
+            response.headers["Set-Cookie"] = gate.forget_cookie(secure=request.url.scheme == "https")
             return response
         name = path.removeprefix("do/")
         action = ACTIONS.get(name) if path.startswith("do/") else None
@@ -185,7 +185,7 @@ class Console:
         if not answer.ok:
             return self._page("login.html", 401, visitor=None, error="These credentials are not accepted.")
         try:
-            kept = credentials.cookie(authorization, secure=request.url.scheme == "https")
+            kept = gate.cookie(authorization, secure=request.url.scheme == "https")
         except ValueError as e:
             return self._page("login.html", 400, visitor=None, error=str(e))
         response = RedirectResponse("/ui/", 303)

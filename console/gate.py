@@ -1,19 +1,67 @@
-"""Whether the console serves a request at all. Pure."""
+"""The door of the console: whether it serves a request at all, and the credentials of the visitor.
+
+They are typed into the login form once and kept in a cookie of the browser's session: the value of the `Authorization`
+header, base64url. Scripts cannot read it, other sites cannot send it (SameSite=Strict), and it goes to /ui alone. The
+broker keeps nothing.
+"""
 
 from __future__ import annotations
 
+import base64
 import ipaddress
+from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-__all__ = ["CLOSED", "is_open"]
+
+__all__ = ["CLOSED", "MOST_BYTES", "cookie", "forget_cookie", "header_of", "is_open"]
 
 CLOSED: Final = (
     "The console is closed on addresses that other machines reach while clients need no credentials. "
     "Set authenticationEnabled=true, or open it through the loopback address (an SSH tunnel, for example)."
 )
+NAME: Final = "magnetar_ui"
+MOST_BYTES: Final = 3000
+"""Of the header's value; a browser keeps 4096 bytes of a cookie."""
+
+
+def cookie(authorization: str, *, secure: bool) -> str:
+    """The `Set-Cookie` value that keeps these credentials until the browser ends.
+
+    secure: whether the visitor came through TLS; such a cookie never travels without.
+    Raises: ValueError for credentials that no cookie can hold.
+    """
+    raw = authorization.encode("utf-8")
+    if len(raw) > MOST_BYTES:
+        raise ValueError(f"credentials of {len(raw)} bytes; a cookie holds {MOST_BYTES}")
+    value = base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+    return f"{NAME}={value}; {_attributes(secure=secure)}"
+
+
+def forget_cookie(*, secure: bool) -> str:
+    """The `Set-Cookie` value that removes the cookie."""
+    return f"{NAME}=; Max-Age=0; {_attributes(secure=secure)}"
+
+
+def header_of(cookies: str) -> str | None:
+    """The `Authorization` value in a `Cookie` header; None when there is none or it is none of ours."""
+    try:
+        found = SimpleCookie(cookies).get(NAME)
+    except CookieError:
+        return None
+    if found is None or not found.value:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(found.value + "=" * (-len(found.value) % 4)).decode("utf-8")
+    except ValueError:  # no base64, no ASCII, no UTF-8
+        return None
+    return text if text and text.isprintable() else None
+
+
+def _attributes(*, secure: bool) -> str:
+    return "Path=/ui; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
 
 
 def is_open(scope: Scope, *, authentication_enabled: bool) -> bool:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from magnetar.console.actions import BadFormError, topic_path
-from magnetar.console.batches import split_batch
 from magnetar.console.log_picture import log_picture
-from magnetar.console.payload_text import payload_text
+from magnetar.console.payload_text import payload_text, split_batch
 from magnetar.console.views import TopicRow, sorted_rows, topic_rows
 
 if TYPE_CHECKING:

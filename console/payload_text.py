@@ -1,4 +1,4 @@
-"""A peeked message as text for people: decoded by its topic's schema where that is possible. Pure."""
+"""A peeked message as text: its batch taken apart, decoded by its topic's schema where that is possible. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import functools
 import io
 import json
 import struct
+from itertools import islice
 from typing import Any, Final
 
 from magnetar.console.avro_bounds import empty_values
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.batches import walk_batch
+from magnetar.protocol.errors import ProtocolError
 
-__all__ = ["MOST_SHOWN", "payload_text"]
+__all__ = ["MOST_MESSAGES", "MOST_SHOWN", "payload_text", "split_batch"]
 
 MOST_SHOWN: Final = 4096
 """Bytes or characters of a payload that a page shows."""
@@ -30,6 +34,8 @@ _NUMBERS: Final = {
     "DOUBLE": ">d",
 }
 """Schema types whose values are big-endian numbers (Pulsar's client library)."""
+MOST_MESSAGES: Final = 100
+"""Of a batch, that a page shows."""
 
 
 def payload_text(payload: bytes, schema_type: str = "NONE", definition: str = "") -> tuple[str, str]:
@@ -106,3 +112,21 @@ def _hex(payload: bytes) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + " ..."
+
+
+def split_batch(payload: bytes, count: int) -> list[tuple[list[tuple[str, str]], bytes]] | None:
+    """(properties and key, payload) of each message; None for a payload that is no batch of `count` messages."""
+    if count <= 0:
+        return None
+    metadata = pb.MessageMetadata(producer_name="", sequence_id=0, publish_time=0, num_messages_in_batch=count)
+    try:
+        return [
+            (_own(each.metadata), bytes(each.payload)) for each in islice(walk_batch(metadata, payload), MOST_MESSAGES)
+        ]
+    except ProtocolError:
+        return None
+
+
+def _own(metadata: pb.SingleMessageMetadata) -> list[tuple[str, str]]:
+    out = [("key", metadata.partition_key)] if metadata.HasField("partition_key") else []
+    return out + [(f"property {pair.key}", pair.value) for pair in metadata.properties]

@@ -28,8 +28,7 @@ from magnetar.converters.entry import (
     entry_format,
 )
 from magnetar.converters.errors import ConversionTooLargeError, ConverterError, EntryChecksumError, EntryError
-from magnetar.converters.interface import Conversion, MessageConverter
-from magnetar.converters.limits import DEFAULT_LIMITS, ExpansionLimits
+from magnetar.converters.interface import DEFAULT_LIMITS, Conversion, ExpansionLimits, MessageConverter
 from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
 from magnetar.converters.output_check import InvalidOutputError, check_output
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.converters.chain import ConverterChain, LoadedConverter, loaded
 from magnetar.converters.errors import ConverterSettingsError
-from magnetar.converters.interface import ConverterSettings, MessageConverter
-from magnetar.converters.limits import DEFAULT_LIMITS, ExpansionLimits
+from magnetar.converters.interface import DEFAULT_LIMITS, ConverterSettings, ExpansionLimits, MessageConverter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,13 +23,12 @@ from pyroaring import BitMap
 
 from magnetar.delayed.bucket_keeper import BucketKeeper
 from magnetar.delayed.bucket_merge import decoded
-from magnetar.delayed.bucket_recovery import recover_bucket
+from magnetar.delayed.bucket_recovery import recover_bucket, scan_log
 from magnetar.delayed.bucket_view import BucketDelayView
 from magnetar.delayed.catalogue import Catalogue, CatalogueRecord
 from magnetar.delayed.errors import CatalogueConflictError, CatalogueError, SnapshotError
 from magnetar.delayed.firing import Firing
 from magnetar.delayed.index_stats import DelayIndexStats
-from magnetar.delayed.log_scan import scan_log
 from magnetar.delayed.snapshot_store import SnapshotStore
 from magnetar.delayed.sorted_run import AFTER_ALL
 from magnetar.storage.errors import StorageError
@@ -37,10 +36,9 @@ from magnetar.storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-    from magnetar.delayed.bucket_settings import BucketSettings
     from magnetar.delayed.catalogue import BucketRecord
     from magnetar.delayed.delay_ports import DelayCursor, DelayEnvironment, Log, Timer
-    from magnetar.delayed.delivery_time import DelayPolicy
+    from magnetar.delayed.delay_settings import BucketSettings, DelayPolicy
     from magnetar.delayed.immutable_bucket import ImmutableBucket
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.position import Position

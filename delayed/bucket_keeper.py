@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from magnetar.delayed.bucket_merge import Bounds
-    from magnetar.delayed.bucket_settings import BucketSettings
     from magnetar.delayed.catalogue import Catalogue
     from magnetar.delayed.delay_ports import DelayEnvironment, Log
+    from magnetar.delayed.delay_settings import BucketSettings
     from magnetar.delayed.firing import Firing
     from magnetar.delayed.mutable_bucket import Chunk
     from magnetar.delayed.snapshot_format import Directory

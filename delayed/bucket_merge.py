@@ -17,8 +17,8 @@ from magnetar.delayed.sorting import WINDOW_INDEXES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.delayed.bucket_settings import BucketSettings
     from magnetar.delayed.delay_ports import OffLoop
+    from magnetar.delayed.delay_settings import BucketSettings
     from magnetar.delayed.immutable_bucket import ImmutableBucket
     from magnetar.delayed.snapshot_format import Directory
     from magnetar.delayed.snapshot_store import SnapshotStore, SnapshotWriter

@@ -6,6 +6,8 @@ wholly in the past is read to know which bits to leave out; a bucket wholly in t
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -16,20 +18,27 @@ from magnetar.delayed.errors import SnapshotError
 from magnetar.delayed.immutable_bucket import ImmutableBucket
 from magnetar.delayed.snapshot_format import Directory, decode_bitmaps, decode_header
 from magnetar.delayed.sorted_run import Columns, SortedRun
+from magnetar.protocol.runs import EntryFlag
+from magnetar.storage.errors import CorruptEntryError
 
 if TYPE_CHECKING:
     from array import array
 
     from magnetar.delayed.catalogue import BucketRecord
-    from magnetar.delayed.delay_ports import OffLoop
+    from magnetar.delayed.delay_ports import Log, OffLoop, ScanCursor
     from magnetar.delayed.firing import Firing
     from magnetar.delayed.snapshot_store import SnapshotStore
+    from magnetar.storage.position import Position
+    from magnetar.storage.slab import Span
 
-__all__ = ["recover_bucket"]
+
+__all__ = ["recover_bucket", "scan_log"]
 
 Bits = dict[int, BitMap]
 _SMALL_BYTES = 64 << 10
 """Bitmaps of this size are decoded on the spot: one turn of the loop less for each of many buckets."""
+_READ_ENTRIES, _READ_BYTES = 1000, 1 << 20
+_DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 
 
 async def recover_bucket(record: BucketRecord, firing: Firing, store: SnapshotStore, off_loop: OffLoop) -> None:
@@ -109,3 +118,40 @@ def _clear(bits: Bits, columns: Columns) -> None:
     for ledger_id, ids in groups.items():
         if ledger_id in bits:
             bits[ledger_id].difference_update(BitMap(ids))
+
+
+async def scan_log(log: Log, first: Position, last: Position, firing: Firing, *, repair: bool) -> int:
+    """Index the delayed entries from ``first`` to ``last``; returns how many entries were looked at.
+
+    An entry that cannot be read is no longer pending, so dispatch meets it and deals with it. Raises StorageError.
+    """
+    cursor: ScanCursor = log.new_read_cursor(first)
+    seen = 0
+    try:
+        while True:
+            await asyncio.sleep(0)
+            try:
+                result = cursor.read(_READ_ENTRIES, _READ_BYTES, last)
+                spans = await result if inspect.isawaitable(result) else result
+            except CorruptEntryError as error:
+                firing.pending.discard(*error.position)
+                cursor.move_to(error.position.next())
+                continue
+            if not spans:
+                return seen
+            for span in spans:
+                seen += span.entries
+                _scan(span, firing, repair=repair)
+    finally:
+        cursor.close()
+
+
+def _scan(span: Span, firing: Firing, *, repair: bool) -> None:
+    slab = span.slab
+    facts = slab.facts()
+    if facts.deliver_at is None or not facts.any_flags & _DELAYED:
+        return
+    times, flags = memoryview(facts.deliver_at).cast("q"), memoryview(facts.flags).cast("I")
+    for k in range(span.start, span.end):
+        if flags[k] & _DELAYED:
+            firing.found(times[k], slab.position(k), repair=repair)

@@ -17,15 +17,20 @@ from urllib.parse import quote
 import msgspec
 
 from magnetar.delayed.errors import CatalogueConflictError, CatalogueError
+from magnetar.delayed.snapshot_store import COMPONENT
 from magnetar.protocol.checksum import crc32c
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageError
 from magnetar.storage.interfaces import MUST_NOT_EXIST
+from magnetar.storage.managed.orphaned_ledgers import Verdict
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from magnetar.storage.interfaces import MetadataStore
 
-__all__ = ["BucketRecord", "Catalogue", "CatalogueRecord", "catalogue_path", "decode", "encode"]
+
+__all__ = ["BucketRecord", "Catalogue", "CatalogueRecord", "SnapshotReferences", "catalogue_path", "decode", "encode"]
 
 FORMAT = 1
 _MAGIC = b"MDC1"
@@ -147,3 +152,26 @@ class Catalogue:
         with contextlib.suppress(NoNodeError):
             await self._metadata.delete(self.path)
         self._version, self.exists, self._unsure = MUST_NOT_EXIST, False, None
+
+
+class SnapshotReferences:
+    """See ``storage.orphaned_ledgers.References``."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+
+    async def verdict(self, ledger_id: int, properties: Mapping[str, str]) -> Verdict | None:
+        if properties.get("component") != COMPONENT:
+            return None
+        name = properties.get("pulsar/managed-ledger")
+        if name is None:
+            return Verdict.UNKNOWN
+        found = await self._metadata.get(catalogue_path(name))
+        if found is None:
+            return Verdict.OWNERLESS
+        try:
+            record = decode(found[0])
+        except CatalogueError:
+            return Verdict.UNKNOWN
+        named = ledger_id in record.doomed or any(bucket.ledger_id == ledger_id for bucket in record.buckets)
+        return Verdict.NAMED if named else Verdict.FREE

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from magnetar.delayed.bitmap_shelf import BitmapShelf
     from magnetar.delayed.bucket_view import BucketDelayView
-    from magnetar.delayed.delivery_time import DelayPolicy
+    from magnetar.delayed.delay_settings import DelayPolicy
     from magnetar.delayed.due_merge import Source
     from magnetar.delayed.immutable_bucket import ImmutableBucket
     from magnetar.protocol.runs import EntryRun

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any, Protocol
 
-from magnetar.delayed.delivery_time import DelayPolicy, is_due
+from magnetar.delayed.delay_settings import DelayPolicy, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,8 +1,19 @@
-"""Message ids on the wire: u64 that Java reads as signed, so -1 travels as 2^64 - 1."""
+"""Message ids on the wire: u64 that Java reads as signed, so -1 travels as 2^64 - 1.
+
+An ack set (MessageIdData.ack_set) has bit k set while batch index k is still to be acknowledged. The wire has the words
+of a Java BitSet: signed 64-bit, word 0 bit 0 is batch index 0, no trailing zero words.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
 MASK = (1 << 64) - 1
+_WORD_BYTES = 8
 
 
 def signed(value: int) -> int:
@@ -13,3 +24,26 @@ def signed(value: int) -> int:
 def unsigned(value: int) -> int:
     """A signed number as the u64 that travels."""
     return value & MASK
+
+
+def words_to_bits(words: Sequence[int]) -> int:
+    """The words as one int, in time linear in the words: a peer may send many."""
+    return int.from_bytes(b"".join([(word & MASK).to_bytes(_WORD_BYTES, "little") for word in words]), "little")
+
+
+def bits_to_words(bits: int) -> list[int]:
+    """One int as the words of a Java BitSet."""
+    size = -(-bits.bit_length() // 64) * _WORD_BYTES
+    data = bits.to_bytes(size, "little")
+    starts = range(0, size, _WORD_BYTES)
+    return [int.from_bytes(data[at : at + _WORD_BYTES], "little", signed=True) for at in starts]
+
+
+def remaining(words: Iterable[int]) -> int:
+    """The number of messages of the batch that are still to be acknowledged. Words may be signed as on the wire."""
+    return sum((word & MASK).bit_count() for word in words)
+
+
+def is_empty(words: Iterable[int]) -> bool:
+    """Whether no message of the batch is left: the acknowledgement is one of the whole entry."""
+    return not any(words)

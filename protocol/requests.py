@@ -12,7 +12,8 @@ from magnetar.protocol.frames import encode_command
 from magnetar.protocol.message_id import unsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
 
 PROTOCOL_VERSION = 21
 _TYPE = pb.BaseCommand
@@ -147,13 +148,6 @@ def durable_subscription(request_id: int, consumer_id: int, topic: str, subscrip
     return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))
 
 
-def subscribe(request_id: int, consumer_id: int, topic: str, wanted: pb.CommandSubscribe) -> bytes:
-    """Build SUBSCRIBE from `wanted`, which lacks the ids and the topic."""
-    command = pb.CommandSubscribe(topic=topic, consumer_id=consumer_id, request_id=request_id)
-    command.MergeFrom(wanted)
-    return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))
-
-
 def acknowledge(request_id: int, consumer_id: int, ledger_id: int, entry_id: int) -> bytes:
     """ACK of one whole entry, with an answer once it is kept."""
     place = pb.MessageIdData(ledgerId=unsigned(ledger_id), entryId=unsigned(entry_id))
@@ -188,3 +182,32 @@ def topics_of_namespace(request_id: int, namespace: str, mode: int) -> bytes:
 def close_consumer(request_id: int, consumer_id: int) -> bytes:
     command = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=request_id)
     return encode_command(pb.BaseCommand(type=_TYPE.CLOSE_CONSUMER, close_consumer=command))
+
+
+def subscribe(command: pb.CommandSubscribe) -> bytes:
+    return encode_command(pb.BaseCommand(type=_TYPE.SUBSCRIBE, subscribe=command))
+
+
+def ack(consumer_id: int, entry: tuple[int, int], *, cumulative: bool = False, validation: int | None = None) -> bytes:
+    """Acknowledge a whole entry; `validation`: why it could not be read."""
+    kind = pb.CommandAck.Cumulative if cumulative else pb.CommandAck.Individual
+    command = pb.CommandAck(consumer_id=consumer_id, ack_type=kind)
+    command.message_id.add(ledgerId=entry[0], entryId=entry[1])
+    if validation is not None:
+        command.validation_error = validation  # type: ignore[assignment]
+    return encode_command(pb.BaseCommand(type=_TYPE.ACK, ack=command))
+
+
+def redeliver(consumer_id: int, entries: Iterable[tuple[int, int]]) -> bytes:
+    """Give these entries again; none: all that are not acknowledged."""
+    command = pb.CommandRedeliverUnacknowledgedMessages(consumer_id=consumer_id)
+    for ledger_id, entry_id in entries:
+        command.message_ids.add(ledgerId=ledger_id, entryId=entry_id)
+    return encode_command(
+        pb.BaseCommand(type=_TYPE.REDELIVER_UNACKNOWLEDGED_MESSAGES, redeliverUnacknowledgedMessages=command)
+    )
+
+
+def unsubscribe(request_id: int, consumer_id: int) -> bytes:
+    command = pb.CommandUnsubscribe(consumer_id=consumer_id, request_id=request_id)
+    return encode_command(pb.BaseCommand(type=_TYPE.UNSUBSCRIBE, unsubscribe=command))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.broker import Broker
 from magnetar.storage.embedded.environment import EngineEnvironment
-from magnetar.testing.faulty_clock import FaultyClock
 from magnetar.testing.faulty_connection import FaultyConnection, Switches
 from magnetar.testing.faulty_disk import DiskSwitches, FaultyFiles
 from magnetar.testing.rules import Rules, full_name
@@ -18,6 +17,21 @@ if TYPE_CHECKING:
     from magnetar.broker.network.connection import Connection
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.producer import Producer
+    from magnetar.storage.interfaces import Clock
+
+
+class FaultyClock:
+    """A wall clock that is ahead of another; monotonic time goes on as it does."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + self.ahead_ms
+
+    def now_s(self) -> float:
+        return self._clock.now_s()
 
 
 class FaultKit:

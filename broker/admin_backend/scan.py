@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
-from magnetar.protocol.ack_sets import bits_to_words
+from magnetar.protocol.message_id import bits_to_words
 from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
 from magnetar.storage.errors import NoSuchEntryError, StorageError
 from magnetar.storage.position import Position

@@ -6,21 +6,70 @@ certificate). Clients of a method without a provider are anonymous when `anonymo
 is not.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.auth.failure_log import FailureLog
+import structlog
+
 from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedError, PeerCertificate, Provider
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.broker.settings import Settings
 
-__all__ = ["Authenticated", "AuthenticationFailedError", "Authenticator", "TlsProvider"]
+
+__all__ = [
+    "MOST_IN_WINDOW",
+    "WINDOW_S",
+    "Authenticated",
+    "AuthenticationFailedError",
+    "Authenticator",
+    "FailureLog",
+    "TlsProvider",
+]
 
 _CLASS_PREFIX: Final = "AuthenticationProvider"
+log = structlog.get_logger(__name__)
+WINDOW_S: Final = 10.0
+MOST_IN_WINDOW: Final = 10
+
+
+class FailureLog:
+    """One warning per refused proof, bounded: an attacker must not fill the disk with the log of its attempts.
+
+    Logs at most `MOST_IN_WINDOW` failures in `WINDOW_S`; the first line of a later window gives the number of
+    failures left out before it as `left_out`. `pulsar_authentication_failures_total` counts all of them. Loop only.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._since_s = now_s()
+        self._lines = 0
+        self._left_out = 0
+
+    def failed(self, door: str, address: str, method: str, reason: str) -> None:
+        """Report one failure.
+
+        door: ``binary`` or ``http``; address: of the peer; method: of the proof, as the peer names it; reason: without
+        secrets.
+        """
+        now_s = self._now_s()
+        if now_s - self._since_s >= WINDOW_S:
+            self._since_s, self._lines = now_s, 0
+        if self._lines >= MOST_IN_WINDOW:
+            self._left_out += 1
+            return
+        self._lines += 1
+        more = {"left_out": self._left_out} if self._left_out else {}
+        self._left_out = 0
+        log.warning("authentication.failed", door=door, address=address, method=method, reason=reason, **more)
 
 
 class Authenticator:
@@ -29,7 +78,7 @@ class Authenticator:
     Raises: ValueError when a provider is unknown or its key or file cannot be used: the broker does not start.
     """
 
-    def __init__(self, settings: "Settings", now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, settings: Settings, now_ms: Callable[[], int] | None = None) -> None:
         self.enabled = settings.authentication_enabled
         self.anonymous_role = settings.anonymous_user_role or None
         self.successes: Counter[tuple[str, str]] = Counter()  # (provider, method)
@@ -106,7 +155,7 @@ def _http_credentials(authorization: str | None, certificate: PeerCertificate | 
     return found
 
 
-def _provider(name: str, settings: "Settings", now_ms: Callable[[], int] | None) -> Provider:
+def _provider(name: str, settings: Settings, now_ms: Callable[[], int] | None) -> Provider:
     """The provider of a configured name: a Pulsar class name with or without its package, or the method itself."""
     short = name.rpartition(".")[2].removeprefix(_CLASS_PREFIX).lower()
     if short == "token":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from magnetar.broker.dispatchers.sift import batch_sizes, messages_in
-from magnetar.protocol import ack_sets
+from magnetar.protocol import message_id
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 
@@ -102,7 +102,7 @@ def _whole(target: Target, span: Span) -> int:
 
 def _part(target: Target, slab: Slab, k: int, ack_set: list[int]) -> int:
     consumer, tracker, key_hashes = target
-    entry_id, left = slab.first_entry_id + k, ack_sets.remaining(ack_set)
+    entry_id, left = slab.first_entry_id + k, message_id.remaining(ack_set)
     pending = consumer.pending_acks
     consumer.permits.sent(left, 0 if pending is None else left)
     if pending is not None:

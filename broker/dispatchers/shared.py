@@ -13,7 +13,7 @@ from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
 from magnetar.broker.dispatchers.round_robin_plan import plan_round_robin
 from magnetar.broker.dispatchers.sift import batch_sizes
-from magnetar.protocol import ack_sets
+from magnetar.protocol import message_id
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
@@ -200,5 +200,5 @@ class SharedDispatcher:
                 continue
             plain = False
             whole = [1] * (j - i) if every is None else every
-            sizes += [ack_sets.remaining(partial[k]) if k in partial else whole[k - i] for k in range(i, j)]
+            sizes += [message_id.remaining(partial[k]) if k in partial else whole[k - i] for k in range(i, j)]
         return None if plain else sizes

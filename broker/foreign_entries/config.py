@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from magnetar.converters.breaker import BreakerSettings
-from magnetar.converters.limits import ExpansionLimits
+from magnetar.converters.interface import ExpansionLimits
 from magnetar.converters.outcome import FailurePolicy
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from magnetar.converters.limits import ExpansionLimits
+from magnetar.converters.interface import ExpansionLimits
 from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
 
 SIZE: Final = Struct(">I")

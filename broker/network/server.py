@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from magnetar.broker.listen_error import told_by_setting
 from magnetar.broker.network.acceptor import Acceptor
-from magnetar.broker.network.bind import bind
+from magnetar.broker.network.bind import bind, told_by_setting
 from magnetar.broker.network.connection import Connection
 from magnetar.broker.network.tls import CertificateWatch, tls_context
 

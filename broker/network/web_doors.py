@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from magnetar.broker.listen_error import told_by_setting
-from magnetar.broker.network.bind import bind
+from magnetar.broker.network.bind import bind, told_by_setting
 from magnetar.broker.network.tls import tls_context
 
 if TYPE_CHECKING:

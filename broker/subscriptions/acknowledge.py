@@ -13,7 +13,7 @@ import structlog
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
 from magnetar.broker.dispatchers.ports import AckCursor
 from magnetar.broker.limits import MAX_ACK_SET_WORDS, check_ack_set
-from magnetar.protocol import ack_sets
+from magnetar.protocol import message_id
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
@@ -81,7 +81,7 @@ class Acknowledger:
         ack_set = list(ident.ack_set) or None
         if ack_set is not None and not self._context.settings.batch_index_acks:
             position, ack_set = position.previous(), None
-        elif ack_set is not None and ack_sets.is_empty(ack_set):
+        elif ack_set is not None and message_id.is_empty(ack_set):
             position, ack_set = position.previous(), None  # no client sends this; Apache Pulsar 4.2.4 keeps the entry
         self._cursor.ack_cumulative(position, ack_set)
         consumer.acks.add(1, 0)
@@ -97,7 +97,7 @@ class Acknowledger:
             if ack_set and (words := len(ack_set)) > MAX_ACK_SET_WORDS:
                 longest = max(longest, words)
                 continue
-            if ack_set and not ack_sets.is_empty(ack_set):
+            if ack_set and not message_id.is_empty(ack_set):
                 if self._context.settings.batch_index_acks:
                     messages += self._part(consumer, Position(ledger_id, entry_id), list(ack_set))
                 continue
@@ -126,7 +126,7 @@ class Acknowledger:
             return self.books.acked(consumer, position.ledger_id, [position.entry_id])
         if left is None:
             return 0  # no such entry
-        return self.books.acked_part(consumer, position.ledger_id, position.entry_id, ack_sets.remaining(left))
+        return self.books.acked_part(consumer, position.ledger_id, position.entry_id, message_id.remaining(left))
 
     def mark_delete_moved(self) -> None:
         """Note the time when the mark-delete position has advanced."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
-from magnetar.delayed.bucket_settings import BucketSettings
 from magnetar.delayed.delay_ports import DelayEnvironment
+from magnetar.delayed.delay_settings import BucketSettings
 from magnetar.delayed.memory_tracker import MemoryDelayIndex
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.context import TopicContext
-    from magnetar.delayed.delivery_time import DelayPolicy
+    from magnetar.delayed.delay_settings import DelayPolicy
     from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 DelayIndex = MemoryDelayIndex | BucketDelayIndex

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.compaction.references import CompactionReferences
 from magnetar.broker.topics.topic import Topic
-from magnetar.delayed.references import SnapshotReferences
+from magnetar.delayed.catalogue import SnapshotReferences
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
 

@@ -22,7 +22,7 @@ from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.publish_policy import PublishPolicy
 from magnetar.broker.topics.publishing import TopicPublishing
 from magnetar.broker.topics.subscriptions import TopicSubscriptions
-from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.delay_settings import DelayPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

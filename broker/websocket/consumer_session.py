@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from magnetar.broker.websocket import commands, messages
+from magnetar.broker.websocket import messages
 from magnetar.broker.websocket.dead_letters import DeadLetters
 from magnetar.broker.websocket.errors import (
     INTERNAL_ERROR,
@@ -123,7 +123,7 @@ class ConsumerSession(Session):
         if not chosen.durable:
             first = chosen.initial_position == pb.CommandSubscribe.Earliest
             command.start_message_id.CopyFrom(EARLIEST if first else LATEST)
-        return commands.subscribe(command)
+        return requests.subscribe(command)
 
     def start(self) -> None:
         self._started = True
@@ -193,7 +193,7 @@ class ConsumerSession(Session):
             found = list(take_apart(answer, part.index, self.settings.max_message_size))
         except UnreadableEntryError as e:
             log.info("websocket.unreadable", topic=part.topic, ledger=entry[0], entry=entry[1], reason=str(e))
-            self.link.send(commands.ack(part.index, entry, validation=e.validation))
+            self.link.send(requests.ack(part.index, entry, validation=e.validation))
             self._owe(part, permits_of(answer))
             return
         except LargeBatchError as e:  # it stays unacknowledged, for a client that can take it
@@ -213,7 +213,7 @@ class ConsumerSession(Session):
         if not found or not found[0].metadata.encryption_keys or self.parameters.crypto_failure == "CONSUME":
             return found
         if self.parameters.crypto_failure == "DISCARD":
-            self.link.send(commands.ack(part.index, found[0].entry, validation=pb.CommandAck.DecryptionError))
+            self.link.send(requests.ack(part.index, found[0].entry, validation=pb.CommandAck.DecryptionError))
         return []  # FAIL: it stays unacknowledged, as in Apache Pulsar's clients
 
     @property
@@ -278,7 +278,7 @@ class ConsumerSession(Session):
         else:
             is_batch = found.batch_index >= 0 and found.batch_size > 0
             if self.outstanding.acknowledge(place, found.batch_index, is_batch=is_batch):
-                self.link.send(commands.ack(part.index, place[1:]))
+                self.link.send(requests.ack(part.index, place[1:]))
                 self._timeouts.discard(place)
                 self._nacks.discard(place)
                 if self._dead_letters is not None:
@@ -311,7 +311,7 @@ class ConsumerSession(Session):
     async def _unsubscribe(self) -> None:
         for part in self.parts:
             try:
-                await self.link.ask(lambda request_id, part=part: commands.unsubscribe(request_id, part.index))  # type: ignore[misc]
+                await self.link.ask(lambda request_id, part=part: requests.unsubscribe(request_id, part.index))  # type: ignore[misc]
             except RequestFailedError as e:
                 log.info("websocket.not_unsubscribed", topic=part.topic, reason=e.message)
             else:
@@ -343,10 +343,10 @@ class ConsumerSession(Session):
         for index in {place[0] for place in places}:
             part = self.parts[index]
             if self.is_shared:
-                self.link.send(commands.redeliver(index, dict.fromkeys(p[1:] for p in places if p[0] == index)))
+                self.link.send(requests.redeliver(index, dict.fromkeys(p[1:] for p in places if p[0] == index)))
             else:  # the broker gives all again that is not acknowledged
                 self._forget(part, owed=True)
-                self.link.send(commands.redeliver(index, ()))
+                self.link.send(requests.redeliver(index, ()))
 
     def _forget(self, part: Part, *, owed: bool) -> None:
         """Forget the messages of a partition, queued or with the client: they come again."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
-from magnetar.broker.websocket import commands
 from magnetar.broker.websocket.errors import RequestFailedError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
@@ -108,7 +107,7 @@ class DeadLetters:
             await self._open()
         except RequestFailedError as e:
             log.warning("websocket.no_dead_letters", topic=self._topic, reason=e.message)
-            session.link.send(commands.redeliver(place[0], [place[1:]]))
+            session.link.send(requests.redeliver(place[0], [place[1:]]))
             return
         self._left[place] = len(found)
         for message in found:
@@ -160,13 +159,13 @@ class DeadLetters:
         if not self._left[place]:
             del self._left[place]
             session = self._session
-            session.link.send(commands.ack(place[0], place[1:]))
+            session.link.send(requests.ack(place[0], place[1:]))
             session.outstanding.acknowledge(place, -1, is_batch=False)
 
     def _on_error(self, answer: Answer) -> None:
         place, _ = self._waiting.pop(answer.command.send_error.sequence_id, (None, 0))
         if place is not None and self._left.pop(place, None) is not None:
-            self._session.link.send(commands.redeliver(place[0], [place[1:]]))
+            self._session.link.send(requests.redeliver(place[0], [place[1:]]))
 
     def _on_closed(self, answer: Answer) -> None:  # noqa: ARG002 - a subscriber
         """The topic was unloaded: what is not stored comes again, the next one opens the producer anew."""
@@ -175,7 +174,7 @@ class DeadLetters:
         self._waiting.clear()
         self._left.clear()
         for place in places:
-            self._session.link.send(commands.redeliver(place[0], [place[1:]]))
+            self._session.link.send(requests.redeliver(place[0], [place[1:]]))
 
 
 def _weight(found: list[Incoming]) -> int:

@@ -6,18 +6,20 @@ when the topic is unloaded meanwhile; beyond the session's share of memory the s
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from magnetar.broker.compat.java_order import java_hash
 from magnetar.broker.websocket import messages
 from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError
 from magnetar.broker.websocket.messages import MessageTextError, MissingValueError, ProducerMessage
 from magnetar.broker.websocket.outgoing import BATCH_BYTES, Batch, Outgoing, batch_entry_of, entry_of, weight
-from magnetar.broker.websocket.routing import Router
 from magnetar.broker.websocket.session import Session
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.errors import CompressionError
+from magnetar.protocol.key_hash import murmur3_32
 from magnetar.protocol.message_id import signed
 from magnetar.protocol.topic_name import TopicName
 
@@ -28,10 +30,38 @@ if TYPE_CHECKING:
     from magnetar.broker.websocket.session import Place
     from magnetar.protocol.answers import Answer
 
+
 _TYPE = pb.BaseCommand
 _U64: Final = (1 << 64) - 1
 _KEPT_FACTOR: Final = 2
 """An entry is kept once to be sent again and once on its way to the disk."""
+
+
+def java_string_hash(text: str) -> int:
+    """Java's String.hashCode with the sign bit cleared."""
+    return java_hash(text) & 0x7FFFFFFF
+
+
+class Router:
+    """Chooses the partition of a message as Apache Pulsar's Java client does.
+
+    By key where a message has one; else one partition by chance for all, or one after the other.
+    """
+
+    def __init__(self, partitions: int, routing: str, hashing: str, chance: random.Random | None = None) -> None:
+        self._partitions = partitions
+        self._murmur = hashing == "Murmur3_32Hash"
+        self._round_robin = routing == "RoundRobinPartition"
+        self._next = (chance or random.Random()).randrange(partitions)  # noqa: S311 - a choice of partition is no secret
+
+    def partition(self, key: str | None) -> int:
+        if key is not None:
+            value = murmur3_32(key.encode()) if self._murmur else java_string_hash(key)
+            return value % self._partitions
+        chosen = self._next
+        if self._round_robin:
+            self._next = (chosen + 1) % self._partitions
+        return chosen
 
 
 class _Part:

@@ -9,11 +9,11 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING
 
-from magnetar.broker.websocket import commands
 from magnetar.broker.websocket.consumer_session import EARLIEST, LATEST, ConsumerSession, Part
 from magnetar.broker.websocket.errors import ParameterError
 from magnetar.broker.websocket.parameters import ConsumerParameters, ReaderParameters
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol import requests
 
 if TYPE_CHECKING:
     from magnetar.broker.websocket import messages
@@ -66,7 +66,7 @@ class ReaderSession(ConsumerSession):
             durable=False,
             start_message_id=self._place_of(part),
         )
-        return commands.subscribe(command)
+        return requests.subscribe(command)
 
     def _place_of(self, part: Part) -> pb.MessageIdData:
         return self._read.get(part.index, self._start)
@@ -85,7 +85,7 @@ class ReaderSession(ConsumerSession):
         self._read[part.index] = message.message_id(part.partition)
         if not message.batch_size or message.batch_index == message.batch_size - 1:
             self.outstanding.acknowledge((part.index, *message.entry), -1, is_batch=False)
-            self.link.send(commands.ack(part.index, message.entry, cumulative=True))
+            self.link.send(requests.ack(part.index, message.entry, cumulative=True))
 
     def on_acknowledgement(self, command: messages.ConsumerCommand) -> None:  # noqa: ARG002 - whatever it says
         self.done_with_one(self.parts[self._written.popleft() if self._written else 0])

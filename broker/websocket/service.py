@@ -13,10 +13,9 @@ from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import SessionRefusedError
 from magnetar.broker.websocket.link import Link
 from magnetar.broker.websocket.parameters import ConsumerParameters, ProducerParameters, ReaderParameters
-from magnetar.broker.websocket.paths import NEEDS, SessionPath, parse_path
 from magnetar.broker.websocket.producer_session import ProducerSession
 from magnetar.broker.websocket.reader_session import ReaderSession
-from magnetar.broker.websocket.session import Place
+from magnetar.broker.websocket.session import NEEDS, Place, SessionPath, parse_path
 from magnetar.broker.websocket.web_socket import WebSocket
 
 if TYPE_CHECKING:

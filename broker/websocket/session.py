@@ -1,25 +1,30 @@
-"""The common part of producer, consumer and reader sessions."""
+"""The common part of producer, consumer and reader sessions, and the paths below /ws/v2 that name them."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from urllib.parse import unquote
 
 import structlog
 
+from magnetar.broker.auth.table import TOPIC_CONSUME, TOPIC_PRODUCE
 from magnetar.broker.tasks import TaskSet
-from magnetar.broker.websocket.errors import INTERNAL_ERROR, RequestFailedError, SessionRefusedError
+from magnetar.broker.websocket.errors import INTERNAL_ERROR, ParameterError, RequestFailedError, SessionRefusedError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
+from magnetar.protocol.errors import InvalidTopicNameError
+from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from magnetar.broker.auth.table import Need
     from magnetar.broker.memory_account import MemoryShare
     from magnetar.broker.network.resources import ConnectionResources
     from magnetar.broker.websocket.link import Link
-    from magnetar.broker.websocket.paths import SessionPath
+
 
 log = structlog.get_logger(__name__)
 _FIRST_PAUSE_S: Final = 0.1
@@ -29,6 +34,49 @@ _TRIES: Final = 20
 _LASTING: Final = frozenset(
     {pb.AuthorizationError, pb.TopicTerminatedError, pb.NotAllowedError, pb.ProducerFenced, pb.IncompatibleSchema}
 )
+PREFIX: Final = "/ws/v2/"
+NEEDS: Final[dict[str, Need]] = {"producer": TOPIC_PRODUCE, "consumer": TOPIC_CONSUME, "reader": TOPIC_CONSUME}
+"""THE table of sessions: the right that opens one."""
+_DOMAINS: Final = ("persistent", "non-persistent")
+_PARTS_BEFORE_TOPIC: Final = 4
+_PARTS_OF_CONSUMER: Final = 6
+
+
+class SessionPath(NamedTuple):
+    """A session: its kind, its topic and, of a consumer, its subscription."""
+
+    kind: str
+    topic: TopicName
+    subscription: str = ""
+
+
+def parse_path(path: str) -> SessionPath:
+    """The session that a raw path (still percent-encoded, no query) names. Raises SessionRefusedError.
+
+    /ws/v2/producer/{domain}/{tenant}/{namespace}/{topic}
+    /ws/v2/reader/{domain}/{tenant}/{namespace}/{topic}
+    /ws/v2/consumer/{domain}/{tenant}/{namespace}/{topic}/{subscription}
+
+    The statuses of paths that name nothing are those of Apache Pulsar 4.2.
+    """
+    kind, *parts = path.removeprefix(PREFIX).split("/")
+    if not path.startswith(PREFIX) or kind not in NEEDS:
+        raise SessionRefusedError(404, "no such path")
+    if len(parts) < _PARTS_BEFORE_TOPIC or parts[0] not in _DOMAINS:
+        raise SessionRefusedError(500, "Invalid topic name format")
+    subscription = ""
+    if kind == "consumer":
+        if len(parts) + 1 != _PARTS_OF_CONSUMER:
+            raise ParameterError("Invalid topic name format")
+        subscription = unquote(parts.pop())
+        if not subscription:
+            raise ParameterError("Empty subscription name")
+    topic = "/".join(part for part in parts[3:] if part)
+    try:
+        name = TopicName.parse(f"{parts[0]}://{unquote(parts[1])}/{unquote(parts[2])}/{unquote(topic)}")
+    except InvalidTopicNameError as e:
+        raise SessionRefusedError(500, str(e)) from e
+    return SessionPath(kind, name, subscription)
 
 
 class Peer(Protocol):

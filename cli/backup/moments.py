@@ -13,17 +13,19 @@ import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from magnetar.cli.backup.images import images, publish_directory, restore_image, sync_folders, verify_directory
-from magnetar.cli.backup.topic_nodes import leading_nodes, schema_nodes
 from magnetar.cli.errors import ConflictError, FileError, NotFoundError
+from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.reading.errors import StorageError, StoreMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["covered", "restore_moment", "span_of", "time_text"]
+
+__all__ = ["covered", "leading_nodes", "restore_moment", "schema_nodes", "span_of", "time_text"]
 
 Image = tuple["Path", dict[str, Any]]
 
@@ -126,3 +128,23 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         structlog.reset_defaults()
+
+
+def schema_nodes(name: str) -> Sequence[str]:
+    """Paths of the schemas of a managed ledger's topic; nothing when it is no topic's."""
+    topic = TopicName.from_persistence_name(name)
+    return [f"/schemas/{topic.namespace}/{quote(topic.base.local_name, safe='')}"] if topic is not None else []
+
+
+def leading_nodes(name: str) -> Sequence[str]:
+    """Paths of tenant, namespace, the partitioned topic and the policies of a managed ledger's topic."""
+    topic = TopicName.from_persistence_name(name)
+    if topic is None:
+        return []
+    place = f"{topic.namespace}/{topic.domain}/{quote(topic.base.local_name, safe='')}"
+    return [
+        f"/admin/policies/{topic.tenant}",
+        f"/admin/policies/{topic.namespace}",
+        f"/admin/partitioned-topics/{place}",
+        f"/admin/topic-policies/{place}",
+    ]

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from magnetar.converters.entry import replace_entry_format
 from magnetar.converters.errors import ConversionCountError, ConversionError
-from magnetar.converters.interface import Conversion, ConverterSettings
+from magnetar.converters.interface import DEFAULT_LIMITS, Conversion, ConverterSettings
 from magnetar.converters.kafka.codecs import CODEC_BITS
 from magnetar.converters.kafka.record_set import RecordSet
 from magnetar.converters.kafka_entry.options import Compression, KafkaOptions
 from magnetar.converters.kafka_entry.slots import SlotWriter
-from magnetar.converters.limits import DEFAULT_LIMITS
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 
 _PLAIN_FIELDS = ("partition_key", "partition_key_b64_encoded", "ordering_key", "event_time", "null_value")

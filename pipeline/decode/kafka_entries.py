@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from magnetar.converters import outer_compression
 from magnetar.converters.entry import Entry, entry_format
 from magnetar.converters.errors import ConverterError
+from magnetar.converters.interface import DEFAULT_LIMITS
 from magnetar.converters.kafka.errors import KafkaFormatError
 from magnetar.converters.kafka_entry.converter import KafkaConverter
 from magnetar.converters.kafka_entry.options import KafkaOptions, KeyText
-from magnetar.converters.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from magnetar.protocol.pulsar_api_pb2 import MessageMetadata

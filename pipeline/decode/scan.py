@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from magnetar.converters.limits import DEFAULT_LIMITS
+from magnetar.converters.interface import DEFAULT_LIMITS
 from magnetar.pipeline.damage import Quarantined, Reason
 from magnetar.pipeline.decode.headers import MIN_MESSAGE_BYTES
 from magnetar.pipeline.decode.look_back import is_chunk

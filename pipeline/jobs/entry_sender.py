@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar.client.errors import DeduplicationError
+from magnetar.client.errors import DeduplicationError, retrying
 from magnetar.client.lookup import find_owner
 from magnetar.client.pool import ConnectionPool
-from magnetar.client.retrying import retrying
 from magnetar.client.send_window import SendWindow
 from magnetar.pipeline.errors import PipelineError
 from magnetar.protocol import requests

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.client.deduplication import Remedies, ensure_deduplication
+from magnetar.client.errors import retrying
 from magnetar.client.lookup import partitions
 from magnetar.client.pool import ConnectionPool
-from magnetar.client.retrying import retrying
 from magnetar.pipeline.sink.columns import RowReader
 from magnetar.pipeline.sink.routing import Router, partition_name
 from magnetar.pipeline.sink.topic_producer import TopicProducer

@@ -17,9 +17,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from magnetar.client.errors import RetryError
+from magnetar.client.errors import RetryError, retrying
 from magnetar.client.lookup import find_owner
-from magnetar.client.retrying import retrying
 from magnetar.client.send_window import SendWindow
 from magnetar.pipeline.sink.entries import Chunks
 from magnetar.pipeline.sink.packing import Packer

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 from pyroaring import BitMap
 
-from magnetar.protocol.ack_sets import bits_to_words, words_to_bits
+from magnetar.protocol.message_id import bits_to_words, words_to_bits
 from magnetar.storage.errors import CursorStateError
 from magnetar.storage.managed.cursors.state import CursorState
 from magnetar.storage.position import Position

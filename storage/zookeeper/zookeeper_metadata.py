@@ -30,7 +30,7 @@ from magnetar.bookkeeper.zookeeper.values import SessionState
 from magnetar.storage.coordination import Session
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageClosedError, StorageError
 from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
-from magnetar.storage.metadata_paths import check_path
+from magnetar.storage.metadata_nodes import check_path
 from magnetar.storage.zookeeper.children_watch import ChildrenWatch
 from magnetar.storage.zookeeper.store_errors import storage_errors
 from magnetar.storage.zookeeper.tree_watch import TreeWatch

@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from magnetar.broker import logs
-from magnetar.broker.log_repeats import MOST_IN_WINDOW, WINDOW_S, Repeats
+from magnetar.broker.logs import MOST_IN_WINDOW, WINDOW_S, Repeats
 
 
 class FullDisk:

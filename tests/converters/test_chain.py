@@ -6,8 +6,7 @@ import pytest
 from magnetar.converters.chain import ConverterChain, loaded
 from magnetar.converters.entry import build_entry
 from magnetar.converters.errors import ConversionError, ConversionTooLargeError
-from magnetar.converters.interface import Conversion
-from magnetar.converters.limits import ExpansionLimits
+from magnetar.converters.interface import Conversion, ExpansionLimits
 from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
 from magnetar.converters.registry import load_chain
 from magnetar.protocol.checksum import crc32c

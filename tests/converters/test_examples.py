@@ -5,8 +5,7 @@ import pytest
 from magnetar.converters.entry import Entry, build_entry
 from magnetar.converters.errors import ConverterSettingsError
 from magnetar.converters.examples import BytesConverter, EchoConverter, RejectAllConverter
-from magnetar.converters.interface import ConverterSettings, MessageConverter
-from magnetar.converters.limits import DEFAULT_LIMITS
+from magnetar.converters.interface import DEFAULT_LIMITS, ConverterSettings, MessageConverter
 from magnetar.converters.outcome import FailureReason
 from magnetar.converters.registry import load_chain
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata

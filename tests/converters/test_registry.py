@@ -6,8 +6,7 @@ import pytest
 
 from magnetar.converters.errors import ConverterSettingsError
 from magnetar.converters.examples import EchoConverter
-from magnetar.converters.interface import MessageConverter
-from magnetar.converters.limits import ExpansionLimits
+from magnetar.converters.interface import ExpansionLimits, MessageConverter
 from magnetar.converters.registry import SHORT_NAMES, load_chain
 
 

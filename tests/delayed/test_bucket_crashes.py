@@ -3,7 +3,7 @@
 import pytest
 
 from magnetar.delayed.catalogue import catalogue_path, decode
-from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.delay_settings import DelayPolicy
 from magnetar.storage.position import Position
 from tests.delayed.world import NAME, World
 

@@ -4,7 +4,7 @@ import pytest
 
 from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_view import BucketDelayView
-from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.delay_settings import DelayPolicy
 from magnetar.delayed.firing import Firing
 from magnetar.delayed.sorted_run import Columns
 from magnetar.storage.position import Position

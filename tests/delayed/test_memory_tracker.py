@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.delay_settings import DelayPolicy
 from magnetar.delayed.memory_tracker import MemoryDelayIndex, MemoryDelayView
 from magnetar.storage.position import Position
 from tests.delayed.world import Clock, World

@@ -1,7 +1,7 @@
 """Bugs of Apache Pulsar's trackers that could exist in this design too, each by its number there, first part."""
 
 from magnetar.delayed.catalogue import catalogue_path, decode
-from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.delay_settings import DelayPolicy
 from magnetar.delayed.snapshot_format import segment_ends
 from magnetar.delayed.sorted_run import Columns
 from magnetar.storage.position import Position

@@ -13,9 +13,8 @@ from types import SimpleNamespace
 
 from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
-from magnetar.delayed.bucket_settings import BucketSettings
 from magnetar.delayed.delay_ports import DelayEnvironment
-from magnetar.delayed.delivery_time import DelayPolicy
+from magnetar.delayed.delay_settings import BucketSettings, DelayPolicy
 from magnetar.storage.position import EARLIEST, Position
 from tests.delayed.world_faults import Crash, Faults, FaultyLedgers, FaultyMetadata
 from tests.delayed.world_log import Cursor, Log, run_of

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.protocol.ack_sets import bits_to_words, words_to_bits
 from magnetar.protocol.batches import encode_batch, encode_entry
+from magnetar.protocol.message_id import bits_to_words, words_to_bits
 from tests.model.broker_model import (
     EXCLUSIVE,
     FAILOVER,

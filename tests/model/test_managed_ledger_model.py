@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from magnetar.protocol.ack_sets import bits_to_words, words_to_bits
+from magnetar.protocol.message_id import bits_to_words, words_to_bits
 from magnetar.storage.errors import StorageFullError
 from magnetar.storage.managed.managed_ledger import AppendState, ManagedLedgerConfig
 from magnetar.storage.position import EARLIEST, LATEST, Position

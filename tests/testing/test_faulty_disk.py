@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from magnetar.storage.embedded.files import FileSystem, RealFiles
-from magnetar.testing.faulty_clock import FaultyClock
 from magnetar.testing.faulty_disk import DiskSwitches, FaultyFile, FaultyFiles
+from magnetar.testing.kit import FaultyClock
 from magnetar.testing.snapshots import SnapshotError, Snapshots
 
 

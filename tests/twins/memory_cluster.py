@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.coordination import Session
 from magnetar.storage.errors import StorageUnavailableError
-from magnetar.storage.metadata_paths import is_at_or_below, names_below
+from magnetar.storage.metadata_nodes import is_at_or_below, names_below
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 if TYPE_CHECKING:

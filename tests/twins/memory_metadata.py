@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageClosedError, StorageError
-from magnetar.storage.metadata_paths import check_path, is_at_or_below, names_below
-from magnetar.storage.watches import Watches
+from magnetar.storage.metadata_nodes import Watches, check_path, is_at_or_below, names_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,8 +22,7 @@ from magnetar.storage.errors import (
     StorageFailedError,
     StorageFullError,
 )
-from magnetar.storage.metadata_paths import check_path
-from magnetar.storage.watches import Watches
+from magnetar.storage.metadata_nodes import Watches, check_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
-from magnetar.protocol.ack_sets import bits_to_words, words_to_bits
+from magnetar.protocol.message_id import bits_to_words, words_to_bits
 from magnetar.storage.managed.entry_reader import ReadLimits
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from magnetar.broker.auth.authenticator import AuthenticationFailedError, Authenticator
-from magnetar.broker.auth.basic import parse_users
-from magnetar.broker.auth.password_check import matches
+from magnetar.broker.auth.basic import matches, parse_users
 from magnetar.broker.settings import Settings
 
 KEY = bytes(range(1, 33))

@@ -9,7 +9,7 @@ from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.policies.values import BacklogQuota
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.broker.topics import expiry, quotas
-from magnetar.broker.topics.inactivity import is_deletable
+from magnetar.broker.topics.expiry import is_deletable
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.broker.compaction_for_tests import single
 from tests.broker.topic_for_tests import TopicBench

@@ -12,7 +12,7 @@ from magnetar.broker.consumers.permits import Permits, UnackedLimit
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.key_shared_plan import plan_by_key
 from magnetar.broker.dispatchers.round_robin_plan import plan_round_robin
-from magnetar.protocol.ack_sets import is_empty, remaining, words_to_bits
+from magnetar.protocol.message_id import is_empty, remaining, words_to_bits
 
 STEPS = st.lists(
     st.one_of(

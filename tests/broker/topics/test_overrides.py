@@ -8,7 +8,7 @@ from magnetar.broker.errors import NotAllowedError, QuotaExceededError, QuotaHol
 from magnetar.broker.policies.values import BacklogQuota, InactiveTopicPolicies, PersistencePolicies, RetentionPolicies
 from magnetar.broker.topics import expiry, quotas
 from magnetar.broker.topics.deduplication import CURSOR_NAME
-from magnetar.broker.topics.inactivity import is_deletable
+from magnetar.broker.topics.expiry import is_deletable
 from tests.broker.compaction_for_tests import single
 from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import append, settle

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from magnetar.broker.websocket.errors import SessionRefusedError
 from magnetar.broker.websocket.parameters import ConsumerParameters, ProducerParameters, ReaderParameters
-from magnetar.broker.websocket.paths import parse_path
+from magnetar.broker.websocket.session import parse_path
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 NAMES = (

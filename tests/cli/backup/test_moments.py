@@ -4,9 +4,13 @@ import json
 
 import pytest
 
+from magnetar.broker.policies.namespaces import _topic_path
+from magnetar.broker.schemas.registry import _path
+from magnetar.broker.topics.catalog import partitioned_path
 from magnetar.cli.backup.images import images
-from magnetar.cli.backup.moments import covered, restore_moment, span_of, time_text
+from magnetar.cli.backup.moments import covered, leading_nodes, restore_moment, schema_nodes, span_of, time_text
 from magnetar.cli.errors import ConflictError, NotFoundError
+from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.embedded.store_version import encode_version
 
 ONE, OTHER = b"1" * 16, b"2" * 16
@@ -65,3 +69,20 @@ def test_a_directory_in_use_is_left_alone(tmp_path):
 
 def test_times_are_as_the_options_take_them():
     assert time_text(1_767_323_045_007) == "2026-01-02T03:04:05.007Z"
+
+
+@pytest.mark.parametrize("topic", ["persistent://t/n/orders", "persistent://t/n/a b%ü:c-partition-3"])
+def test_paths_are_the_brokers(topic):
+    name = TopicName.parse(topic)
+    base = name.base
+    assert schema_nodes(name.persistence_name) == [_path(name)]
+    assert leading_nodes(name.persistence_name) == [
+        "/admin/policies/t",
+        "/admin/policies/t/n",
+        partitioned_path(base),
+        _topic_path(str(base)),
+    ]
+
+
+def test_another_managed_ledger_has_none():
+    assert [*schema_nodes("x"), *leading_nodes("x")] == []

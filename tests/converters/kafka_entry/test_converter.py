@@ -6,7 +6,7 @@ import pytest
 from magnetar.converters.chain import ConverterChain, loaded
 from magnetar.converters.entry import Entry, build_entry
 from magnetar.converters.errors import ConverterSettingsError
-from magnetar.converters.interface import ConverterSettings
+from magnetar.converters.interface import ConverterSettings, ExpansionLimits
 from magnetar.converters.kafka.batch_builder import BatchOptions, build_record_batch
 from magnetar.converters.kafka.codecs import Codec
 from magnetar.converters.kafka.message_builder import build_message_set
@@ -16,7 +16,6 @@ from magnetar.converters.kafka_entry.converter import KafkaConverter
 from magnetar.converters.kafka_entry.options import Compression, KafkaOptions, Mode
 from magnetar.converters.kafka_entry.planning import plan_entry
 from magnetar.converters.kafka_entry.to_kafka import to_kafka_records
-from magnetar.converters.limits import ExpansionLimits
 from magnetar.converters.outcome import ConversionFailure, FailureReason
 from magnetar.protocol.pulsar_api_pb2 import LZ4, NONE, MessageMetadata
 

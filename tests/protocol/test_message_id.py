@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.protocol.ack_sets import bits_to_words, words_to_bits
+from magnetar.protocol.message_id import bits_to_words, words_to_bits
 
 
 @given(st.integers(0, 1 << 300))

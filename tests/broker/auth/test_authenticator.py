@@ -2,7 +2,7 @@
 
 from structlog.testing import capture_logs
 
-from magnetar.broker.auth.failure_log import MOST_IN_WINDOW, WINDOW_S, FailureLog
+from magnetar.broker.auth.authenticator import MOST_IN_WINDOW, WINDOW_S, FailureLog
 
 
 def test_failures_are_warnings_within_a_bound_that_a_new_window_renews():

@@ -3,15 +3,15 @@ import threading
 
 import pytest
 
-from magnetar.broker.auth import password_check
-from magnetar.broker.auth.basic import parse_users
-from magnetar.broker.auth.password_check import (
+from magnetar.broker.auth import basic
+from magnetar.broker.auth.basic import (
     MOST_PASSWORD_BYTES,
     MOST_WAITING,
     REMEMBERED_S,
     PasswordChecker,
     kind_of,
     matches,
+    parse_users,
 )
 from magnetar.broker.auth.provider import AuthenticationFailedError
 
@@ -27,7 +27,7 @@ class Checked:
         self.go = threading.Event()
         self.go.set()
         self._right = right.encode()
-        monkeypatch.setattr(password_check, "matches", self)
+        monkeypatch.setattr(basic, "matches", self)
 
     def __call__(self, password, stored):
         self.calls.append(stored)

@@ -2,7 +2,7 @@
 
 import random
 
-from magnetar.broker.websocket.routing import Router, java_string_hash
+from magnetar.broker.websocket.producer_session import Router, java_string_hash
 
 
 def test_java_hashes():

@@ -1,14 +1,37 @@
-"""The knobs of the bucket index, as plain values."""
+"""Settings of delayed delivery as plain values: when an entry is due, the rule all trackers share, and the knobs of the
+bucket index. Pure.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_MAX_BUCKETS", "BucketSettings"]
+__all__ = ["DEFAULT_MAX_BUCKETS", "BucketSettings", "DelayPolicy", "is_due"]
 
 DEFAULT_MAX_BUCKETS = 64
 """The meaning of delayedDeliveryMaxNumBuckets = -1: without any limit memory and recovery would grow for ever."""
 _LARGEST_SEGMENT = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class DelayPolicy:
+    """Policies of a topic. Times in milliseconds."""
+
+    active: bool = True
+    """delayedDeliveryEnabled; off: everything is delivered at once."""
+    tick_ms: int = 1000
+    """delayedDeliveryTickTimeMillis: how much early delivery may be when it is not strict, and how often due entries
+    are looked for.
+    """
+    strict: bool = False
+    """isDelayedDeliveryDeliverAtTimeStrict: never early."""
+    max_delay_ms: int = 0
+    """delayedDeliveryMaxDelayInMillis: a longer delay is refused at publish; 0 without limit."""
+
+
+def is_due(deliver_at_ms: int, now_ms: int, policy: DelayPolicy) -> bool:
+    """Whether an entry with that time is to be delivered now; one tick of earliness is allowed unless strict."""
+    return not policy.active or deliver_at_ms <= now_ms + (0 if policy.strict else policy.tick_ms)
 
 
 @dataclass(frozen=True, slots=True)

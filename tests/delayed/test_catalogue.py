@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.delayed.catalogue import CatalogueRecord, catalogue_path, encode
-from magnetar.delayed.references import SnapshotReferences
+from magnetar.delayed.catalogue import CatalogueRecord, SnapshotReferences, catalogue_path, encode
 from magnetar.delayed.snapshot_store import SnapshotStore
 from magnetar.storage.managed.orphaned_ledgers import Verdict
 from tests.delayed.world import NAME

@@ -1,4 +1,4 @@
-from magnetar.converters.limits import ExpansionLimits
+from magnetar.converters.interface import ExpansionLimits
 
 
 def test_the_ratio_counts_above_the_free_size_and_the_entry_limit_always():

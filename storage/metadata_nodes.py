@@ -1,16 +1,15 @@
-"""Callbacks for changes of metadata nodes."""
+"""Paths of metadata nodes, ``/a/b/c``, and callbacks for their changes."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from magnetar.storage.metadata_paths import is_at_or_below
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["Watches"]
+
+__all__ = ["Watches", "check_path", "is_at_or_below", "names_below"]
 
 
 class Watches:
@@ -37,3 +36,21 @@ class Watches:
             loop = asyncio.get_running_loop()
             for callback in concerned:
                 loop.call_soon(callback, path)
+
+
+def check_path(path: str) -> str:
+    """The path itself; ValueError unless it is ``/`` or ``/name[/name...]`` with non-empty names."""
+    if path != "/" and (not path.startswith("/") or path.endswith("/") or "//" in path):
+        raise ValueError(f"not a metadata path: {path!r}")
+    return path
+
+
+def is_at_or_below(prefix: str, path: str) -> bool:
+    """Whether ``path`` is ``prefix`` or one of its descendants."""
+    return prefix in ("/", path) or path.startswith(prefix + "/")
+
+
+def names_below(path: str, nodes: Iterable[str]) -> list[str]:
+    """Names directly below ``path`` that the nodes imply, sorted, each once."""
+    start = 1 if path == "/" else len(path) + 1
+    return sorted({node[start:].split("/", 1)[0] for node in nodes if len(node) > start})
