@@ -7,7 +7,6 @@ import secrets
 from typing import TYPE_CHECKING, Self
 
 from magnetar.bookkeeper.background import Background
-from magnetar.bookkeeper.bookies.placement import choose_ensemble
 from magnetar.bookkeeper.bookies.pool import BookiePool
 from magnetar.bookkeeper.errors import (
     ClientClosedError,
@@ -125,7 +124,7 @@ class BookKeeper:
             ensemble_size=wanted.ensemble_size,
             write_quorum=wanted.write_quorum,
             ack_quorum=wanted.ack_quorum,
-            segments=(Segment(0, self._new_ensemble(wanted)),),
+            segments=(Segment(0, self._new_ensemble(wanted, custom_metadata or {})),),
             digest_type=wanted.digest_type,
             password=wanted.password,
             custom=dict(custom_metadata or {}),
@@ -221,16 +220,14 @@ class BookKeeper:
         if self._own_session is not None:
             await self._own_session.close()
 
-    def _new_ensemble(self, wanted: LedgerOptions) -> tuple[str, ...]:
-        for quarantined in (False, True):
-            bookies = self._context.writable_bookies(quarantined=quarantined)
-            chosen = choose_ensemble(
-                bookies, wanted.ensemble_size, wanted.write_quorum, self._context.registry.rack, self._context.chance
-            )
-            if chosen is not None:
-                return chosen
+    def _new_ensemble(self, wanted: LedgerOptions, custom: Mapping[str, bytes]) -> tuple[str, ...]:
+        chosen = self._context.new_ensemble(wanted, custom)
+        if chosen is not None:
+            return chosen
         known = len(self._context.registry.writable)
-        raise NotEnoughBookiesError(-1, f"an ensemble of {wanted.ensemble_size}, but {known} writable bookies")
+        limits = " within the groups and racks that the placement requires" if known >= wanted.ensemble_size else ""
+        detail = f"an ensemble of {wanted.ensemble_size}{limits}, but {known} writable bookies"
+        raise NotEnoughBookiesError(-1, detail)
 
     async def _create_node(self, ledger_id: int, metadata: LedgerMetadata) -> int | None:
         """The version of the node made; None when the id is another ledger's."""

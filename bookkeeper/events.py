@@ -15,6 +15,7 @@ __all__ = [
     "LEDGER_DEGRADED",
     "LEDGER_FAILED",
     "LEDGER_RECOVERED",
+    "RACKS_MALFORMED",
 ]
 
 BACKGROUND_CRASHED = "bookkeeper.background_crashed"
@@ -29,3 +30,4 @@ ENTRY_DAMAGED = "ledger.entry_damaged"
 LEDGER_DEGRADED = "ledger.degraded"
 LEDGER_FAILED = "ledger.failed"
 LEDGER_RECOVERED = "ledger.recovered"
+RACKS_MALFORMED = "bookkeeper.racks_malformed"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from magnetar.bookkeeper.bookies.placement import PlacementRules
 from magnetar.bookkeeper.wire.digests import DigestType
 from magnetar.bookkeeper.wire.frames import DEFAULT_MAX_FRAME_BYTES
 
@@ -41,13 +42,15 @@ class ClientOptions:
     """Adds that found no ack quorum for so long fail, and the ledger with them."""
     read_timeout_s: float = 5.0
     speculative_read_s: float = 1.0
-    """A read that has no answer after this time also goes to the next replica."""
+    """A read that has no answer after this time also goes to the next replica; 0: after an error alone."""
     recovery_timeout_s: float = 30.0
     """Deadline of a whole recovery."""
     recovery_read_ahead: int = 16
     """Entries that a recovery reads and writes at the same time."""
     quarantine_s: float = 60.0
     """For so long a bookie that failed an add is not chosen for ensembles while others do."""
+    quarantine_ratio: float = 1.0
+    """Chance of a bookie that failed an add to get into quarantine: less than 1 where many clients see one failure."""
     reconnect_delay_s: float = 0.05
     longest_reconnect_delay_s: float = 2.0
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
@@ -63,3 +66,6 @@ class ClientOptions:
     batch_reads: bool = True
     """Read many entries by one request; bookies before 4.17 do not know it."""
     batch_read_bytes: int = 1 << 20
+    placement: PlacementRules = field(default_factory=PlacementRules)
+    local_host: str = ""
+    """Host of this process: replicas in the rack, then the region, of a bookie on this host are read first."""

@@ -58,7 +58,7 @@ from magnetar.storage.managed.factory import ManagedLedgerFactory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from magnetar.broker.admin.api import BrokerUrls
+    from magnetar.broker.admin.api import BookiesApi, BrokerUrls
     from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.admin_backend.publishing import AdminPublishing
     from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
@@ -139,6 +139,7 @@ class Broker:
         self.member: ClusterMember | None = None
         self.ownership = OwnershipDoor()
         self.peers: PeerCalls | None = None
+        self.bookies: BookiesApi | None = None
         self.web_sockets: Any = None
         """The service of WebSocket sessions (`websocket.service`), None without."""
         self.converting: Converting | None = None

@@ -8,6 +8,7 @@ conf/standalone.conf and docs/settings.md. A key is in the table only if it does
 from typing import Final
 
 from magnetar.broker.setting_areas.balancing import BalancingSettings
+from magnetar.broker.setting_areas.bookies import BookieSettings
 from magnetar.broker.setting_areas.cluster import ClusterSettings
 from magnetar.broker.setting_areas.converting import ConvertingSettings
 from magnetar.broker.setting_areas.delivery import DeliverySettings
@@ -32,6 +33,7 @@ class Settings(
     ConvertingSettings,
     StorageSettings,
     ClusterSettings,
+    BookieSettings,
     BalancingSettings,
     SecuritySettings,
     DoorSettings,
@@ -50,6 +52,7 @@ AREAS: Final[dict[str, type]] = {
     "Message converters": ConvertingSettings,
     "Storage": StorageSettings,
     "Cluster": ClusterSettings,
+    "Cluster: bookies": BookieSettings,
     "Cluster: load": BalancingSettings,
     "Security": SecuritySettings,
     "Other doors": DoorSettings,

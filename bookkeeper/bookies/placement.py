@@ -1,31 +1,77 @@
-"""Which bookies a ledger gets: at random, spread over racks. Pure but for the chance given."""
+"""Which bookies a ledger gets: at random, spread over regions and racks by rules. Pure but for the chance given.
+
+A rack is a path: ``/rack``, or ``/region/rack`` for the rules that know regions. Each place of an ensemble takes the
+candidate whose region and rack occur least among the places that share a write set with it, so that with as many racks
+as the quorum no write set has two of one rack.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper.metadata.bookie_racks import DEFAULT_RACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
-__all__ = ["choose_ensemble", "choose_replacement"]
+    from magnetar.bookkeeper.bookies.isolation import IsolationGroups
+
+__all__ = ["PlacementRules", "choose_ensemble", "choose_replacement", "region_of"]
+
+_ATTEMPTS = 20
+"""Ensembles tried at random before a write quorum counts as short of racks."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRules:
+    """How ensembles are spread. Names as in Apache Pulsar's ``bookkeeperClient*``."""
+
+    rack_aware: bool = True
+    region_aware: bool = False
+    min_racks_per_write_quorum: int = 2
+    enforce_min_racks: bool = False
+    """Rather no ensemble than one with fewer racks in a write quorum; bookies without a rack are left out then."""
+    isolation: IsolationGroups | None = None
+    """Groups of ledgers that carry none of their own."""
+
+    def racks_required(self, write_quorum: int) -> int:
+        """Racks without which an ensemble is refused; 1 where none is."""
+        knows_racks = self.rack_aware or self.region_aware
+        return min(self.min_racks_per_write_quorum, write_quorum) if knows_racks and self.enforce_min_racks else 1
+
+
+def region_of(rack: str) -> str:
+    """The first part of the path; a rack outside all regions is a region of its own kind."""
+    parts = rack.split("/")
+    return parts[1] if len(parts) > 2 else ""
 
 
 def choose_ensemble(
-    candidates: Iterable[str], size: int, write_quorum: int, rack_of: Callable[[str], str], chance: Random
+    candidates: Iterable[str],
+    size: int,
+    write_quorum: int,
+    rules: PlacementRules,
+    rack_of: Callable[[str], str],
+    chance: Random,
 ) -> tuple[str, ...] | None:
-    """`size` different bookies, None when there are too few. Each place takes the candidate whose rack occurs least
-    among the places that share a write set with it: with as many racks as the quorum no write set has two of one rack.
-    """
-    left = sorted(candidates)
-    if len(left) < size:
+    """`size` different bookies; None when there are too few, or too few racks for enforced rules."""
+    required = rules.racks_required(write_quorum)
+    usable = sorted(b for b in candidates if required < 2 or rack_of(b) != DEFAULT_RACK)
+    if len(usable) < size:
         return None
-    chosen: list[str | None] = [None] * size
-    for index in range(size):
-        best = _best(chosen, index, left, write_quorum, rack_of, chance)
-        left.remove(best)
-        chosen[index] = best
-    return tuple(bookie for bookie in chosen if bookie is not None)
+    for _ in range(_ATTEMPTS if required > 1 else 1):
+        left = list(usable)
+        chosen: list[str | None] = [None] * size
+        for index in range(size):
+            best = _best(chosen, index, left, write_quorum, rules, rack_of, chance)
+            left.remove(best)
+            chosen[index] = best
+        ensemble = tuple(bookie for bookie in chosen if bookie is not None)
+        if _racks_suffice(ensemble, write_quorum, required, rack_of):
+            return ensemble
+    return None
 
 
 def choose_replacement(
@@ -33,12 +79,21 @@ def choose_replacement(
     index: int,
     candidates: Iterable[str],
     write_quorum: int,
+    rules: PlacementRules,
     rack_of: Callable[[str], str],
     chance: Random,
 ) -> str | None:
-    """A bookie for place `index` that is not in the ensemble yet; None when there is none."""
+    """A bookie for place `index` that is not in the ensemble yet; None when there is none that the rules allow."""
     left = sorted(set(candidates).difference(ensemble))
-    return _best([*ensemble], index, left, write_quorum, rack_of, chance) if left else None
+    required = rules.racks_required(write_quorum)
+    if required > 1:
+        left = [
+            bookie
+            for bookie in left
+            if rack_of(bookie) != DEFAULT_RACK
+            and _racks_suffice([*ensemble[:index], bookie, *ensemble[index + 1 :]], write_quorum, required, rack_of)
+        ]
+    return _best([*ensemble], index, left, write_quorum, rules, rack_of, chance) if left else None
 
 
 def _best(
@@ -46,10 +101,28 @@ def _best(
     index: int,
     candidates: Sequence[str],
     write_quorum: int,
+    rules: PlacementRules,
     rack_of: Callable[[str], str],
     chance: Random,
 ) -> str:
     size = len(ensemble)
     near = {(index + step) % size for step in range(1 - write_quorum, write_quorum)} - {index}
     racks = [rack_of(bookie) for place in near if (bookie := ensemble[place]) is not None]
-    return min(candidates, key=lambda bookie: (racks.count(rack_of(bookie)), chance.random()))
+    regions = [region_of(rack) for rack in racks]
+
+    def cost(bookie: str) -> tuple[int, int, float]:
+        rack = rack_of(bookie)
+        in_region = regions.count(region_of(rack)) if rules.region_aware else 0
+        in_rack = racks.count(rack) if rules.rack_aware or rules.region_aware else 0
+        return in_region, in_rack, chance.random()
+
+    return min(candidates, key=cost)
+
+
+def _racks_suffice(ensemble: Sequence[str], write_quorum: int, required: int, rack_of: Callable[[str], str]) -> bool:
+    """Whether each write set has `required` racks."""
+    size = len(ensemble)
+    if required < 2:
+        return True
+    sets = ({rack_of(ensemble[(first + step) % size]) for step in range(write_quorum)} for first in range(size))
+    return all(len(racks) >= required for racks in sets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,8 @@ class BookiePool:
 
     def quarantine(self, bookie_id: str) -> None:
         """Leave the bookie out of new ensembles for a while, if there are others."""
+        if random.random() >= self._options.quarantine_ratio:  # noqa: S311 - spreads load, keeps no secret
+            return
         if bookie_id not in self._quarantined:
             log.warning(events.BOOKIE_QUARANTINED, bookie=bookie_id, seconds=self._options.quarantine_s)
         self._quarantined[bookie_id] = self._loop.time() + self._options.quarantine_s

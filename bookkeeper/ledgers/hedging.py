@@ -31,7 +31,8 @@ class AllFailedError(BookKeeperError):
 async def first_good(
     attempts: Sequence[Callable[[], Coroutine[object, object, T]]], delay_s: float, background: Background
 ) -> T:
-    """Start the first attempt, another one each time one fails or `delay_s` (doubling) passes without any answer.
+    """Start the first attempt, another one each time one fails or `delay_s` (doubling) passes without any answer; with
+    0 no time does that.
 
     An attempt fails by BookKeeperError; those still running when one succeeds are cancelled. Raises AllFailedError.
     """
@@ -42,7 +43,7 @@ async def first_good(
         while left or running:
             if left:
                 running.add(background.awaited(left.pop(0)(), "read"))
-            timeout = delay_s if left else None
+            timeout = delay_s if left and delay_s else None
             done, running = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             delay_s *= 1 if done else 2
             for task in done:

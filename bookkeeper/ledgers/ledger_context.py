@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.bookkeeper.bookies.isolation import allowed_bookies, groups_of_ledger
+from magnetar.bookkeeper.bookies.placement import choose_ensemble, choose_replacement, region_of
+from magnetar.bookkeeper.metadata.bookie_racks import DEFAULT_RACK
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from random import Random
 
     from magnetar.bookkeeper.background import Background
     from magnetar.bookkeeper.bookies.pool import BookiePool
     from magnetar.bookkeeper.metadata.ports import BookieRegistry, LedgerMetadataStore
-    from magnetar.bookkeeper.options import ClientOptions
+    from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
 
 __all__ = ["LedgerContext"]
 
@@ -23,6 +28,50 @@ class LedgerContext(NamedTuple):
     background: Background
     chance: Random
 
-    def writable_bookies(self, *, quarantined: bool = False) -> list[str]:
-        """Bookies for new ensembles: without those in quarantine unless asked for."""
-        return [b for b in self.registry.writable if quarantined or not self.pool.is_quarantined(b)]
+    def new_ensemble(self, wanted: LedgerOptions, custom: Mapping[str, bytes]) -> tuple[str, ...] | None:
+        """Bookies for a new ledger, by the rules of the placement; None when there are too few."""
+        rules, rack_of = self.options.placement, self.registry.rack
+        for quarantined in (False, True):
+            bookies = self._bookies(custom, wanted.ensemble_size, quarantined=quarantined)
+            found = choose_ensemble(bookies, wanted.ensemble_size, wanted.write_quorum, rules, rack_of, self.chance)
+            if found is not None:
+                return found
+        return None
+
+    def replacement(
+        self,
+        ensemble: Sequence[str],
+        place: int,
+        without: Collection[str],
+        write_quorum: int,
+        custom: Mapping[str, bytes],
+    ) -> str | None:
+        """A bookie for one place of the ensemble, none of `without`: one in quarantine when there are no others."""
+        rules, rack_of = self.options.placement, self.registry.rack
+        for quarantined in (False, True):
+            bookies = set(self._bookies(custom, len(ensemble), quarantined=quarantined)).difference(without)
+            found = choose_replacement(ensemble, place, bookies, write_quorum, rules, rack_of, self.chance)
+            if found is not None:
+                return found
+        return None
+
+    def distances(self) -> Callable[[str], int]:
+        """How far a bookie is from this process: 0 the same rack, 1 the same region, 2 another one; all 0 where the
+        rack of this process is not known.
+        """
+        host, rack_of = self.options.local_host, self.registry.rack
+        near = next((b for b, address in self.registry.writable.items() if host and address.host == host), None)
+        if near is None or rack_of(near) == DEFAULT_RACK:
+            return lambda _bookie: 0
+        rack = rack_of(near)
+
+        def distance(bookie: str) -> int:
+            return 0 if rack_of(bookie) == rack else 1 if region_of(rack_of(bookie)) == region_of(rack) != "" else 2
+
+        return distance
+
+    def _bookies(self, custom: Mapping[str, bytes], size: int, *, quarantined: bool) -> list[str]:
+        """Writable bookies that a ledger with this metadata may have."""
+        groups = groups_of_ledger(custom, self.options.placement.isolation)
+        allowed = allowed_bookies(self.registry.writable, groups, self.registry.groups, size)
+        return [b for b in allowed if quarantined or not self.pool.is_quarantined(b)]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from magnetar.bookkeeper import events
-from magnetar.bookkeeper.bookies.placement import choose_replacement
 from magnetar.bookkeeper.errors import BookieUnreachableError, LedgerError
 
 if TYPE_CHECKING:
@@ -159,21 +158,8 @@ class Mender:
 
     def _choose(self, ensemble: list[str], place: int, refused: set[str]) -> str | None:
         metadata = self._writer.owned.current
-        return choose_replacement(
-            ensemble,
-            place,
-            self._candidates() - refused,
-            metadata.write_quorum,
-            self._context.registry.rack,
-            self._context.chance,
-        )
-
-    def _candidates(self) -> set[str]:
-        """Writable bookies outside the ensemble; those in quarantine when there are no others."""
         members = {replica.bookie_id for replica in self._writer.replicas}
-        return set(self._context.writable_bookies()) - members or (
-            set(self._context.writable_bookies(quarantined=True)) - members
-        )
+        return self._context.replacement(ensemble, place, refused | members, metadata.write_quorum, metadata.custom)
 
     async def _connections(self, bookies: list[str]) -> list[BookieConnection | None]:
         """Connections to these bookies, made at the same time; None for one that cannot be reached."""

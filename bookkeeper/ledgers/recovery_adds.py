@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from magnetar.bookkeeper.bookies.placement import choose_replacement
 from magnetar.bookkeeper.errors import BookieUnreachableError, RecoveryFailedError
 from magnetar.bookkeeper.ledgers.quorum import holds, write_set
 from magnetar.bookkeeper.wire.codes import code_name
@@ -72,14 +71,11 @@ class RecoveryAdds:
         """Other bookies for the failed ones, from entry `first` on; False when there are not enough."""
         metadata, context = self.metadata, self._context
         ensemble = list(metadata.last_segment.bookies)
-        candidates = set(context.writable_bookies(quarantined=True)).difference(self._failed)
         changed = False
         for place, bookie in enumerate(ensemble):
             if bookie not in self._failed:
                 continue
-            other = choose_replacement(
-                ensemble, place, candidates, metadata.write_quorum, context.registry.rack, context.chance
-            )
+            other = context.replacement(ensemble, place, self._failed, metadata.write_quorum, metadata.custom)
             if other is not None:
                 ensemble[place] = other
                 changed = True

@@ -61,6 +61,11 @@ class BookieRegistry(Protocol):
         """Where it stands; bookies without a known rack share one."""
         ...
 
+    @property
+    def groups(self) -> Mapping[str, frozenset[str]]:
+        """Members of each group of bookies, registered now or not."""
+        ...
+
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back after bookies came or went; returns the cancel function."""
         ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,6 +10,7 @@ import structlog
 from magnetar.bookkeeper import events
 from magnetar.bookkeeper.errors import MetadataError, NoSuchNodeError
 from magnetar.bookkeeper.metadata.bookie_info import bookie_address
+from magnetar.bookkeeper.metadata.bookie_racks import DEFAULT_RACK, BookieRacks, bookie_racks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
     from magnetar.bookkeeper.zookeeper.values import WatchEvent
 
-__all__ = ["DEFAULT_RACK", "ZooKeeperRegistry", "racks_of"]
+__all__ = ["ZooKeeperRegistry"]
 
 log = structlog.get_logger(__name__)
-DEFAULT_RACK = "/default-rack"
 _RACKS_PATH = "/bookies"
 _RETRY_S = 0.2
 _LONGEST_RETRY_S = 5.0
@@ -39,7 +38,7 @@ class ZooKeeperRegistry:
         self._writable: dict[str, BookieAddress] = {}
         self._read_only: dict[str, BookieAddress] = {}
         self._known: dict[str, BookieAddress] = {}
-        self._racks: Mapping[str, str] = {}
+        self._racks = BookieRacks()
         self._listeners: list[Callable[[], None]] = []
         self._stale = asyncio.Event()
         self._watched: set[str] = set()
@@ -65,7 +64,15 @@ class ZooKeeperRegistry:
         return self._known.get(bookie_id) or bookie_address(bookie_id)
 
     def rack(self, bookie_id: str) -> str:
-        return self._racks.get(bookie_id, DEFAULT_RACK)
+        """By its id, else by the address that it registered: tools know bookies by either."""
+        found = self._racks.racks.get(bookie_id)
+        if found is None and (address := self._known.get(bookie_id)) is not None:
+            found = self._racks.racks.get(f"{address.host}:{address.port}")
+        return found or DEFAULT_RACK
+
+    @property
+    def groups(self) -> Mapping[str, frozenset[str]]:
+        return self._racks.groups
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         self._listeners.append(callback)
@@ -122,13 +129,16 @@ class ZooKeeperRegistry:
             return name, None
         return name, bookie_address(name, node.value)
 
-    async def _read_racks(self) -> Mapping[str, str]:
+    async def _read_racks(self) -> BookieRacks:
         try:
             if await self._session.exists(_RACKS_PATH, watch=self._watch(_RACKS_PATH)) is None:
-                return {}
-            return racks_of((await self._session.get(_RACKS_PATH)).value)
+                return BookieRacks()
+            found = bookie_racks((await self._session.get(_RACKS_PATH)).value)
         except NoSuchNodeError:
-            return {}
+            return BookieRacks()
+        if found.malformed and found.malformed != self._racks.malformed:
+            log.warning(events.RACKS_MALFORMED, path=_RACKS_PATH, groups=found.malformed)
+        return found
 
     def _watch(self, path: str) -> Callable[[WatchEvent], None] | None:
         if path in self._watched:
@@ -139,17 +149,3 @@ class ZooKeeperRegistry:
     def _on_watch(self, event: WatchEvent) -> None:
         self._watched.discard(event.path)
         self._stale.set()
-
-
-def racks_of(data: bytes) -> Mapping[str, str]:
-    """Racks as Pulsar's ``set-bookie-rack`` stores them: ``{group: {bookie id: {"rack": "/a", ...}}}``."""
-    try:
-        groups = json.loads(data or b"{}")
-        return {
-            str(bookie): str(info["rack"])
-            for group in groups.values()
-            for bookie, info in group.items()
-            if isinstance(info, dict) and info.get("rack")
-        }
-    except (ValueError, AttributeError, RecursionError):
-        return {}

@@ -1,19 +1,13 @@
-"""Which namespaces should be apart, and which bookies they prefer.
-
-Kept for tools: there is one broker and no bookie.
-"""
+"""Which namespaces should be apart: kept for tools."""
 
 import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.errors import RestError
-from magnetar.broker.policies.records import shown
-from magnetar.broker.policies.values import BookieAffinity
-from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 
@@ -63,37 +57,3 @@ async def namespaces_of_group(call: Call) -> Response:
         if policies is not None and policies.anti_affinity_group == call.param("group"):
             found.append(name)
     return json_response(found)
-
-
-@routes.get(NAMESPACE + "/persistence/bookieAffinity", SUPER)
-async def bookie_affinity(call: Call) -> Response:
-    """Nothing for a namespace that was in use or was given something of the kind, 404 for one that was not."""
-    policies = call.namespaces.policies(call.namespace)
-    if policies is not None and policies.bookie_affinity is not None:
-        return json_response(shown(policies.bookie_affinity))
-    names = (TopicName.parse(name) for name in call.topics.names(call.namespace, "persistent"))
-    used = call.namespace in call.namespaces.in_use or any(not name.is_partition for name in names)
-    if policies is None or not (used or policies.anti_affinity_group is not None):
-        raise not_found("Namespace local-policies does not exist")
-    return done(200)
-
-
-@routes.post(NAMESPACE + "/persistence/bookieAffinity", SUPER)
-async def set_bookie_affinity(call: Call) -> Response:
-    groups = await call.body(BookieAffinity) or BookieAffinity()
-    call.policies()
-    return await _store_bookies(call, groups)
-
-
-@routes.delete(NAMESPACE + "/persistence/bookieAffinity", SUPER)
-async def remove_bookie_affinity(call: Call) -> Response:
-    call.policies()
-    call.namespaces.in_use.add(call.namespace)
-    return await _store_bookies(call, None)
-
-
-async def _store_bookies(call: Call, groups: BookieAffinity | None) -> Response:
-    await call.namespaces.update_namespace(
-        call.namespace, lambda old: msgspec.structs.replace(old, bookie_affinity=groups)
-    )
-    return done()

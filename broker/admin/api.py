@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.auth.authenticator import Authenticator
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.ownership.ownership import Ownership
     from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.values import BookieAffinity
     from magnetar.broker.prometheus.exposition import BrokerMetrics
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.schemas.schema_store import StoredSchema
@@ -276,6 +277,28 @@ class PublishApi(Protocol):
         ...
 
 
+class BookiesApi(Protocol):
+    """The bookies of a cluster. All raise StorageError, and MetadataError for nodes that cannot be read."""
+
+    async def known(self) -> list[str]:
+        """Ids of all bookies that have ever registered."""
+        ...
+
+    async def racks(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Group: bookie: rack and hostname."""
+        ...
+
+    async def change_racks(
+        self, change: "Callable[[dict[str, dict[str, dict[str, str]]]], dict[str, dict[str, dict[str, str]]]]"
+    ) -> None: ...
+
+    async def affinity(self, namespace: str) -> "tuple[bool, BookieAffinity | None]":
+        """Whether the namespace has local policies, and its groups of bookies."""
+        ...
+
+    async def set_affinity(self, namespace: str, groups: "BookieAffinity | None") -> None: ...
+
+
 class BrokerApi(Protocol):
     """The broker as the admin application sees it."""
 
@@ -305,6 +328,11 @@ class BrokerApi(Protocol):
     @property
     def peers(self) -> "PeerCalls | None":
         """Calls to the brokers of the cluster; None for a broker alone."""
+        ...
+
+    @property
+    def bookies(self) -> BookiesApi | None:
+        """The bookies of the cluster; None for a broker alone."""
         ...
 
     @property

@@ -16,6 +16,7 @@ from starlette.routing import Match, Mount, Route
 
 from magnetar.broker.admin import (
     affinity,
+    bookies,
     broker_stats,
     brokers,
     bundles,
@@ -73,6 +74,7 @@ TABLES: Final = (
     cluster_parts,
     tenants,
     affinity,
+    bookies,
     namespaces,
     permissions,
     resource_groups,

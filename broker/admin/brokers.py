@@ -168,9 +168,3 @@ async def owned_namespaces(call: Call) -> Response:
         return json_response(dict.fromkeys(owned, state))
     names = {name.namespace for name in call.topics.loaded_names()}
     return json_response({f"{name}/0x00000000_0xffffffff": state for name in sorted(names)})
-
-
-@routes.get(ADMIN + "/bookies/all", SUPER)
-async def bookies(_call: Call) -> Response:
-    """The embedded store has no bookies."""
-    return json_response({"bookies": []})

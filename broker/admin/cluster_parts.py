@@ -1,4 +1,4 @@
-"""The records of a cluster for tools: failure domains, isolation policies, where it has moved to; racks of bookies.
+"""The records of a cluster for tools: failure domains, isolation policies, where it has moved to.
 
 Isolation policies decide which brokers of a cluster get the bundles of a namespace. Nothing else here changes what the
 broker does.
@@ -25,7 +25,6 @@ CLUSTER = ADMIN + "/clusters/{cluster}"
 DOMAIN = CLUSTER + "/failureDomains/{domain_name}"
 POLICIES = CLUSTER + "/namespaceIsolationPolicies"
 POLICY = POLICIES + "/{policy}"
-RACKS = ADMIN + "/bookies/racks-info"
 _NO_PARTS: Final[dict[str, Any]] = {}
 
 
@@ -205,69 +204,3 @@ async def start_metadata_migration(call: Call) -> Response:
     if not call.query("target"):
         raise RestError(400, "Target URL is required")
     raise RestError(400, "Metadata store is not configured for migration.")
-
-
-# --- racks of bookies -------------------------------------------------------------------------------------------
-
-
-class BookieInfo(msgspec.Struct, omit_defaults=True):
-    """Where a bookie stands."""
-
-    rack: str = ""
-    hostname: str = ""
-
-
-def _racks(call: Call) -> dict[str, dict[str, dict[str, str]]]:
-    """Group by group, kept and shown: the embedded store has no bookies."""
-    own = call.namespaces.clusters.get(call.api.settings.cluster_name)
-    return (own.bookie_racks if own else None) or {}
-
-
-async def _keep_racks(call: Call, groups: dict[str, dict[str, dict[str, str]]]) -> Response:
-    await call.namespaces.clusters.update(
-        call.api.settings.cluster_name, lambda old: msgspec.structs.replace(old, bookie_racks=groups)
-    )
-    return done()
-
-
-def _group_of(call: Call) -> str:
-    bookie = call.param("bookie")
-    for group, bookies in _racks(call).items():
-        if bookie in bookies:
-            return group
-    raise not_found(f"Bookie rack placement configuration not found: {bookie}")
-
-
-@routes.get(RACKS, SUPER)
-async def racks(call: Call) -> Response:
-    return json_response(_racks(call))
-
-
-@routes.get(RACKS + "/{bookie}", SUPER)
-async def rack(call: Call) -> Response:
-    return json_response(_racks(call)[_group_of(call)][call.param("bookie")])
-
-
-@routes.post(RACKS + "/{bookie}", SUPER)
-async def set_rack(call: Call) -> Response:
-    """A bookie is in one group, named by ?group=."""
-    group, bookie = call.query("group"), call.param("bookie")
-    if not group:
-        raise precondition("Bookie 'group' parameters is missing")
-    info = await call.body(BookieInfo)
-    if info is None:
-        raise RestError(500, "the place of the bookie is required")
-    groups = _without(call, bookie)
-    groups[group] = groups.get(group, {}) | {bookie: {"rack": info.rack, "hostname": info.hostname}}
-    return await _keep_racks(call, groups)
-
-
-@routes.delete(RACKS + "/{bookie}", SUPER)
-async def remove_rack(call: Call) -> Response:
-    _group_of(call)
-    return await _keep_racks(call, _without(call, call.param("bookie")))
-
-
-def _without(call: Call, bookie: str) -> dict[str, dict[str, dict[str, str]]]:
-    """All groups but for that bookie."""
-    return {name: {k: v for k, v in members.items() if k != bookie} for name, members in _racks(call).items()}

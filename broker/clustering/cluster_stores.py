@@ -8,6 +8,7 @@ from magnetar.bookkeeper.errors import BookKeeperError
 from magnetar.bookkeeper.wire.digests import DigestType
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
+from magnetar.broker.clustering.bookie_client import client_options
 from magnetar.broker.clustering.pulsar_paths import PulsarPaths
 from magnetar.storage.bookkeeper.opening import open_bookkeeper_ledgers
 from magnetar.storage.bookkeeper.store_settings import BookKeeperSettings
@@ -113,6 +114,7 @@ async def open_cluster_stores(
                 digest_type=_DIGESTS[settings.managed_ledger_digest_type],
                 cache_bytes=cache_bytes,
                 max_record_bytes=max_record_bytes,
+                client=client_options(settings),
             ),
         )
     except BookKeeperError as error:

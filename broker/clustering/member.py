@@ -13,6 +13,7 @@ import structlog
 
 from magnetar import __version__
 from magnetar.broker.clustering.balancing import Balancing
+from magnetar.broker.clustering.cluster_bookies import ClusterBookies
 from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
 from magnetar.broker.clustering.following import Following
@@ -122,6 +123,9 @@ class ClusterMember:
         services = cluster_services(settings)
         self.stores = await open_cluster_stores(settings, services, cache_bytes, max_record_bytes)
         self.schemas = PulsarSchemas(self.stores.metadata, self.stores.ledgers)
+        strict = settings.strict_bookie_affinity_enabled
+        bookies = ClusterBookies(self.stores.metadata, services.ledgers_root, self.default_bundles, strict=strict)
+        self._broker.bookies, self.stores.ledgers.isolation_of = bookies, bookies.isolation_of
         if settings.topic_level_policies_enabled:
             peers = PeerClient(settings, lambda: self._broker.addresses.own)
             self.topic_policies = ClusterTopicPolicies(

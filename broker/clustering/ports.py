@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magnetar.broker.admin.api import BrokerUrls
+    from magnetar.broker.admin.api import BookiesApi, BrokerUrls
     from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.advertised import AdvertisedAddresses
     from magnetar.broker.policies.namespaces import NamespaceStore
@@ -33,6 +33,7 @@ class MemberBroker(Protocol):
     schemas: SchemaRegistry
     topics: Topics
     peers: PeerCalls | None
+    bookies: BookiesApi | None
     now_ms: Callable[[], int]
 
     @property

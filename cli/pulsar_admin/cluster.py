@@ -282,7 +282,7 @@ def _rack(values: Values) -> Any:
 
 BOOKIES: Final = (
     _row("bookies", "racks-placement", "", "GET", "bookies/racks-info", "racks as they are kept", show="json"),
-    _row("bookies", "list-bookies", "", "GET", "bookies/all", "bookies: none on one node", show="json"),
+    _row("bookies", "list-bookies", "", "GET", "bookies/all", "bookies of the cluster: none on one node", show="json"),
     _row("bookies", "get-bookie-rack", "", "GET", "bookies/racks-info/{bookie}", "one of them", _BOOKIE, show="json"),
     _row("bookies", "delete-bookie-rack", "", "DELETE", "bookies/racks-info/{bookie}", "forget one", _BOOKIE),
     _row(

@@ -7,6 +7,7 @@ import contextlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from magnetar.bookkeeper.bookies.isolation import POLICY_KEY, policy_of
 from magnetar.bookkeeper.errors import NoSuchLedgerError as NoSuchBookKeeperLedgerError
 from magnetar.storage.bookkeeper.ledger_writer import BookKeeperLedgerWriter, info_of
 from magnetar.storage.bookkeeper.read_ahead import ReadAhead
@@ -14,14 +15,17 @@ from magnetar.storage.bookkeeper.store_errors import storage_errors
 from magnetar.storage.errors import LedgerFencedError, NoSuchEntryError, NoSuchLedgerError, StorageClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
+    from magnetar.bookkeeper.bookies.isolation import IsolationGroups
     from magnetar.bookkeeper.client import BookKeeper
     from magnetar.bookkeeper.ledgers.reader import LedgerReader
     from magnetar.storage.bookkeeper.store_settings import BookKeeperSettings
     from magnetar.storage.entry_cache import EntryCache
     from magnetar.storage.interfaces import LedgerInfo
     from magnetar.storage.slab import Slab
+
+    IsolationOf = Callable[[Mapping[str, str]], Awaitable[IsolationGroups | None]]
 
 __all__ = ["BookKeeperLedgerStore"]
 
@@ -39,6 +43,8 @@ class BookKeeperLedgerStore:
     def __init__(self, client: BookKeeper, settings: BookKeeperSettings, cache: EntryCache) -> None:
         self.max_record_bytes = settings.max_record_bytes
         self.cache = cache
+        self.isolation_of: IsolationOf = _no_groups
+        """Groups of bookies for a new ledger with these properties; None: those of the client's settings."""
         self._client, self._settings = client, settings
         self._writers: dict[int, BookKeeperLedgerWriter] = {}
         self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
@@ -51,6 +57,9 @@ class BookKeeperLedgerStore:
         kept = dict(properties or {})
         options = self._settings.ledger_options(kept.get("component"))
         custom = {key: value.encode(errors="surrogateescape") for key, value in kept.items()}
+        isolation = await self.isolation_of(kept)
+        if isolation is not None:
+            custom[POLICY_KEY] = policy_of(isolation)
         with storage_errors():
             adds = await self._client.create(options, custom)
         writer = BookKeeperLedgerWriter(adds, kept, self.max_record_bytes, self.cache.put, self._forget)
@@ -164,6 +173,10 @@ class BookKeeperLedgerStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StorageClosedError("the store is closed")
+
+
+async def _no_groups(_properties: Mapping[str, str]) -> IsolationGroups | None:
+    return None
 
 
 def _texts(custom: Mapping[str, bytes]) -> dict[str, str]:

@@ -248,6 +248,7 @@ class FakeBroker:
         self.authorizer = Authorizer(settings, namespaces)
         self.ownership = OwnershipDoor()
         self.peers = None
+        self.bookies = None
         self.descriptors = DescriptorShares.of_limit(10_000, settings.max_http_server_connections, 0)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, 5 << 20))
         self.admin_topics = FakeTopics(namespaces)

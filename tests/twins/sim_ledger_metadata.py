@@ -164,6 +164,7 @@ class SimRegistry:
     def __init__(self, network, racks=None) -> None:
         self._network = network
         self._racks = racks or {}
+        self.groups = {}
         self._listeners = []
         self._known = set(network.bookies)
         self._read_only: set[str] = set()

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.bookkeeper.metadata.bookie_info import BookieAddress, bookie_address
-from magnetar.bookkeeper.metadata.zookeeper_registry import racks_of
 
 REGISTERED = bytes.fromhex("32220a06626f6f6b696510ed181a093132372e302e302e31220a626f6f6b69652d727063")
 
@@ -22,10 +21,3 @@ def test_an_id_is_its_own_address_when_nothing_is_registered():
 @given(st.text(max_size=20), st.binary(max_size=60))
 def test_any_bytes_are_an_address_or_none(name, data):
     bookie_address(name, data)
-
-
-def test_racks_as_pulsar_stores_them():
-    stored = b'{"default":{"b1:3181":{"rack":"/r1","hostname":"h"},"b2:3181":{"rack":"/r2"}},"other":{"b3:1":{}}}'
-    assert racks_of(stored) == {"b1:3181": "/r1", "b2:3181": "/r2"}
-    for broken in (b"", b"{}", b"[]", b"{", b'{"g":1}', b'{"g":{"b":2}}', b"\xff"):
-        assert racks_of(broken) == {}

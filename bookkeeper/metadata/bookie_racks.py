@@ -1,0 +1,67 @@
+"""Racks and groups of bookies, as ``pulsar-admin bookies set-bookie-rack`` stores them in the node ``/bookies``. Pure.
+
+::
+
+    {"group": {"host:3181": {"rack": "/region/rack", "hostname": "host"}, ...}, ...}
+
+A member or a group that has another form counts for nothing, and takes nothing from the others.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DEFAULT_RACK", "BookieRacks", "bookie_racks"]
+
+DEFAULT_RACK = "/default-rack"
+"""Rack of every bookie that has none of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookieRacks:
+    """Rack of each bookie, and the members of each group."""
+
+    racks: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    groups: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    malformed: tuple[str, ...] = ()
+    """Groups with a member that counts for nothing; the empty name stands for the node as a whole."""
+
+
+def bookie_racks(data: bytes) -> BookieRacks:
+    """The content of the node. Malformed parts are left out and named."""
+    try:
+        stored = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        return BookieRacks(malformed=("",))
+    if not isinstance(stored, dict):
+        return BookieRacks(malformed=("",))
+    racks: dict[str, str] = {}
+    groups: dict[str, frozenset[str]] = {}
+    malformed = []
+    for group, members in stored.items():
+        known = {
+            bookie: info.get("rack")
+            for bookie, info in (members.items() if isinstance(members, dict) else ())
+            if isinstance(info, dict) and isinstance(info.get("rack") or "", str)
+        }
+        if not isinstance(members, dict) or len(known) < len(members):
+            malformed.append(group)
+        if known:
+            groups[group] = frozenset(known)
+        for bookie, rack in known.items():
+            name = _rack(rack or "")
+            if name != DEFAULT_RACK or bookie not in racks:
+                racks[bookie] = name
+    return BookieRacks(racks, groups, tuple(malformed))
+
+
+def _rack(name: str) -> str:
+    """A path: the slash at its begin may be left out."""
+    stripped = name.strip().strip("/")
+    return f"/{stripped}" if stripped else DEFAULT_RACK

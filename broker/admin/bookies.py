@@ -1,0 +1,156 @@
+"""Bookies: which there are, their racks and groups, and the groups that a namespace keeps its ledgers on.
+
+A broker of a cluster reads and writes the nodes of Apache Pulsar. A broker alone has no bookies: what tools set is kept
+with the cluster and the namespace, and shown.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from starlette.responses import Response
+
+from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
+from magnetar.broker.auth.table import SUPER
+from magnetar.broker.errors import RestError
+from magnetar.broker.policies.records import shown
+from magnetar.broker.policies.values import BookieAffinity
+from magnetar.protocol.topic_name import TopicName
+
+routes = RouteTable()
+RACKS = ADMIN + "/bookies/racks-info"
+AFFINITY = NAMESPACE + "/persistence/bookieAffinity"
+
+Groups = dict[str, dict[str, dict[str, str]]]
+
+
+class BookieInfo(msgspec.Struct, omit_defaults=True):
+    """Where a bookie stands."""
+
+    rack: str = ""
+    hostname: str = ""
+
+
+@routes.get(ADMIN + "/bookies/all", SUPER)
+async def bookies(call: Call) -> Response:
+    """Every bookie that has ever been part of the cluster."""
+    known = [] if call.api.bookies is None else await call.api.bookies.known()
+    return json_response({"bookies": [{"bookieId": bookie} for bookie in known]})
+
+
+# --- racks ------------------------------------------------------------------------------------------------------
+
+
+async def _racks(call: Call) -> Groups:
+    if call.api.bookies is not None:
+        return await call.api.bookies.racks()
+    own = call.namespaces.clusters.get(call.api.settings.cluster_name)
+    return (own.bookie_racks if own else None) or {}
+
+
+async def _change_racks(call: Call, change: Callable[[Groups], Groups]) -> Response:
+    if call.api.bookies is not None:
+        await call.api.bookies.change_racks(change)
+    else:
+        await call.namespaces.clusters.update(
+            call.api.settings.cluster_name,
+            lambda old: msgspec.structs.replace(old, bookie_racks=change(old.bookie_racks or {})),
+        )
+    return done()
+
+
+async def _info(call: Call) -> dict[str, str]:
+    bookie = call.param("bookie")
+    for members in (await _racks(call)).values():
+        if bookie in members:
+            return members[bookie]
+    raise not_found(f"Bookie rack placement configuration not found: {bookie}")
+
+
+@routes.get(RACKS, SUPER)
+async def racks(call: Call) -> Response:
+    return json_response(await _racks(call))
+
+
+@routes.get(RACKS + "/{bookie}", SUPER)
+async def rack(call: Call) -> Response:
+    return json_response(await _info(call))
+
+
+@routes.post(RACKS + "/{bookie}", SUPER)
+async def set_rack(call: Call) -> Response:
+    """A bookie is in one group, named by ?group=."""
+    group, bookie = call.query("group"), call.param("bookie")
+    if not group:
+        raise precondition("Bookie 'group' parameters is missing")
+    info = await call.body(BookieInfo)
+    if info is None:
+        raise RestError(500, "the place of the bookie is required")
+
+    def change(groups: Groups) -> Groups:
+        others = _without(groups, bookie)
+        return others | {group: others.get(group, {}) | {bookie: {"rack": info.rack, "hostname": info.hostname}}}
+
+    return await _change_racks(call, change)
+
+
+@routes.delete(RACKS + "/{bookie}", SUPER)
+async def remove_rack(call: Call) -> Response:
+    await _info(call)
+    return await _change_racks(call, lambda groups: _without(groups, call.param("bookie")))
+
+
+def _without(groups: Groups, bookie: str) -> Groups:
+    """All groups but for that bookie."""
+    return {name: {k: v for k, v in members.items() if k != bookie} for name, members in groups.items()}
+
+
+# --- groups of a namespace --------------------------------------------------------------------------------------
+
+
+@routes.get(AFFINITY, SUPER)
+async def bookie_affinity(call: Call) -> Response:
+    """Nothing for a namespace that was in use or was given something of the kind, 404 for one that was not."""
+    if call.api.bookies is not None:
+        used, groups = await call.api.bookies.affinity(call.namespace)
+    else:
+        used, groups = _kept_affinity(call)
+    if groups is not None:
+        return json_response(shown(groups))
+    if not used:
+        raise not_found("Namespace local-policies does not exist")
+    return done(200)
+
+
+def _kept_affinity(call: Call) -> tuple[bool, BookieAffinity | None]:
+    policies = call.namespaces.policies(call.namespace)
+    if policies is None:
+        return False, None
+    names = (TopicName.parse(name) for name in call.topics.names(call.namespace, "persistent"))
+    used = call.namespace in call.namespaces.in_use or any(not name.is_partition for name in names)
+    return used or policies.anti_affinity_group is not None, policies.bookie_affinity
+
+
+@routes.post(AFFINITY, SUPER)
+async def set_bookie_affinity(call: Call) -> Response:
+    groups = await call.body(BookieAffinity) or BookieAffinity()
+    call.policies()
+    return await _store_affinity(call, groups)
+
+
+@routes.delete(AFFINITY, SUPER)
+async def remove_bookie_affinity(call: Call) -> Response:
+    call.policies()
+    call.namespaces.in_use.add(call.namespace)
+    return await _store_affinity(call, None)
+
+
+async def _store_affinity(call: Call, groups: BookieAffinity | None) -> Response:
+    if call.api.bookies is not None:
+        await call.api.bookies.set_affinity(call.namespace, groups)
+    else:
+        await call.namespaces.update_namespace(
+            call.namespace, lambda old: msgspec.structs.replace(old, bookie_affinity=groups)
+        )
+    return done()

@@ -1,0 +1,93 @@
+"""Settings of `magnetar broker`: how it uses the bookies of the cluster."""
+
+from magnetar.broker.setting_areas.setting import Table, setting, table
+
+
+@table
+class BookieSettings(Table):
+    """The client of Apache BookKeeper within `magnetar broker`: deadlines, and which bookies a ledger gets. A
+    standalone broker has no bookies.
+    """
+
+    bookkeeper_client_timeout_in_seconds: int = setting(
+        "bookkeeperClientTimeoutInSeconds",
+        5,
+        "A bookie that has not answered an add or a read for so long counts as failed. Apache Pulsar waits 30 seconds.",
+        unit="s",
+        minimum=1,
+        source="Magnetar",
+    )
+    bookkeeper_client_speculative_read_timeout_in_millis: int = setting(
+        "bookkeeperClientSpeculativeReadTimeoutInMillis",
+        1000,
+        "A read that has no answer after this time goes to the next replica too; 0: after an error alone, as in "
+        "Apache Pulsar.",
+        unit="ms",
+        minimum=0,
+        source="Magnetar",
+    )
+    bookkeeper_client_health_check_enabled: bool = setting(
+        "bookkeeperClientHealthCheckEnabled",
+        True,
+        "A bookie that failed an add gets no new ledgers for a while, as long as others do for them.",
+    )
+    bookkeeper_client_health_check_quarantine_time_in_seconds: int = setting(
+        "bookkeeperClientHealthCheckQuarantineTimeInSeconds",
+        60,
+        "How long that is. Apache Pulsar, which counts five failures in a minute first, takes 1800 seconds.",
+        unit="s",
+        minimum=0,
+        source="Magnetar",
+    )
+    bookkeeper_client_quarantine_ratio: float = setting(
+        "bookkeeperClientQuarantineRatio",
+        1.0,
+        "Chance of a bookie that failed an add to be left out so: less than 1 where many brokers see one failure.",
+        unit="part",
+        minimum=0,
+        maximum=1,
+    )
+    bookkeeper_client_rackaware_policy_enabled: bool = setting(
+        "bookkeeperClientRackawarePolicyEnabled",
+        True,
+        "The copies of an entry lie in different racks where there are racks enough. Racks are set by "
+        "`admin bookies set-bookie-rack`.",
+    )
+    bookkeeper_client_regionaware_policy_enabled: bool = setting(
+        "bookkeeperClientRegionawarePolicyEnabled",
+        False,
+        "The copies of an entry lie in different regions first, then in different racks; racks are named /region/rack.",
+    )
+    bookkeeper_client_min_num_racks_per_write_quorum: int = setting(
+        "bookkeeperClientMinNumRacksPerWriteQuorum",
+        2,
+        "Racks that the copies of an entry need, the write quorum at most; in force by the next setting alone.",
+        unit="racks",
+        minimum=1,
+    )
+    bookkeeper_client_enforce_min_num_racks_per_write_quorum: bool = setting(
+        "bookkeeperClientEnforceMinNumRacksPerWriteQuorum",
+        False,
+        "Rather no new ledger than one with fewer racks; bookies without a rack get no ledgers then.",
+    )
+    bookkeeper_client_reorder_read_sequence_enabled: bool = setting(
+        "bookkeeperClientReorderReadSequenceEnabled",
+        True,
+        "Reads go to replicas in the rack of this broker first, then to those in its region: the rack of a bookie that "
+        "has the address of this broker.",
+    )
+    bookkeeper_client_isolation_groups: str = setting(
+        "bookkeeperClientIsolationGroups",
+        "",
+        "Groups of bookies (a,b) for ledgers of namespaces that name no groups of their own; empty: all bookies.",
+    )
+    bookkeeper_client_secondary_isolation_groups: str = setting(
+        "bookkeeperClientSecondaryIsolationGroups",
+        "",
+        "Groups that serve as well while the groups of bookkeeperClientIsolationGroups have too few bookies.",
+    )
+    strict_bookie_affinity_enabled: bool = setting(
+        "strictBookieAffinityEnabled",
+        False,
+        "Ledgers of namespaces that name no groups of bookies get bookies of no group alone.",
+    )

@@ -1,0 +1,57 @@
+"""The settings of Apache Pulsar for bookies, as options of the client."""
+
+import pytest
+
+from magnetar.bookkeeper.bookies.isolation import IsolationGroups
+from magnetar.bookkeeper.bookies.placement import PlacementRules
+from magnetar.bookkeeper.options import ClientOptions
+from magnetar.broker.clustering.bookie_client import client_options
+from magnetar.broker.settings_loader import load_settings
+
+PREFIX = "bookkeeperClient"
+
+
+def options(**changes):
+    overrides = [f"{key}={value}" for key, value in changes.items()]
+    return client_options(load_settings(None, {}, ["advertisedAddress=h1", *overrides], lambda _: None))
+
+
+def test_what_is_left_out_is_the_default_of_the_client():
+    own = ClientOptions()
+    found = options()
+    for name in ("add_timeout_s", "read_timeout_s", "speculative_read_s", "quarantine_s", "quarantine_ratio"):
+        assert getattr(found, name) == getattr(own, name)
+    assert (found.placement, found.max_frame_bytes, found.local_host) == (PlacementRules(), own.max_frame_bytes, "h1")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name", "expected"),
+    [
+        ("TimeoutInSeconds", 30, "add_timeout_s", 30.0),
+        ("TimeoutInSeconds", 30, "read_timeout_s", 30.0),
+        ("SpeculativeReadTimeoutInMillis", 0, "speculative_read_s", 0.0),
+        ("SpeculativeReadTimeoutInMillis", 250, "speculative_read_s", 0.25),
+        ("HealthCheckQuarantineTimeInSeconds", 1800, "quarantine_s", 1800.0),
+        ("HealthCheckEnabled", "false", "quarantine_s", 0.0),
+        ("QuarantineRatio", 0.25, "quarantine_ratio", 0.25),
+        ("ReorderReadSequenceEnabled", "false", "local_host", ""),
+        ("RackawarePolicyEnabled", "false", "placement", PlacementRules(rack_aware=False)),
+        ("RegionawarePolicyEnabled", "true", "placement", PlacementRules(region_aware=True)),
+        ("MinNumRacksPerWriteQuorum", 3, "placement", PlacementRules(min_racks_per_write_quorum=3)),
+        ("EnforceMinNumRacksPerWriteQuorum", "true", "placement", PlacementRules(enforce_min_racks=True)),
+        ("IsolationGroups", "a, b", "placement", PlacementRules(isolation=IsolationGroups(frozenset("ab")))),
+        ("SecondaryIsolationGroups", "c", "placement", PlacementRules()),
+    ],
+)
+def test_each_key(key, value, name, expected):
+    assert getattr(options(**{PREFIX + key: value}), name) == expected
+
+
+def test_primary_and_secondary_groups():
+    found = options(bookkeeperClientIsolationGroups="a", bookkeeperClientSecondaryIsolationGroups="b,c")
+    assert found.placement.isolation == IsolationGroups(frozenset("a"), frozenset("bc"))
+
+
+def test_larger_messages_take_larger_frames():
+    assert options(maxMessageSize=10 << 20).max_frame_bytes == (10 << 20) + 10 * 1024
+    assert options(maxMessageSize=1 << 20).max_frame_bytes == ClientOptions().max_frame_bytes
