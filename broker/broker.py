@@ -483,16 +483,17 @@ class Broker:
             converting=self.converting,
             loop_watch=self.loop_watch,
             process_load=self.process_load,
+            schemas=self.schemas.meters,
             sampling=None if self.traces is None else self.traces.sampling,
         )
         return broker_metrics.broker_metrics(measured)
 
     def roll_rates(self, seconds: float) -> None:
         """End a stats period of what no topic counts."""
-        stats = self.storage.stats()
-        cache = stats.cache
-        self.cache_meter.roll((cache.hits, cache.hit_bytes), (cache.misses, stats.file_read_bytes), seconds)
-        self.topics.context.publish_latency.roll()
+        cache, read_bytes = self.storage.cache.stats(), self.storage.stats().file_read_bytes
+        self.cache_meter.roll((cache.hits, cache.hit_bytes), (cache.misses, read_bytes), seconds)
+        for meter in (self.topics, self.lookups.durations, self.schemas):
+            meter.roll()
 
     def generate_producer_name(self) -> str:
         """`<cluster>-<start number>-<n>`: unique over all restarts."""

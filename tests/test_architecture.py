@@ -73,7 +73,7 @@ BROKER_FLOORS = (
         "dynamic_settings",
         "stores",
     ),
-    *("compat", "policies", "schemas", "meters", "compaction", "ownership"),
+    *("compat", "policies", "meters", "schemas", "compaction", "ownership"),
     *("consumers", "dispatchers", "subscriptions", "topics", "traces", "foreign_entries"),
     *("auth", "handlers", "network", "websocket", "prometheus", "admin", "admin_backend"),
     *("rebuilding", "clustering", "maintenance", "broker", "running", "cli"),

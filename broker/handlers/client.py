@@ -6,10 +6,11 @@ Each handler names in addition what it alone needs of the connection, next to it
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.errors import TooManyRequestsError
+from magnetar.broker.meters.operations import OperationMeter
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LookupCounters:
-    """LOOKUPs since the start of the broker, and requests about topics in progress."""
+    """LOOKUPs since the start of the broker, and requests about topics in progress.
 
-    answers: int = 0
-    failures: int = 0
+    durations: of LOOKUPs that were answered with an address, those of redirects included.
+    """
+
+    redirects: int = 0
     in_progress: int = 0
+    durations: OperationMeter = field(default_factory=OperationMeter)
 
     @contextlib.contextmanager
     def slot(self, most: int) -> Iterator[None]:

@@ -59,13 +59,8 @@ def parse_topic(text: str) -> TopicName:
 async def on_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
     """Which broker serves a topic. The topic need not exist, its namespace must."""
     counters = conn.services.lookups
-    try:
-        with counters.slot(conn.services.settings.max_concurrent_lookup_request):
-            await _answer_lookup(conn, command)
-    except Exception:
-        counters.failures += 1
-        raise
-    counters.answers += 1
+    with counters.durations.timed(), counters.slot(conn.services.settings.max_concurrent_lookup_request):
+        await _answer_lookup(conn, command)
 
 
 async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
@@ -78,6 +73,7 @@ async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) ->
     answer = await services.ownership.lookup(name, authoritative=command.authoritative)
     if isinstance(answer, AskBroker):
         asked = _urls(answer.broker.of(listener), listener)
+        services.lookups.redirects += 1
         reply = replies.lookup_redirect(command.request_id, *asked, authoritative=answer.authoritative)
     else:
         found = answer.owner.of(listener) if isinstance(answer, ServedAt) else services.addresses.of(listener)

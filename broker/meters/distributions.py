@@ -16,7 +16,7 @@ WRITE_LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)
 """Upper bounds of Apache Pulsar's buckets of write latency; one more is open."""
 ENTRY_SIZES: Final = (128, 512, 1024, 2048, 4096, 16_384, 102_400, 1_048_576)
 """... and of its buckets of entry sizes."""
-_FINE_MS: Final = tuple(0.05 * 1.2**k for k in range(80))
+FINE_MS: Final = tuple(0.05 * 1.2**k for k in range(80))
 QUANTILES: Final = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
 
 
@@ -51,12 +51,28 @@ class BucketMeter:
     def last(self) -> Counts:
         return self._last
 
+    def quantiles(self, wanted: Sequence[float], *, empty: float) -> dict[float, float]:
+        """Of the last full period: for each quantile the upper bound of its bucket; `empty` without observations."""
+        counts = self._last.buckets
+        total = sum(counts)
+        if not total:
+            return dict.fromkeys(wanted, empty)
+        found: dict[float, float] = {}
+        for quantile in wanted:
+            rank, seen = max(1, quantile * total), 0
+            for bound, count in zip((*self.bounds, self.bounds[-1]), counts, strict=True):
+                seen += count
+                if seen >= rank:
+                    found[quantile] = round(bound, 3)
+                    break
+        return found
+
 
 class LatencyMeter:
     """Publish latency of the whole broker: quantiles of the last period (within a fifth), count and sum since start."""
 
     def __init__(self) -> None:
-        self._period = BucketMeter(_FINE_MS)
+        self._period = BucketMeter(FINE_MS)
         self.count = 0
         self.sum_ms = 0.0
 
@@ -70,19 +86,7 @@ class LatencyMeter:
 
     def quantiles(self) -> dict[float, float]:
         """Milliseconds by quantile: the upper bound of the bucket it is in; 0 after a period without a publish."""
-        counts = self._period.last().buckets
-        total = sum(counts)
-        found: dict[float, float] = {}
-        for quantile in QUANTILES:
-            wanted, seen = max(1, quantile * total), 0
-            for bound, count in zip((*_FINE_MS, _FINE_MS[-1]), counts, strict=True):
-                seen += count
-                if total and seen >= wanted:
-                    found[quantile] = round(bound, 3)
-                    break
-            else:
-                found[quantile] = 0.0
-        return found
+        return self._period.quantiles(QUANTILES, empty=0.0)
 
 
 class TopicMeters:

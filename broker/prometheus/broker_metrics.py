@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.broker.prometheus.exposition import BrokerMetrics
+from magnetar.broker.prometheus.operations import OperationFigures
 from magnetar.broker.prometheus.resources import ResourceFigures
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.descriptors import DescriptorShares
     from magnetar.broker.foreign_entries.service import Converting
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from magnetar.broker.loop_watch import LoopWatch
     from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.meters.distributions import CacheMeter
+    from magnetar.broker.meters.operations import SchemaMeters
     from magnetar.broker.network.connections import Connections
     from magnetar.broker.process_load import ProcessLoad
     from magnetar.broker.stores import Stores
@@ -39,6 +43,8 @@ class Measured:
     converting: Converting | None
     loop_watch: LoopWatch
     process_load: ProcessLoad
+    schemas: Mapping[str, SchemaMeters]
+    """By namespace."""
     sampling: Sampling | None
     """Of traces; None without them."""
 
@@ -66,14 +72,20 @@ def broker_metrics(broker: Measured) -> BrokerMetrics:
         long_turns=broker.loop_watch.figures.long_turns,
         trace_spans=0 if broker.sampling is None else broker.sampling.recorded,
         trace_spans_left_out=0 if broker.sampling is None else broker.sampling.left_out,
-        lookup_answers=broker.lookups.answers,
-        lookup_failures=broker.lookups.failures,
+        lookups_pending=broker.lookups.in_progress,
         topic_loads_pending=broker.topics.busy_count,
         publish_latency_quantiles_ms=broker.topics.context.publish_latency.quantiles(),
         publish_latency_count=broker.topics.context.publish_latency.count,
         publish_latency_sum_ms=broker.topics.context.publish_latency.sum_ms,
         authentication_successes=dict(broker.authenticator.successes),
         authentication_failures=dict(broker.authenticator.failures),
+        operations=OperationFigures(
+            broker_id=broker.broker_id,
+            lookups=broker.lookups.durations,
+            redirects=broker.lookups.redirects,
+            topic_loads=broker.topics.load_times,
+            schemas=broker.schemas,
+        ),
         resources=resources(broker),
         converting=None if broker.converting is None else broker.converting.figures(),
     )

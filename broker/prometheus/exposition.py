@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from magnetar import __version__
 from magnetar.broker.prometheus.delayed import delayed_metrics, lateness
 from magnetar.broker.prometheus.help_texts import help_line
+from magnetar.broker.prometheus.ledger_rows import ledger_rows
+from magnetar.broker.prometheus.operations import OperationFigures, operation_metrics
 from magnetar.broker.prometheus.resources import ResourceFigures, resource_metrics
 from magnetar.broker.prometheus.rows import (
     BUCKETS,
@@ -51,8 +53,6 @@ class BrokerMetrics:
     connections_refused: int = 0
     connections_closed: int = 0
     throttled_connections: int = 0
-    lookup_answers: int = 0
-    lookup_failures: int = 0
     lookups_pending: int = 0
     topic_loads_pending: int = 0
     managed_ledgers: int = 0
@@ -74,6 +74,7 @@ class BrokerMetrics:
     publish_latency_sum_ms: float = 0.0
     authentication_successes: dict[tuple[str, str], int] = field(default_factory=dict)
     authentication_failures: dict[tuple[str, str], int] = field(default_factory=dict)
+    operations: OperationFigures | None = None
     resources: ResourceFigures = field(default_factory=ResourceFigures)
     converting: "ConvertingFigures | None" = None
 
@@ -89,8 +90,6 @@ _BROKER_FIGURES: Final = {
     "pulsar_connection_create_fail_count": "connections_refused",
     "pulsar_connection_closed_total_count": "connections_closed",
     "pulsar_broker_throttled_connections": "throttled_connections",
-    "pulsar_broker_lookup_answers": "lookup_answers",
-    "pulsar_broker_lookup_failures": "lookup_failures",
     "pulsar_broker_lookup_pending_requests": "lookups_pending",
     "pulsar_broker_topic_load_pending_requests": "topic_loads_pending",
     "pulsar_ml_count": "managed_ledgers",
@@ -140,9 +139,9 @@ def _metric(name: str, samples: Iterable[Sample], kind: str = "gauge") -> Iterat
         yield "".join([f"{name}{{{labels}}} {value}\n" for labels, value in block])
 
 
-def _histogram(name: str, samples: Iterable[Sample]) -> Iterator[str]:
-    """One histogram; the labels of each sample begin with what follows the name."""
-    yield f"{help_line(name)}# TYPE {name} histogram\n"
+def _histogram(name: str, samples: Iterable[Sample], kind: str = "histogram") -> Iterator[str]:
+    """One histogram or summary; the labels of each sample begin with what follows the name."""
+    yield f"{help_line(name)}# TYPE {name} {kind}\n"
     for block in _blocks(samples):
         yield "".join([f"{name}{labels}}} {value}\n" for labels, value in block])
 
@@ -166,6 +165,8 @@ def render(
         yield from _topic_rows(settings, cluster, views)
     else:
         yield from _namespace_rows(cluster, views)
+    for name, rows in ledger_rows(cluster, views, settings.stats_update_frequency_in_secs):
+        yield from _metric(name, [Sample(*row) for row in rows])
     yield from _topics_count(cluster, views)
     if broker.converting is not None:
         yield from _converter_rows(settings, cluster, broker.converting)
@@ -182,6 +183,9 @@ def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]
     for name, kind, rows in resource_metrics(broker.resources, cluster):
         samples = [Sample(*row) for row in rows]
         yield from _metric(name, samples, kind) if kind != "histogram" else _histogram(name, samples)
+    if broker.operations is not None:
+        for name, kind, rows in operation_metrics(broker.operations, cluster):
+            yield from _histogram(name, [Sample(*row) for row in rows], kind)
     sums = yield from _broker_sums(views)
     for name in ("pulsar_broker_topics_count", *_SUMS):
         yield from _metric(name, [Sample(cluster, sums[name])])

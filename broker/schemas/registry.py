@@ -28,6 +28,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
 )
 from magnetar.broker.limits import MAX_SCHEMA_PROPERTIES_BYTES, check_properties
+from magnetar.broker.meters.operations import SchemaMeters
 from magnetar.broker.schemas.compatibility import (
     Definition,
     Strategy,
@@ -55,6 +56,8 @@ MAX_VERSIONS: Final = 10_000
 MAX_TOPIC_BYTES: Final = 8 << 20
 """Of all versions of a topic: they are one record of the metadata store."""
 _MOST_FINGERPRINTS: Final = 10_000
+_MOST_NAMESPACES: Final = 10_000
+"""With figures for /metrics."""
 AUTO_CONSUME = pb.Schema.AutoConsume
 NO_SCHEMA: int = getattr(pb.Schema, "None")
 
@@ -80,6 +83,22 @@ class SchemaRegistry:
         self._now_ms = now_ms
         self._bench = SchemaBench()
         self._fingerprints: OrderedDict[tuple[int, bytes], bytes] = OrderedDict()
+        self.meters: dict[str, SchemaMeters] = {}
+        """By namespace."""
+
+    def measured(self, name: TopicName) -> SchemaMeters:
+        """The figures of the topic's namespace; beyond 10,000 namespaces they are not kept."""
+        found = self.meters.get(name.namespace)
+        if found is None:
+            found = SchemaMeters()
+            if len(self.meters) < _MOST_NAMESPACES:
+                self.meters[name.namespace] = found
+        return found
+
+    def roll(self) -> None:
+        """End a stats period of the figures."""
+        for meters in self.meters.values():
+            meters.roll()
 
     async def _record(self, name: TopicName) -> tuple[list[StoredSchema], int]:
         return await self._store.load(_path(name))
@@ -103,10 +122,11 @@ class SchemaRegistry:
         """That version unless a deletion followed it, or the latest, which may be a tombstone of type None without
         data.
         """
-        if version is None:
-            schemas = await self.history(name)
-            return schemas[-1] if schemas else None
-        return next((s for s in await self.live(name) if s.version == version), None)
+        with self.measured(name).get.timed():
+            if version is None:
+                schemas = await self.history(name)
+                return schemas[-1] if schemas else None
+            return next((s for s in await self.live(name) if s.version == version), None)
 
     async def find(self, name: TopicName, schema_type: int, data: bytes) -> StoredSchema | None:
         """The version that means the same; name and properties do not matter."""
@@ -151,7 +171,15 @@ class SchemaRegistry:
     async def check_compatible(self, name: TopicName, new: Definition, strategy: Strategy) -> None:
         """Raise InvalidSchemaError or IncompatibleSchemaError unless the schema may be added."""
         existing = [s.definition for s in await self.live(name)]
-        await self.examine(_size(new, existing, strategy), lambda work: check_compatible(new, existing, strategy, work))
+        meters = self.measured(name)
+        try:
+            await self.examine(
+                _size(new, existing, strategy), lambda work: check_compatible(new, existing, strategy, work)
+            )
+        except IncompatibleSchemaError:
+            meters.incompatible += 1
+            raise
+        meters.compatible += 1
 
     # --- changes -------------------------------------------------------------------------------------------------
 
@@ -163,6 +191,17 @@ class SchemaRegistry:
         Raises: MetadataError (large properties), InvalidSchemaError, IncompatibleSchemaError (the strategy forbids it),
         NotAllowedError (the topic's schemas would be too large together).
         """
+        meters = self.measured(name)
+        try:
+            with meters.put.timed():
+                return await self._put(name, schema_type, data, properties, strategy)
+        except IncompatibleSchemaError:
+            meters.incompatible += 1
+            raise
+
+    async def _put(
+        self, name: TopicName, schema_type: int, data: bytes, properties: dict[str, str], strategy: Strategy
+    ) -> StoredSchema:
         new = Definition(schema_type, data, properties)
         check_properties("Schema properties", properties, MAX_SCHEMA_PROPERTIES_BYTES)
         while True:
@@ -192,7 +231,8 @@ class SchemaRegistry:
         try:
             await self._save(name, [*schemas, added], expected)
         except BadVersionError:  # another broker serves a partition of the topic, and was first
-            return await self.put(name, schema_type, data, properties, strategy)
+            return await self._put(name, schema_type, data, properties, strategy)
+        self.measured(name).compatible += 1
         return added
 
     async def delete(self, name: TopicName, *, force: bool) -> int | None:
@@ -200,6 +240,10 @@ class SchemaRegistry:
 
         A topic without a schema gets a tombstone too, so that its first schema is version 1; with force None.
         """
+        with self.measured(name).delete.timed():
+            return await self._delete(name, force=force)
+
+    async def _delete(self, name: TopicName, *, force: bool) -> int | None:
         schemas, expected = await self._record(name)
         if force and not schemas:
             return None

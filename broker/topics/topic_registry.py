@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.broker.errors import BrokerError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
+from magnetar.broker.meters.operations import OperationMeter
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.non_persistent import NonPersistentTopic
@@ -50,6 +51,8 @@ class Topics:
         self._load_limit = 0
         self._loads: asyncio.Semaphore | None = None
         self._closed = False
+        self.load_times = OperationMeter()
+        """Of persistent topics."""
         self.settings_changed()
 
     def settings_changed(self) -> None:
@@ -58,6 +61,11 @@ class Topics:
         if limit != self._load_limit:
             self._load_limit = limit
             self._loads = asyncio.Semaphore(limit) if limit > 0 else None
+
+    def roll(self) -> None:
+        """End a stats period of what all topics together are measured by."""
+        self.context.publish_latency.roll()
+        self.load_times.roll()
 
     # --- finding -------------------------------------------------------------------------------------------------
 
@@ -209,6 +217,11 @@ class Topics:
             return
         if not self.context.settings.enable_persistent_topics:
             raise NotAllowedError("Broker is not able to load persistent topics")
+        with self.load_times.timed():
+            await self._load_persistent(name)
+        log.info("topic.loaded", topic=str(name))
+
+    async def _load_persistent(self, name: TopicName) -> None:
         config = self.context.ledger_config(self.context.effective(name))
         ledger = await self._ledgers.open(name.persistence_name, config)
         topic = Topic(name, ledger, self.context, self._tasks)
@@ -220,7 +233,6 @@ class Topics:
             raise
         self.loaded[str(name)] = topic
         self.catalog.created(name)
-        log.info("topic.loaded", topic=str(name))
 
     # --- partitioned topics --------------------------------------------------------------------------------------
 

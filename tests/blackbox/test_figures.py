@@ -46,11 +46,11 @@ def test_the_figures_of_publishing_reading_and_looking_up_move(new_broker):
         thread.join()
     assert broker.metrics("pulsar_broker_publish_latency_count") > 10
     assert broker.metrics("pulsar_broker_publish_latency_sum") > 0
-    assert broker.metrics("pulsar_broker_lookup_answers") >= 2
-    assert broker.metrics("pulsar_broker_lookup_failures") == 0
+    assert broker.metrics("pulsar_broker_lookup_answers_total") >= 2
+    assert broker.metrics("pulsar_broker_lookup_failures_total") == 0
     peer = RawPeer(broker.url)
     peer.write(lookup(1, "persistent://public/no-such-namespace/t"))
     assert peer.receive().lookupTopicResponse.HasField("error")
     peer.close()
-    assert broker.metrics("pulsar_broker_lookup_failures") == 1
+    assert broker.metrics("pulsar_broker_lookup_failures_total") == 1
     client.close()

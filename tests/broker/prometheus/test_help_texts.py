@@ -6,8 +6,10 @@ import pytest
 
 from magnetar.broker.foreign_entries.converter_figures import ConverterFigures, ConvertingFigures
 from magnetar.broker.foreign_entries.counters import ConverterCounters
+from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
 from magnetar.broker.prometheus.exposition import BrokerMetrics
 from magnetar.broker.prometheus.help_texts import _TEXTS, help_line, help_text
+from magnetar.broker.prometheus.operations import OperationFigures
 from magnetar.broker.prometheus.resources import ResourceFigures
 from magnetar.broker.settings import Settings
 from magnetar.converters.cache import CacheStats
@@ -24,7 +26,9 @@ def full_page():
     converting = ConvertingFigures(
         (ConverterFigures(name, "kafka", ConverterCounters()),), {name: 0}, {name: 0}, defaults(CacheStats)
     )
+    schemas = {"public/default": SchemaMeters()}
     broker = BrokerMetrics(
+        operations=OperationFigures("127.0.0.1:8080", OperationMeter(), 0, OperationMeter(), schemas),
         publish_latency_quantiles_ms={0.5: 1.0},
         authentication_successes={("TokenProvider", "token"): 1},
         authentication_failures={("TokenProvider", "EXPIRED"): 1},

@@ -1,0 +1,68 @@
+"""Durations of operations for /metrics: lookups, loads of topics, the work on schemas."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.meters.distributions import FINE_MS, BucketMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LOOKUP_QUANTILES: Final = (0.5, 0.99, 0.999, 1.0)
+LOAD_QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999)
+SCHEMA_QUANTILES: Final = (*LOAD_QUANTILES, 1.0)
+
+
+class OperationMeter:
+    """Durations of one kind of operation: quantiles of the last stats period, count, sum and failures since the start.
+
+    Only operations that succeed have a duration, as in Apache Pulsar. Times are those of the running loop.
+    """
+
+    __slots__ = ("_period", "count", "failures", "sum_ms")
+
+    def __init__(self) -> None:
+        self._period = BucketMeter(FINE_MS)
+        self.count = self.failures = 0
+        self.sum_ms = 0.0
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count the operation in the block; an exception makes it a failure, a cancellation counts as nothing."""
+        time = asyncio.get_running_loop().time
+        begun = time()
+        try:
+            yield
+        except Exception:
+            self.failures += 1
+            raise
+        milliseconds = (time() - begun) * 1000
+        self._period.add(milliseconds)
+        self.count += 1
+        self.sum_ms += milliseconds
+
+    def roll(self) -> None:
+        """End a period."""
+        self._period.roll()
+
+    def quantiles(self, wanted: Sequence[float]) -> dict[float, float]:
+        """Milliseconds by quantile of the last period: upper bounds, within a fifth; NaN after a period without any."""
+        return self._period.quantiles(wanted, empty=float("nan"))
+
+
+class SchemaMeters:
+    """Reads, writes and deletions of the schemas of one namespace, and what the strategy said about new ones."""
+
+    __slots__ = ("compatible", "delete", "get", "incompatible", "put")
+
+    def __init__(self) -> None:
+        self.get, self.put, self.delete = OperationMeter(), OperationMeter(), OperationMeter()
+        self.compatible = self.incompatible = 0
+
+    def roll(self) -> None:
+        """End a period."""
+        for each in (self.get, self.put, self.delete):
+            each.roll()

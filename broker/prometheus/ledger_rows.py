@@ -1,0 +1,79 @@
+"""Figures of managed ledgers by namespace, under the names of Apache Pulsar's `pulsar_ml_*` family (seen on 4.2.4).
+
+Rates and counts per bucket are those of the last stats period, per second where Pulsar divides by its length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.meters.distributions import ENTRY_SIZES, WRITE_LATENCY_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from magnetar.broker.prometheus.rows import TopicView
+    from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts
+
+_FIGURES: Final[dict[str, Callable[[TopicView], float]]] = {
+    "AddEntryBytesRate": lambda view: view.stats.msg_throughput_in,
+    "AddEntryWithReplicasBytesRate": lambda view: view.stats.msg_throughput_in,
+    "AddEntryMessagesRate": lambda view: view.stats.storage_write_rate,
+    "ReadEntriesRate": lambda view: view.stats.storage_read_rate,
+    "ReadEntriesOpsCacheMissesRate": lambda view: view.stats.storage_read_misses_rate,
+    "NumberOfMessagesInBacklog": lambda view: view.msg_backlog,
+    "StoredMessagesSize": lambda view: view.stats.storage_bytes,
+}
+_COUNTS: Final[dict[str, Callable[[TopicView], float]]] = {
+    "AddEntrySucceed": lambda view: view.stats.storage_write_rate,
+    "ReadEntriesSucceeded": lambda view: view.stats.storage_read_rate,
+}
+"""Counts of the period, as rates."""
+_BUCKETS: Final[dict[str, tuple[Sequence[float], Callable[[TopicView], LatencyCounts | SizeCounts | None]]]] = {
+    "AddEntryLatencyBuckets": (WRITE_LATENCY_MS, lambda view: view.stats.write_latency_ms),
+    "LedgerAddEntryLatencyBuckets": (WRITE_LATENCY_MS, lambda view: view.stats.write_latency_ms),
+    "EntrySizeBuckets": (ENTRY_SIZES, lambda view: view.stats.entry_sizes),
+}
+PREFIX: Final = "pulsar_ml_"
+FAMILIES: Final = tuple(
+    PREFIX + name for name in (*_FIGURES, *_COUNTS, *(each for name in _BUCKETS for each in (name, f"{name}_OVERFLOW")))
+)
+"""Names of all families."""
+
+
+def ledger_rows(
+    cluster: str, views: Sequence[TopicView], seconds: float
+) -> Iterator[tuple[str, list[tuple[str, int | float]]]]:
+    """Name and rows (labels, value) of each family, over the persistent topics in `views`.
+
+    seconds: length of a stats period.
+    """
+    groups: dict[str, list[TopicView]] = {}
+    for view in views:
+        if view.stats.name.persistent:
+            groups.setdefault(f'{cluster},namespace="{view.stats.name.namespace}/persistent"', []).append(view)
+    for factor, figures in ((1.0, _FIGURES), (seconds, _COUNTS)):
+        for name, value in figures.items():
+            yield PREFIX + name, [(labels, factor * sum(map(value, group))) for labels, group in groups.items()]
+    for name, (bounds, counts) in _BUCKETS.items():
+        rows: list[tuple[str, int | float]] = []
+        overflow: list[tuple[str, int | float]] = []
+        for labels, group in groups.items():
+            sums = _summed(len(bounds) + 1, [counts(view) for view in group])
+            rates = [count / seconds if seconds > 0 else 0.0 for count in sums]
+            rows += [
+                (f'{labels},quantile="{low:.1f}_{high:.1f}"', rate)
+                for low, high, rate in zip((0.0, *bounds[:-1]), bounds, rates[:-1], strict=True)
+            ]
+            overflow.append((labels, rates[-1]))
+        yield PREFIX + name, rows
+        yield f"{PREFIX}{name}_OVERFLOW", overflow
+
+
+def _summed(buckets: int, counts: Sequence[LatencyCounts | SizeCounts | None]) -> list[int]:
+    """Sums by bucket."""
+    sums = [0] * buckets
+    for each in counts:
+        if each is not None:
+            sums = [a + b for a, b in zip(sums, each.buckets, strict=True)]
+    return sums

@@ -1,0 +1,95 @@
+"""Durations and counts of lookups, loads of topics and work on schemas, under Apache Pulsar's names (seen on 4.2.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.meters.operations import LOAD_QUANTILES, LOOKUP_QUANTILES, SCHEMA_QUANTILES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
+
+Rows = list[tuple[str, int | float]]
+"""What follows the name of the family up to the closing brace, and a value."""
+
+_LOADS: Final = {
+    "median": 0.5,
+    "75percentile": 0.75,
+    "95percentile": 0.95,
+    "99_percentile": 0.99,
+    "99_9_percentile": 0.999,
+    "99_99_percentile": 0.9999,
+}
+"""Quantiles of the loads of topics that have a name of their own besides the summary."""
+_SCHEMAS: Final[dict[str, Callable[[SchemaMeters], OperationMeter]]] = {
+    "get": lambda meters: meters.get,
+    "put": lambda meters: meters.put,
+    "del": lambda meters: meters.delete,
+}
+_STRATEGY: Final[dict[str, Callable[[SchemaMeters], int]]] = {
+    "pulsar_schema_compatible_total": lambda meters: meters.compatible,
+    "pulsar_schema_incompatible_total": lambda meters: meters.incompatible,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OperationFigures:
+    """The meters of a broker. broker_id: "host:web port"; redirects: lookups answered with another broker;
+    schemas: by namespace.
+    """
+
+    broker_id: str
+    lookups: OperationMeter
+    redirects: int
+    topic_loads: OperationMeter
+    schemas: Mapping[str, SchemaMeters]
+
+
+def operation_metrics(figures: OperationFigures, cluster: str) -> Iterator[tuple[str, str, Rows]]:
+    """Name, type and rows of each family."""
+    lookups, loads = figures.lookups, figures.topic_loads
+    yield "pulsar_broker_lookup", "summary", _summary(lookups, LOOKUP_QUANTILES, cluster)
+    for name, value in (
+        ("pulsar_broker_lookup_answers_total", lookups.count - figures.redirects),
+        ("pulsar_broker_lookup_redirects_total", figures.redirects),
+        ("pulsar_broker_lookup_failures_total", lookups.failures),
+        ("topic_load_failed_total", loads.failures),
+    ):
+        yield name, "counter", [(f"{{{cluster}", value)]
+    yield "pulsar_topic_load_times", "summary", _summary(loads, LOAD_QUANTILES, cluster)
+    host = figures.broker_id.rpartition(":")[0]
+    labels = f'{{{cluster},broker="{host}",metric="pulsar_topic_load_times"'
+    quantiles = loads.quantiles(LOAD_QUANTILES)
+    for suffix, quantile in _LOADS.items():
+        yield f"pulsar_topic_load_time_{suffix}_ms", "gauge", [(labels, quantiles[quantile])]
+    yield "pulsar_topic_load_failed_count", "gauge", [(labels, loads.failures)]
+    yield from _schema_metrics(figures.schemas, cluster)
+
+
+def _summary(meter: OperationMeter, quantiles: Sequence[float], labels: str) -> Rows:
+    rows: Rows = [
+        (f'{{{labels},quantile="{quantile}"', value) for quantile, value in meter.quantiles(quantiles).items()
+    ]
+    return [*rows, (f"_count{{{labels}", meter.count), (f"_sum{{{labels}", round(meter.sum_ms, 3))]
+
+
+def _schema_metrics(schemas: Mapping[str, SchemaMeters], cluster: str) -> Iterator[tuple[str, str, Rows]]:
+    labelled = [(f'{cluster},namespace="{namespace}"', meters) for namespace, meters in sorted(schemas.items())]
+    for kind, meter in _SCHEMAS.items():
+        rows = [
+            row
+            for labels, meters in labelled
+            if meter(meters).count
+            for row in _summary(meter(meters), SCHEMA_QUANTILES, labels)
+        ]
+        yield f"pulsar_schema_{kind}_ops_latency", "summary", rows
+        failed: Rows = [
+            (f"{{{labels}", meter(meters).failures) for labels, meters in labelled if meter(meters).failures
+        ]
+        yield f"pulsar_schema_{kind}_ops_failed_total", "counter", failed
+    for name, count in _STRATEGY.items():
+        counts: Rows = [(f"{{{labels}", count(meters)) for labels, meters in labelled if count(meters)]
+        yield name, "counter", counts

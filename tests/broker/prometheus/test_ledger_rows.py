@@ -1,0 +1,33 @@
+"""`pulsar_ml_*` by namespace."""
+
+from magnetar.broker.prometheus.ledger_rows import FAMILIES, ledger_rows
+from magnetar.broker.prometheus.rows import QuotaView, TopicView
+from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
+from magnetar.protocol.topic_name import TopicName
+
+SECONDS = 10.0
+
+
+def view(name, **figures):
+    return TopicView(TopicStats(name=TopicName.parse(name), **figures), QuotaView(-1, -1))
+
+
+def test_figures_are_sums_over_the_persistent_topics_of_a_namespace():
+    latency = LatencyCounts((0, 20, 0, 0, 0, 0, 0, 0, 0, 10), 30, 1.0)
+    sizes = SizeCounts((30, 0, 0, 0, 0, 0, 0, 0, 0), 30, 1.0)
+    views = [
+        view("persistent://a/b/x", storage_write_rate=3.0, write_latency_ms=latency, entry_sizes=sizes),
+        view("persistent://a/b/y", storage_write_rate=2.0, write_latency_ms=latency),
+        view("persistent://a/c/z", storage_write_rate=7.0),
+        view("non-persistent://a/b/n", msg_throughput_in=100.0),
+    ]
+    found = {name: dict(rows) for name, rows in ledger_rows('cluster="c"', views, SECONDS)}
+    first, second = 'cluster="c",namespace="a/b/persistent"', 'cluster="c",namespace="a/c/persistent"'
+    assert found["pulsar_ml_AddEntryMessagesRate"] == {first: 5.0, second: 7.0}
+    assert found["pulsar_ml_AddEntrySucceed"] == {first: 50.0, second: 70.0}
+    assert found["pulsar_ml_AddEntryBytesRate"] == {first: 0.0, second: 0.0}
+    assert found["pulsar_ml_AddEntryLatencyBuckets"][f'{first},quantile="0.5_1.0"'] == 4.0
+    assert found["pulsar_ml_AddEntryLatencyBuckets_OVERFLOW"] == {first: 2.0, second: 0.0}
+    assert found["pulsar_ml_EntrySizeBuckets"][f'{first},quantile="0.0_128.0"'] == 3.0
+    assert len(found["pulsar_ml_EntrySizeBuckets"]) == 16
+    assert set(found) == set(FAMILIES)

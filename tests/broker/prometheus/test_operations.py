@@ -1,0 +1,31 @@
+"""Families of lookups, topic loads and schemas."""
+
+from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
+from magnetar.broker.prometheus.operations import OperationFigures, operation_metrics
+
+CLUSTER = 'cluster="c"'
+
+
+async def test_counts_by_family():
+    lookups, loads, schemas = OperationMeter(), OperationMeter(), SchemaMeters()
+    for _ in range(3):
+        with lookups.timed():
+            pass
+    with loads.timed():
+        pass
+    with schemas.put.timed():
+        pass
+    schemas.incompatible = 2
+    loads.failures = 4
+    figures = OperationFigures("host:8080", lookups, 1, loads, {"a/b": schemas})
+    found = {name: (kind, dict(rows)) for name, kind, rows in operation_metrics(figures, CLUSTER)}
+    assert found["pulsar_broker_lookup"][1]["_count{" + CLUSTER] == 3
+    assert found["pulsar_broker_lookup_answers_total"] == ("counter", {"{" + CLUSTER: 2})
+    assert found["pulsar_broker_lookup_redirects_total"] == ("counter", {"{" + CLUSTER: 1})
+    assert found["topic_load_failed_total"] == ("counter", {"{" + CLUSTER: 4})
+    labels = "{" + CLUSTER + ',broker="host",metric="pulsar_topic_load_times"'
+    assert found["pulsar_topic_load_failed_count"] == ("gauge", {labels: 4})
+    assert found["pulsar_schema_put_ops_latency"][1]['_count{cluster="c",namespace="a/b"'] == 1
+    assert found["pulsar_schema_get_ops_latency"][1] == {}, "no rows for a kind of work that never happened"
+    assert found["pulsar_schema_incompatible_total"][1] == {'{cluster="c",namespace="a/b"': 2}
+    assert found["pulsar_schema_compatible_total"][1] == {}
