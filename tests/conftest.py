@@ -1,11 +1,32 @@
 """Rules of every test."""
 
+import ast
+import gc
+
 import structlog
 from hypothesis import settings
 
 # Time limits of single examples say more about the machine than about the code: there are none.
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
+
+_parse = ast.parse
+
+
+def _parsed(*args, **values):
+    """CPython 3.11 raises SystemError when the garbage collector runs inside `ast.parse` and frees an object whose
+    warning formats a traceback: that parses as well. pytest and hypothesis parse sources during any test.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _parse(*args, **values)
+    finally:
+        if collects:
+            gc.enable()
+
+
+ast.parse = _parsed
 
 _configure = structlog.configure
 
