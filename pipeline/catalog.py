@@ -17,7 +17,7 @@ from urllib.parse import quote
 from magnetar.client.errors import ClientError
 from magnetar.pipeline.log_range import LedgerSpan, LogRange
 from magnetar.pipeline.offsets import MessagePlace, Position
-from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError, NoSuchTopicError
+from magnetar.pipeline.read_errors import CatalogError, CatalogRefusedError, CatalogUnavailableError, NoSuchTopicError
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _TOPICS_IN_ONE_REQUEST = 1000
 _AT_ONCE = 8
 _NOT_THERE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 _BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE})
+_REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _INDEX_HEADER = "X-Pulsar-Broker-Entry-METADATA-index"
 _BATCH_HEADER = "X-Pulsar-num-batch-message"
 
@@ -207,6 +208,10 @@ class Catalog:
         answer = self._ask(path, "POST", json.dumps(body).encode())
         return int(answer["version"]["version"])
 
+    def answer(self, path: str) -> Any:
+        """The answer to GET. Raises: NoSuchTopicError for what does not exist, CatalogError."""
+        return self._ask(path)
+
     def _ask(self, path: str, method: str = "GET", body: bytes | None = None) -> Any:
         """Raises NoSuchTopicError for 404 and 405, CatalogError for everything else that is no success."""
         return self._asked(lambda: self._admin.call(method, path, body), path)
@@ -219,8 +224,9 @@ class Catalog:
             if error.code in _NOT_THERE:
                 raise NoSuchTopicError(_named(path)) from error
             reason = error.read()[:300].decode("utf-8", "replace").strip()
-            hint = " (check the token or the rights of its role)" if error.code in {401, 403} else ""
-            kind = CatalogUnavailableError if error.code in _BUSY else CatalogError
+            hint = " (check the token or the rights of its role)" if error.code in _REFUSED else ""
+            refused = CatalogRefusedError if error.code in _REFUSED else CatalogError
+            kind = CatalogUnavailableError if error.code in _BUSY else refused
             raise kind(f"{where} answers {error.code} for {_named(path)}{hint}: {reason}") from error
         except ClientError as error:
             raise CatalogError(str(error)) from error

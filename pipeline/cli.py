@@ -28,7 +28,12 @@ from magnetar.pipeline.jobs.session import NO_SPARK, SparkUnavailableError, open
 from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError, SinkFullError
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.progress import STYLES, Progress
-from magnetar.pipeline.read_errors import CatalogUnavailableError, NoSuchTopicError, ReadTimeoutError
+from magnetar.pipeline.read_errors import (
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    NoSuchTopicError,
+    ReadTimeoutError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +47,7 @@ EXIT_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (CatalogUnavailableError, 69),
     (ReadTimeoutError, 69),
     (RetryError, 69),
+    (CatalogRefusedError, 77),
     (SinkFullError, 74),
     (CommitConflictError, 75),
     (OptionError, 78),

@@ -7,14 +7,24 @@ PipelineError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from magnetar.pipeline.damage import Quarantined
 
 
 class PipelineError(Exception):
-    """Root of this room's errors."""
+    """Root of this room's errors. All of them cross processes: their arguments need not be those of `__init__`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[PipelineError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> PipelineError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(attributes)
+    return error
 
 
 class CorruptEntryError(PipelineError):
@@ -25,9 +35,6 @@ class CorruptEntryError(PipelineError):
             f"{quarantined}; with onCorrupt=quarantine such entries are counted and left out, and the job goes on"
         )
         self.quarantined = quarantined
-
-    def __reduce__(self) -> tuple[type[CorruptEntryError], tuple[Quarantined]]:
-        return type(self), (self.quarantined,)  # crosses processes
 
 
 class SchemaError(PipelineError):

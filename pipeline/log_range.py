@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.pipeline.offsets import Position
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     from magnetar.pipeline.offsets import Place
+
+MADE_ANEW: Final = "the topic was deleted and made anew; what it has now follows"
 
 
 @dataclass(frozen=True, slots=True)

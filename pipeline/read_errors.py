@@ -3,6 +3,7 @@
 PipelineError
 ├── CatalogError        the admin API refuses, or answers what is no answer
 │   ├── CatalogUnavailableError  it is not there, or cannot answer now: worth another attempt
+│   ├── CatalogRefusedError      it refuses these credentials
 │   └── NoSuchTopicError         a topic that was named does not exist
 ├── DataLossError       messages that were to be read are not stored any more
 └── ReadTimeoutError    the broker gave nothing for pollTimeoutMs
@@ -19,6 +20,10 @@ class CatalogError(PipelineError):
 
 class CatalogUnavailableError(CatalogError):
     """The admin API is not there, or cannot answer now."""
+
+
+class CatalogRefusedError(CatalogError):
+    """The admin API refuses these credentials: the token has expired, or the role lacks a right."""
 
 
 class NoSuchTopicError(CatalogError):

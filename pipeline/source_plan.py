@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.offsets import EARLIEST, LATEST, MessagePlace, Offsets, Position, TimePlace, is_before
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.planning import ReadRange, pack, shares, stitch
@@ -26,8 +27,6 @@ log = logging.getLogger(__name__)
 
 _SMALL_BYTES = 1 << 20
 """A range this small that is not in ledger files as a whole is read through the broker as a whole."""
-
-_MADE_ANEW = "the topic was deleted and made anew; what it has now follows"
 
 Logs = dict[str, "LogRange"]
 
@@ -136,7 +135,7 @@ class SourcePlan:
             if stored is None:
                 self._lose(topic, place, "its end", "the topic does not exist any more")
             elif stored.is_another_than(place, start.ledgers.get(topic)):
-                self._lose(topic, place, "its end", _MADE_ANEW)
+                self._lose(topic, place, "its end", MADE_ANEW)
 
     def begin(self, start: Offsets, stored: LogRange) -> Place:
         """The place in `start`; of a topic that is not in it, or was made anew, the first there can be."""
@@ -174,7 +173,7 @@ class SourcePlan:
                 self._lose(topic, start.by_topic.get(topic, 0), until, "the topic does not exist any more")
                 continue
             if stored.is_another_than(until, end.ledgers.get(topic)):
-                self._lose(topic, start.by_topic.get(topic, 0), until, _MADE_ANEW)
+                self._lose(topic, start.by_topic.get(topic, 0), until, MADE_ANEW)
                 continue
             first = self._stored_from(stored, self.begin(start, stored), until)
             if is_before(first, until):

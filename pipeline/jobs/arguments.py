@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from magnetar.pipeline.lake.committer import Committer
 
 
+_OF_QUERIES = (
+    *("columnStyle", "includeHeaders", "includeMarkers", "metadataOnly", "pushdown"),
+    *("predefinedSubscription", "subscription"),
+    *("maxEntriesPerTrigger", "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger"),
+)
+"""Options of the source that would be passed over silently."""
+
+
 def add_source(parser: argparse.ArgumentParser, *, topics_required: bool = True) -> None:
     """Which topics are read, from where, and how."""
     source = parser.add_argument_group("source")
@@ -26,7 +34,11 @@ def add_source(parser: argparse.ArgumentParser, *, topics_required: bool = True)
         metavar="DIR",
         help="data directory of the broker, read where it can be; the rest through the broker",
     )
-    source.add_argument("--start", metavar="PLACE", help="earliest (default), or JSON by topic, for what is new here")
+    source.add_argument(
+        "--start",
+        metavar="PLACE",
+        help="earliest (default), latest, a time, or JSON by topic; export: of topics that the table does not know",
+    )
     source.add_argument("--columns", metavar="NAMES", help="only these columns, with commas between them")
     source.add_argument(
         "--on-corrupt",
@@ -100,6 +112,10 @@ def source_options(options: argparse.Namespace) -> SourceOptions:
         given["startingOffsets"] = options.start
     if options.columns:
         given["columns"] = options.columns
+    meaningless = {name.lower() for name in _OF_QUERIES}
+    for name in given:
+        if name.lower() in meaningless:
+            raise OptionError(f"-o {name} is for queries of Spark; a job has no use for it")
     given["onCorrupt"] = options.on_corrupt
     given["failOnDataLoss"] = "false" if options.skip_lost else given.get("failOnDataLoss", "true")
     return SourceOptions.parse(given)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError
 
-from magnetar.pipeline.catalog import topic_path
+from magnetar.pipeline.catalog import Catalog, topic_path
 from magnetar.pipeline.jobs.audit_facts import KINDS, Finding, StretchAudit, StretchFacts, join
-from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, whole_spans
+from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, wanted_spans
 from magnetar.pipeline.offsets import Position
-from magnetar.pipeline.read_errors import CatalogError
+from magnetar.pipeline.read_errors import CatalogError, NoSuchTopicError
 from magnetar.pipeline.reading.segments import open_directory
 from magnetar.pipeline.reading.settings import ReadSettings
 
@@ -86,7 +85,7 @@ def audit_topics(options: SourceOptions, runner: Runner, progress: Progress) -> 
     """Audit the selected topics; with a data directory also its ledger files. Raises: PipelineError, ClientError."""
     report = AuditReport()
     logs = stored_logs(options)
-    spans = whole_spans(logs)
+    spans = wanted_spans(options, logs)
     tasks = plan_tasks(spans, logs, options, runner.cores)
     rows = RowSettings(ReadSettings.of(options))
     weights = [sum(each.weight_bytes for each in ranges) for ranges in tasks]
@@ -128,6 +127,8 @@ def _note_topic(report: AuditReport, topic: str, whole: StretchFacts) -> None:
 
 def cursor_findings(topic: str, stats: dict[str, Any]) -> Iterator[Finding]:
     """Cursors whose mark-delete or read position lies behind the last confirmed entry."""
+    if not stats:  # the topic was deleted meanwhile
+        return
     last = Position.parse(stats["lastConfirmedEntry"])
     for name, cursor in stats.get("cursors", {}).items():
         marked = Position.parse(cursor["markDeletePosition"])
@@ -154,9 +155,9 @@ def orphan_ledgers(storage_path: str, admin: AdminApi) -> Iterator[Finding]:
 
 def _referred_ledgers(admin: AdminApi) -> set[int]:
     found: set[int] = set()
-    for tenant in _ask(admin, "/admin/v2/tenants"):
-        for namespace in _ask(admin, f"/admin/v2/namespaces/{tenant}"):
-            for topic in _ask(admin, f"/admin/v2/persistent/{namespace}?includeSystemTopic=true"):
+    for tenant in _ask(admin, "/admin/v2/tenants") or ():
+        for namespace in _ask(admin, f"/admin/v2/namespaces/{tenant}") or ():
+            for topic in _ask(admin, f"/admin/v2/persistent/{namespace}?includeSystemTopic=true") or ():
                 found |= ledgers_of(_internal_stats(admin, topic))
     return found
 
@@ -180,12 +181,8 @@ def _internal_stats(admin: AdminApi, topic: str) -> dict[str, Any]:
 
 
 def _ask(admin: AdminApi, path: str) -> Any:
-    """Raises: CatalogError; an empty answer for what has been deleted meanwhile."""
+    """Raises: CatalogError; None for what has been deleted meanwhile."""
     try:
-        return admin.call("GET", path)
-    except HTTPError as error:
-        if error.code == 404:
-            return None
-        raise CatalogError(f"{admin.url} answers {error.code} for {path}") from error
-    except (OSError, ValueError) as error:
-        raise CatalogError(f"{admin.url} does not answer {path}: {error}") from error
+        return Catalog(admin).answer(path)
+    except NoSuchTopicError:
+        return None

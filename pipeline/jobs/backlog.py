@@ -7,18 +7,18 @@ lag_s is the age of the oldest message that is not acknowledged.
 from __future__ import annotations
 
 import json
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pipeline.catalog import Catalog, topic_path
 from magnetar.pipeline.jobs.page import Page
-from magnetar.pipeline.read_errors import CatalogError
+from magnetar.pipeline.read_errors import CatalogError, NoSuchTopicError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from magnetar.client.admin import AdminApi
     from magnetar.pipeline.options import SourceOptions
     from magnetar.pipeline.progress import Progress
 
@@ -28,8 +28,16 @@ _QUERY = "getPreciseBacklog=true&subscriptionBacklogSize=true&getEarliestTimeInB
 def take_sample(options: SourceOptions, now_ms: int) -> list[dict[str, Any]]:
     """One row per subscription of the selected topics. Raises: CatalogError."""
     admin = options.connect.admin()
-    topics = Catalog(admin).partitions(options.selection, missing_ok=options.wait_for_topic)
-    return [row for topic in topics for row in rows_of(topic, _stats(admin, topic), now_ms)]
+    catalog = Catalog(admin)
+    topics = catalog.partitions(options.selection, missing_ok=options.wait_for_topic)
+    found: list[dict[str, Any]] = []
+    for topic in topics:
+        try:
+            found += rows_of(topic, catalog.answer(f"{topic_path(topic)}/stats?{_QUERY}"), now_ms)
+        except NoSuchTopicError:
+            if not options.selection.pattern:  # a topic of a pattern may be deleted meanwhile
+                raise
+    return found
 
 
 def rows_of(topic: str, stats: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
@@ -75,10 +83,17 @@ def collect(
         taken = take_sample(options, now_ms())
         rows += taken
         if history is not None:
-            with history.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(row) + "\n" for row in taken)
+            _append(history, taken)
         progress.advance(1)
     return rows
+
+
+def _append(history: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Behind a line that a crash has cut, on a line of their own."""
+    with history.open("ab+") as file:
+        end = file.seek(0, os.SEEK_END)
+        cut = end > 0 and (file.seek(end - 1), file.read(1))[1] != b"\n"
+        file.write(b"\n" * cut + b"".join(json.dumps(row).encode() + b"\n" for row in rows))
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
@@ -86,11 +101,13 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().splitlines():
         try:
-            found.append(json.loads(line))
+            row = json.loads(line)
         except ValueError:
             continue
+        if isinstance(row, dict):
+            found.append(row)
     return found
 
 
@@ -142,11 +159,3 @@ def as_text(report: dict[str, Any]) -> str:
         f"{row['backlog']:>12}  {row['lag_s']:>10.1f} s  {row['topic']} / {row['subscription']}"
         for row in report["newest"]
     )
-
-
-def _stats(admin: AdminApi, topic: str) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = admin.call("GET", f"{topic_path(topic)}/stats?{_QUERY}")
-    except (OSError, ValueError) as error:
-        raise CatalogError(f"{admin.url} does not give the stats of {topic}: {error}") from error
-    return found

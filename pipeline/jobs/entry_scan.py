@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, whole_spans
+from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, wanted_spans
 from magnetar.pipeline.reading.settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def scan_topics(options: SourceOptions, runner: Runner, progress: Progress, make
     Raises:  PipelineError, ClientError.
     """
     logs = stored_logs(options)
-    spans = whole_spans(logs)
+    spans = wanted_spans(options, logs)
     tasks = plan_tasks(spans, logs, options, runner.cores)
     rows = RowSettings(ReadSettings.of(options))
     weights = [sum(each.weight_bytes for each in ranges) for ranges in tasks]

@@ -19,12 +19,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magnetar.client.errors import RetryError
-from magnetar.pipeline.jobs.reading import RowReader, RowReport, RowSettings, plan_tasks, stored_logs
+from magnetar.pipeline.jobs.reading import (
+    RowReader,
+    RowReport,
+    RowSettings,
+    ending_indexes,
+    ensure_same_logs,
+    plan_tasks,
+    starting_indexes,
+    stored_logs,
+)
 from magnetar.pipeline.jobs.runner import TaskFailedError
 from magnetar.pipeline.jobs.typed_values import choose_values
 from magnetar.pipeline.lake.data_file import Append, DataFile, IndexSpan
 from magnetar.pipeline.lake.errors import CommitConflictError
 from magnetar.pipeline.lake.writer import DEFAULT_WRITE, SplitWriter, WriteOptions
+from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.planning import ReadRange, shares
 from magnetar.pipeline.read_errors import CatalogUnavailableError, DataLossError, ReadTimeoutError
 from magnetar.pipeline.reading.settings import ReadSettings
@@ -75,7 +85,7 @@ class ExportReport:
     """The result of one committed run.
 
     spans: topic partition -> [first index, end) of this run.   lost: ranges that the topics do not have any more.
-    conflicts: commits of other jobs that came first.
+    anew: topic partitions that were deleted and made anew since.   conflicts: commits of other jobs that came first.
     """
 
     rows: int = 0
@@ -85,6 +95,7 @@ class ExportReport:
     conflicts: int = 0
     spans: dict[str, list[int]] = field(default_factory=dict)
     lost: list[list[Any]] = field(default_factory=list)
+    anew: list[str] = field(default_factory=list)
     quarantined: RowReport = field(default_factory=RowReport)
 
     def to_json(self) -> dict[str, Any]:
@@ -96,6 +107,7 @@ class ExportReport:
             "conflicts": self.conflicts,
             "spans": self.spans,
             "lost": self.lost,
+            "anew": self.anew,
             "quarantined": {"messages": self.quarantined.messages, "positions": self.quarantined.positions},
         }
 
@@ -139,6 +151,15 @@ def file_slug(topic: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class _Work:
+    """One round. anew: topic partition -> index at which the table ends for an earlier log of that name."""
+
+    spans: list[IndexSpan]
+    lost: list[IndexSpan]
+    anew: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class ExportJob:
     """One export. Payloads are decoded by the schema of the topics as it is when a run begins (valueMode)."""
 
@@ -146,6 +167,7 @@ class ExportJob:
     table: Committer
     write: WriteOptions = DEFAULT_WRITE
     round_bytes: int = 8 << 30
+    _begun: dict[str, int] = field(default_factory=dict, compare=False)
 
     def run(self, runner: Runner, progress: Progress, report: ExportReport | None = None) -> ExportReport:
         """Bring the table up to the end of the topics as they are now.
@@ -156,17 +178,20 @@ class ExportJob:
         logs = stored_logs(self.options)
         rows = self._row_settings(choose_values(self.options, logs))
         schema = self.table.prepare(RowReader(rows).decoder().schema)
-        ends = {topic: log.end for topic, log in logs.items()}
+        ends = ending_indexes(self.options, logs)
+        firsts = self._first_indexes(logs)
         weight = sum(log.bytes_per() * _behind(self.table, topic, log) for topic, log in logs.items())
         if weight:
             progress.begin(weight)
         conflicts = 0
         while True:
-            spans, lost = self._next_round(logs, ends)
-            if not spans:
+            work = self._next_round(logs, firsts, ends)
+            if not work.spans:
                 return report
+            for topic in work.anew:
+                progress.say(f"{topic} was deleted and made anew; its messages follow those of the earlier topic")
             try:
-                self._round(runner, progress, rows, schema, logs, spans, lost, report)
+                self._round(runner, progress, rows, schema, logs, work, report)
                 conflicts = 0
             except CommitConflictError as error:
                 report.conflicts += 1
@@ -209,15 +234,25 @@ class ExportJob:
 
     # --- one round --------------------------------------------------------------------------------------------------
 
-    def _next_round(
-        self, logs: Mapping[str, LogRange], ends: Mapping[str, Any]
-    ) -> tuple[list[IndexSpan], list[IndexSpan]]:
+    def _first_indexes(self, logs: Mapping[str, LogRange]) -> dict[str, int]:
+        """Where the topic partitions begin that the table does not know: `startingOffsets`, the same in every round of
+        this job.
+        """
+        known = self.table.committed(logs).keys() | self._begun.keys()
+        self._begun.update(starting_indexes(self.options, {t: log for t, log in logs.items() if t not in known}))
+        return self._begun
+
+    def _next_round(self, logs: Mapping[str, LogRange], firsts: Mapping[str, int], ends: Mapping[str, int]) -> _Work:
         """The next indexes of each topic partition, and the lost ones among them. Raises: DataLossError."""
-        committed = self.table.committed(logs)
-        wanted, lost = {}, []
+        committed, ledgers = self.table.committed(logs), self.table.ledgers(logs)
+        wanted, lost, anew = {}, [], {}
         for topic, log in logs.items():
-            first, end = int(log.first_index or 0), int(ends[topic])
-            start = committed.get(topic, first)
+            first, end = int(log.first_index or 0), ends[topic]
+            start = committed.get(topic, max(first, firsts.get(topic, first)))
+            if topic in committed and log.is_another_than(start, ledgers.get(topic)):
+                if self.options.fail_on_data_loss:
+                    raise DataLossError(topic, start, "its end", MADE_ANEW)
+                anew[topic], start = start, 0
             if start < first:
                 if self.options.fail_on_data_loss:
                     raise DataLossError(topic, start, first, "the broker has trimmed them before they were exported")
@@ -231,8 +266,11 @@ class ExportJob:
         for topic, (start, end) in wanted.items():
             count = max(1, int(granted[topic] / logs[topic].bytes_per() + 0.5))
             spans.append(IndexSpan(topic, start, min(end, start + count)))
-        named = {span.topic for span in spans}
-        return spans, [span for span in lost if span.topic in named]
+        return _Work(
+            spans,
+            [span for span in lost if span.topic in wanted],
+            {topic: end for topic, end in anew.items() if topic in wanted},
+        )
 
     def _round(
         self,
@@ -241,12 +279,15 @@ class ExportJob:
         rows: RowSettings,
         schema: pa.Schema,
         logs: Mapping[str, LogRange],
-        spans: list[IndexSpan],
-        lost: list[IndexSpan],
+        work: _Work,
         report: ExportReport,
     ) -> None:
-        """Write and commit one round. Raises: CommitConflictError; the files of the round are removed then."""
-        tasks = plan_tasks(spans, logs, self.options, runner.cores)
+        """Write and commit one round.
+
+        Raises: CommitConflictError, and DataLossError for a topic that was made anew meanwhile; the files of the round
+                are removed then.
+        """
+        tasks = plan_tasks(work.spans, logs, self.options, runner.cores)
         run = uuid.uuid4().hex[:8]
         partitioned = self.table.partition_column is not None
         splits = [
@@ -258,10 +299,14 @@ class ExportJob:
         left_out = RowReport()
         for result in results:
             left_out.extend(result.report)
-        append = Append(tuple(spans), tuple(files), schema, tuple(lost), left_out.messages)
+        ledgers = {span.topic: logs[span.topic].last.ledger_id for span in work.spans}
+        append = Append(
+            tuple(work.spans), tuple(files), schema, tuple(work.lost), left_out.messages, ledgers, work.anew
+        )
         try:
+            ensure_same_logs(self.options, work.spans, ledgers)
             self.table.commit(append)
-        except CommitConflictError:
+        except (CommitConflictError, DataLossError):
             self._discard(files)
             raise
         self._note(report, append, left_out)
@@ -283,6 +328,7 @@ class ExportJob:
         report.commits += 1
         report.lost += [[span.topic, span.start, span.end] for span in append.lost]
         report.lost += [list(each[:3]) for each in left_out.lost]
+        report.anew += sorted(append.anew)
         report.quarantined.extend(left_out)
         for span in append.spans:
             known = report.spans.setdefault(span.topic, [span.start, span.end])

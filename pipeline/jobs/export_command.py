@@ -75,13 +75,14 @@ def run(options: argparse.Namespace, runner: Runner, progress: Progress) -> dict
 def finished(report: ExportReport) -> dict[str, Any]:
     """The report of the command; quarantined or lost messages are findings."""
     found = report.to_json()
-    found["findings"] = bool(report.quarantined.messages or report.lost)
+    found["findings"] = bool(report.quarantined.messages or report.lost or report.anew)
     return found
 
 
 def as_text(report: dict[str, Any]) -> str:
     """One line."""
     lost = f", {len(report['lost'])} ranges lost" if report["lost"] else ""
+    lost += f", {len(report['anew'])} topics were made anew" if report["anew"] else ""
     left_out = report["quarantined"]["messages"]
     quarantined = f", {left_out} messages quarantined" if left_out else ""
     return (

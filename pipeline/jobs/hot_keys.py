@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, whole_spans
+from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, wanted_spans
 from magnetar.pipeline.reading.settings import ReadSettings
 from magnetar.protocol.key_hash import RANGE_SIZE, sticky_hash
 
@@ -104,7 +104,7 @@ def key_statistics(
 ) -> dict[str, Any]:
     """Of all selected topics together. Raises: PipelineError, ClientError."""
     logs = stored_logs(options)
-    spans = whole_spans(logs)
+    spans = wanted_spans(options, logs)
     tasks = plan_tasks(spans, logs, options, runner.cores)
     rows = RowSettings(ReadSettings.of(options), _COLUMNS)
     weights = [sum(each.weight_bytes for each in ranges) for ranges in tasks]

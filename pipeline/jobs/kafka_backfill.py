@@ -87,6 +87,8 @@ def find_partitions(paths: Sequence[Path], target: str) -> list[tuple[tuple[str,
     topic = TopicName.parse(target)
     found: dict[str, tuple[str, ...]] = {}
     for path in paths:
+        if not path.is_dir():
+            raise InputError(f"{path}: no directory; name the directories of Kafka partitions, or one that holds them")
         directories = [path] if any(path.glob("*.log")) else sorted(each for each in path.iterdir() if each.is_dir())
         for directory in directories:
             segments = tuple(str(each) for each in sorted(directory.glob("*.log")) if each.stat().st_size)

@@ -25,10 +25,11 @@ from magnetar.pipeline.jobs.reading import (
     RowReader,
     RowReport,
     RowSettings,
+    ensure_same_logs,
     plan_tasks,
     readable,
     stored_logs,
-    whole_spans,
+    wanted_spans,
 )
 from magnetar.pipeline.jobs.typed_values import choose_values
 from magnetar.pipeline.lake.data_file import Append
@@ -163,7 +164,7 @@ def compact_topics(
     Raises: NotEmptyError, PipelineError, ClientError. Nothing is committed then.
     """
     logs = stored_logs(options)
-    spans = whole_spans(logs)
+    spans = wanted_spans(options, logs)
     if table.committed(logs) or table.files():
         raise NotEmptyError(f"{table.place.uri} holds a table already: compact into a new one, and remove the old one")
     settings = readable(options)
@@ -189,7 +190,9 @@ def compact_topics(
         left_out = RowReport()
         for result in results:
             left_out.extend(result.report)
-        table.commit(Append(tuple(spans), files, schema, quarantined=left_out.messages))
+        ledgers = {span.topic: logs[span.topic].last.ledger_id for span in spans}
+        ensure_same_logs(options, spans, ledgers)
+        table.commit(Append(tuple(spans), files, schema, quarantined=left_out.messages, ledgers=ledgers))
     finally:
         for each in place.list(f"{STAGING}/{run}"):
             place.remove(each.path)

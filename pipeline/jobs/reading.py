@@ -12,17 +12,20 @@ from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.typed_values import TypedValues
 from magnetar.pipeline.lake.data_file import IndexSpan
 from magnetar.pipeline.planning import ReadRange, pack, stitch
+from magnetar.pipeline.read_errors import DataLossError
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
 from magnetar.pipeline.reading.settings import ReadSettings
+from magnetar.pipeline.source_plan import SourcePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from magnetar.pipeline.entry_chunk import EntryChunk
     from magnetar.pipeline.log_range import LogRange
+    from magnetar.pipeline.offsets import Offsets
     from magnetar.pipeline.options import SourceOptions
 
 
@@ -47,13 +50,46 @@ def stored_logs(options: SourceOptions) -> dict[str, LogRange]:
     return {topic: log for topic, log in found.items() if log.indexed}
 
 
-def whole_spans(logs: Mapping[str, LogRange]) -> list[IndexSpan]:
-    """Everything that is stored of each log."""
-    return [
-        IndexSpan(topic, int(log.first_index or 0), int(log.end_index or 0))
-        for topic, log in sorted(logs.items())
-        if log.entries
-    ]
+def wanted_spans(options: SourceOptions, logs: Mapping[str, LogRange]) -> list[IndexSpan]:
+    """What startingOffsets and endingOffsets select of each log, by default everything that is stored.
+
+    Raises: OptionError, DataLossError, CatalogError.
+    """
+    stored = {topic: log for topic, log in sorted(logs.items()) if log.entries}
+    firsts, ends = starting_indexes(options, stored), ending_indexes(options, stored)
+    spans = [(topic, max(firsts[topic], int(log.first_index or 0)), ends[topic]) for topic, log in stored.items()]
+    return [IndexSpan(topic, first, end) for topic, first, end in spans if first < end]
+
+
+def ensure_same_logs(options: SourceOptions, spans: Iterable[IndexSpan], ledgers: Mapping[str, int]) -> None:
+    """Rows that were read of a topic while it was deleted and made anew may be of either.
+
+    Args:    ledgers: topic partition -> the newest ledger of its log before reading began.
+    Raises:  DataLossError for such a topic.
+    """
+    now = Catalog(options.connect.admin()).ranges(list(ledgers))
+    for span in spans:
+        log = now[span.topic]
+        if log is not None and log.is_another_than(span.end, ledgers[span.topic]):
+            raise DataLossError(span.topic, span.start, span.end, "the topic was made anew while it was read")
+
+
+def starting_indexes(options: SourceOptions, logs: Mapping[str, LogRange]) -> dict[str, int]:
+    """Topic partition -> the first index that the options want. Raises: as `wanted_spans`."""
+    return _indexes(_plan(options).starting(dict(logs)))
+
+
+def ending_indexes(options: SourceOptions, logs: Mapping[str, LogRange]) -> dict[str, int]:
+    """Topic partition -> the index at which the options end (exclusive). Raises: as `wanted_spans`."""
+    return _indexes(_plan(options).ending(dict(logs)))
+
+
+def _plan(options: SourceOptions) -> SourcePlan:
+    return SourcePlan(replace(options, storage_path=""))
+
+
+def _indexes(offsets: Offsets) -> dict[str, int]:
+    return {topic: place for topic, place in offsets.by_topic.items() if isinstance(place, int)}
 
 
 def plan_tasks(

@@ -21,17 +21,21 @@ import pyarrow.parquet as pq
 
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.jobs.export import file_slug
-from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, readable, stored_logs, whole_spans
+from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, readable, stored_logs, wanted_spans
 from magnetar.pipeline.jobs.replay_schemas import COLUMN, copy_schemas, with_versions
 from magnetar.pipeline.lake.data_file import DataFile, IndexSpan
 from magnetar.pipeline.lake.errors import NotATableError
+from magnetar.pipeline.lake.table_files import sync_path
+from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.option_table import OptionError
+from magnetar.pipeline.options import TopicSelection
+from magnetar.pipeline.read_errors import DataLossError, NoSuchTopicError
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.task import Place, send_rows
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     import pyarrow as pa
@@ -84,27 +88,42 @@ def _batches(piece: ReplayPiece) -> Iterator[pa.RecordBatch]:
 
 
 class ReplayState:
-    """The ranges of a replay with an id, written down before its first message; later runs take them from here."""
+    """What a replay with an id sends, written down before its first message; later runs take it from here.
 
-    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+    A row's number is its sequence id, so every run must have the same rows in the same order. `identity` holds each
+    option that decides about that: a run with another identity is refused.
+    """
+
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._identity = dict(identity)
 
-    def ranges(self, logs: Mapping[str, LogRange]) -> list[IndexSpan]:
-        """The ranges of an earlier run, else everything that is stored now. Raises: OptionError, OSError."""
+    def pinned(self, identity: Mapping[str, str], decide: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The decision of the first run. Raises: OptionError, OSError."""
         if self._path.exists():
-            known = json.loads(self._path.read_text(encoding="utf-8"))
-            if known["identity"] != self._identity:
-                raise OptionError(f"{self._path} belongs to another replay ({known['identity']}): give another --id")
-            return [IndexSpan(*each) for each in known["ranges"]]
-        spans = whole_spans(logs)
+            return self._known(identity)
+        decision = decide()
         draft = self._path.with_suffix(".tmp")
         with draft.open("w", encoding="utf-8") as file:
-            json.dump({"identity": self._identity, "ranges": [[s.topic, s.start, s.end] for s in spans]}, file)
+            json.dump({"identity": identity, **decision}, file)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._path)
-        return spans
+        sync_path(str(self._path.absolute().parent))
+        return decision
+
+    def _known(self, identity: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            known: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+            before: dict[str, str] = known.pop("identity")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise OptionError(f"{self._path} is no state of a replay: give another --state") from error
+        for name in sorted(before.keys() | identity.keys()):
+            if before.get(name) != identity.get(name):
+                raise OptionError(
+                    f"{self._path} belongs to a replay with another {name} ({before.get(name)}, now "
+                    f"{identity.get(name)}): give what the first run had, or another --id and --state"
+                )
+        return known
 
 
 def producer_name(replay_id: str, source: str) -> str:
@@ -133,7 +152,16 @@ def replay_topics(
 ) -> dict[str, Any]:
     """Replay the selected topics. Raises: PipelineError, ClientError, OptionError."""
     logs = stored_logs(options)
-    spans = state.ranges(logs) if state is not None else whole_spans(logs)
+    if state is None:
+        spans = wanted_spans(options, logs)
+    else:
+        decision = state.pinned(
+            _rows_of_source(options) | _rows_of_sink(sink), lambda: _decide(wanted_spans(options, logs), logs)
+        )
+        spans = [IndexSpan(*each) for each in decision["ranges"]]
+        _check_logs(spans, logs, decision["ledgers"])
+        # Rows that are gone would move the numbers of those behind them.
+        options = replace(options, fail_on_data_loss=True)
     plain = RowSettings(readable(options), COLUMNS)
     typed, versioned = replace(plain, columns=(*COLUMNS, COLUMN)), replace(sink, keep_schema_versions=True)
     schemas: dict[str, dict[bytes, bytes]] = {}
@@ -153,6 +181,42 @@ def replay_topics(
     return _run(pieces, weights, runner, progress)
 
 
+_SOURCE_ROWS = ("selection", "starting", "ending", "read_compacted", "on_corrupt", "on_encrypted", "decryption_keys")
+_SINK_ROWS = ("topic", "routing", "batch_messages", "value_mode", "record_name", "kafka_style", "register_schema")
+
+
+def _rows_of_source(options: SourceOptions) -> dict[str, str]:
+    """The options that decide which rows there are, and in which order."""
+    return {f"source {name}": str(getattr(options, name)) for name in _SOURCE_ROWS}
+
+
+def _rows_of_sink(sink: SinkOptions) -> dict[str, str]:
+    """The options that decide about the content of the rows and the partition that each goes to."""
+    found = {f"sink {name}": str(getattr(sink, name)) for name in _SINK_ROWS}
+    if sink.topic is not None:
+        catalog = Catalog(sink.connect.admin())
+        topics = catalog.partitions(TopicSelection((sink.topic,)), missing_ok=True)
+        found["number of partitions"] = f"{len(topics)} from {topics[0]} on"
+    return found
+
+
+def _decide(spans: Iterable[IndexSpan], logs: Mapping[str, LogRange]) -> dict[str, Any]:
+    chosen = list(spans)
+    return {
+        "ranges": [[span.topic, span.start, span.end] for span in chosen],
+        "ledgers": {span.topic: logs[span.topic].last.ledger_id for span in chosen},
+    }
+
+
+def _check_logs(spans: Iterable[IndexSpan], logs: Mapping[str, LogRange], ledgers: Mapping[str, int]) -> None:
+    """Raises: NoSuchTopicError, DataLossError for a topic that was made anew since."""
+    for span in spans:
+        if span.topic not in logs:
+            raise NoSuchTopicError(span.topic)
+        if logs[span.topic].is_another_than(span.end, ledgers.get(span.topic)):
+            raise DataLossError(span.topic, span.start, span.end, MADE_ANEW)
+
+
 def replay_table(
     table: Committer,
     sink: SinkOptions,
@@ -160,14 +224,25 @@ def replay_table(
     progress: Progress,
     *,
     replay_id: str | None = None,
+    state: ReplayState | None = None,
 ) -> dict[str, Any]:
     """Replay the rows of a table, those of each topic partition in the order of their indexes.
 
-    With an id the table must not change between runs: a file that joined others has other rows in another order.
-    Raises: PipelineError, ClientError.
+    With an id the files of the table are those of the first run: what is exported later is not sent, and a table whose
+    files were joined meanwhile is refused, because its rows have another order.
+    Raises: PipelineError, ClientError, OptionError.
     """
+    stored = {file.path: file for file in table.files()}
+    if state is not None:
+        decision = state.pinned(_rows_of_sink(sink) | {"table": table.place.uri}, lambda: {"files": sorted(stored)})
+        if gone := [path for path in decision["files"] if path not in stored]:
+            raise OptionError(
+                f"{table.place.uri} has lost {len(gone)} files since this replay began (join-files?), {gone[0]} among "
+                "them: its rows have another order now, so the replay cannot go on"
+            )
+        stored = {path: stored[path] for path in decision["files"]}
     by_topic: dict[str, list[DataFile]] = {}
-    for file in sorted(table.files(), key=lambda each: (each.topic, each.min_index, each.path)):
+    for file in sorted(stored.values(), key=lambda each: (each.topic, each.min_index, each.path)):
         by_topic.setdefault(file.topic, []).append(file)
     if not by_topic:
         raise NotATableError(f"{table.place.uri} holds no data files")

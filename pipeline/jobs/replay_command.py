@@ -41,7 +41,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
         help="exactly once: identity of this replay; the target must deduplicate. Without, at least once",
     )
     parser.add_argument(
-        "--state", type=Path, metavar="FILE", help="with --id: where the ranges are written down (replay-ID.json)"
+        "--state", type=Path, metavar="FILE", help="with --id: where the rows to send are written down (replay-ID.json)"
     )
     parser.add_argument(
         "--sink-option",
@@ -61,13 +61,12 @@ def run_replay(options: argparse.Namespace, runner: Runner, progress: Progress) 
     given = [bool(options.table), bool(options.topic or options.topics_pattern)]
     if sum(given) != 1:
         raise OptionError("one of --topic, --topics-pattern and --table is needed")
-    if options.table:
-        table = open_table(options.format, options.table, key_values(options.table_option, "--table-option"))
-        return replay_table(table, sink, runner, progress, replay_id=options.id)
     state = None
     if options.id is not None:
-        identity = {"source": options.topic or options.topics_pattern, "into": options.into}
-        state = ReplayState(options.state or Path(f"replay-{options.id}.json"), identity)
+        state = ReplayState(options.state or Path(f"replay-{options.id}.json"))
+    if options.table:
+        table = open_table(options.format, options.table, key_values(options.table_option, "--table-option"))
+        return replay_table(table, sink, runner, progress, replay_id=options.id, state=state)
     return replay_topics(source_options(options), sink, runner, progress, replay_id=options.id, state=state)
 
 

@@ -38,9 +38,6 @@ class TaskFailedError(PipelineError):
         super().__init__(f"a task failed: {reason[:500]}")
         self.text = text
 
-    def __reduce__(self) -> tuple[type[TaskFailedError], tuple[str]]:
-        return type(self), (self.text,)
-
 
 class Runner(Protocol):
     """Runs pieces of work.

@@ -35,6 +35,9 @@ class Committer(Protocol):
     def committed(self, topics: Iterable[str]) -> dict[str, int]:
         """Topic partition -> index up to which (exclusive) the table is complete; only those that the table has."""
 
+    def ledgers(self, topics: Iterable[str]) -> dict[str, int]:
+        """Topic partition -> the newest ledger of its log when its last commit was planned; only those that it has."""
+
     def commit(self, append: Append) -> None:
         """Add the files; returns when the commit is durable.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pipeline.lake.errors import CommitConflictError
@@ -64,6 +64,9 @@ class Append:
     schema:      of the rows, without the partition column.
     lost:        spans that the broker had trimmed before they were read; they end where a span of their topic begins.
     quarantined: entries in `spans` that could not be decoded and have no row.
+    ledgers:     topic partition -> the newest ledger of its log when the commit was planned: later logs of that name
+                 begin with a later one.
+    anew:        topic partition -> index at which the table ends for an earlier log of that name, now deleted.
     """
 
     spans: tuple[IndexSpan, ...]
@@ -71,6 +74,8 @@ class Append:
     schema: pa.Schema
     lost: tuple[IndexSpan, ...] = ()
     quarantined: int = 0
+    ledgers: Mapping[str, int] = field(default_factory=dict)
+    anew: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         topics = [span.topic for span in self.spans]
@@ -80,7 +85,7 @@ class Append:
     def firsts(self) -> dict[str, int]:
         """Per topic partition the index at which the table must end."""
         lost = {span.topic: span for span in self.lost}
-        return {span.topic: lost.get(span.topic, span).start for span in self.spans}
+        return {span.topic: lost.get(span.topic, span).start for span in self.spans} | dict(self.anew)
 
     def ends(self) -> dict[str, int]:
         """Per topic partition the index at which the table ends afterwards (exclusive)."""

@@ -9,6 +9,7 @@ another one fails, and the caller compares its range with the new position first
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 APP_ID: Final = "magnetar:"
+LEDGER_ID: Final = "magnetar-ledger:"
+"""App id whose version is the newest ledger of the topic partition when the commit was planned."""
 _DATE = pa.field(DATE_COLUMN, pa.date32())
 _HOUR_S = 3600
 
@@ -37,7 +40,7 @@ class DeltaLakeTable:
     partition_column: str | None = DATE_COLUMN
 
     def __init__(self, uri: str, options: Mapping[str, str] | None = None) -> None:
-        self.place = TableFiles(uri)
+        self.place = TableFiles(uri).without("%", "deltalake")
         self._options = dict(options or {}) or None
         self._table: DeltaTable | None = None
 
@@ -62,16 +65,25 @@ class DeltaLakeTable:
         return merged
 
     def committed(self, topics: Iterable[str]) -> dict[str, int]:
+        return self._versions(APP_ID, topics)
+
+    def ledgers(self, topics: Iterable[str]) -> dict[str, int]:
+        return self._versions(LEDGER_ID, topics)
+
+    def _versions(self, prefix: str, topics: Iterable[str]) -> dict[str, int]:
         table = self._newest()
-        found = {topic: table.transaction_version(APP_ID + topic) for topic in topics} if table is not None else {}
-        return {topic: end for topic, end in found.items() if end is not None}
+        found = {topic: table.transaction_version(prefix + topic) for topic in topics} if table is not None else {}
+        return {topic: version for topic, version in found.items() if version is not None}
 
     def commit(self, append: Append) -> None:
         table = self._existing()
         ensure_follows(self.committed(append.firsts()), append)
         properties = CommitProperties(
             max_commit_retries=0,
-            app_transactions=[Transaction(APP_ID + topic, end) for topic, end in append.ends().items()],
+            app_transactions=[
+                *(Transaction(APP_ID + topic, end) for topic, end in append.ends().items()),
+                *(Transaction(LEDGER_ID + topic, ledger_id) for topic, ledger_id in append.ledgers.items()),
+            ],
             custom_metadata={
                 "magnetar.spans": json.dumps([[span.topic, span.start, span.end] for span in append.spans]),
                 "magnetar.lost": json.dumps([[span.topic, span.start, span.end] for span in append.lost]),
@@ -106,7 +118,7 @@ class DeltaLakeTable:
 
     def vacuum(self, older_than_s: float, *, dry_run: bool = False) -> list[str]:
         return self._existing().vacuum(
-            retention_hours=int(older_than_s // _HOUR_S),
+            retention_hours=math.ceil(older_than_s / _HOUR_S),
             dry_run=dry_run,
             enforce_retention_duration=False,
             full=True,

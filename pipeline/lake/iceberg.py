@@ -32,7 +32,7 @@ from pyiceberg.transforms import DayTransform
 from sqlalchemy.exc import OperationalError
 
 from magnetar.pipeline.lake.data_file import Append, DataFile, ensure_follows
-from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError
+from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError, SinkFullError
 from magnetar.pipeline.lake.schema import merge
 from magnetar.pipeline.lake.table_files import TableFiles, raising_full
 from magnetar.pipeline.lake.vacuum import remove_unreferenced
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 COMMITTED: Final = "magnetar.committed-index."
+LEDGER: Final = "magnetar.newest-ledger."
 _TIME = "__brokerPublishTime"
 _NAMESPACE = "magnetar.namespace"
 """Option: the namespace of the catalog that the table is in; `lake` by default."""
@@ -60,7 +61,7 @@ class IcebergTable:
     partition_column: str | None = None
 
     def __init__(self, uri: str, options: Mapping[str, str] | None = None) -> None:
-        self.place = TableFiles(uri)
+        self.place = TableFiles(uri).without("%#?", "pyiceberg")
         properties = dict(options or {})
         self._namespace = properties.pop(_NAMESPACE, "lake")
         self._properties = properties
@@ -84,9 +85,15 @@ class IcebergTable:
         return merged
 
     def committed(self, topics: Iterable[str]) -> dict[str, int]:
+        return self._numbers(COMMITTED, topics)
+
+    def ledgers(self, topics: Iterable[str]) -> dict[str, int]:
+        return self._numbers(LEDGER, topics)
+
+    def _numbers(self, prefix: str, topics: Iterable[str]) -> dict[str, int]:
         table = self._newest()
         properties = table.properties if table is not None else {}
-        return {topic: int(properties[COMMITTED + topic]) for topic in topics if COMMITTED + topic in properties}
+        return {topic: int(properties[prefix + topic]) for topic in topics if prefix + topic in properties}
 
     def commit(self, append: Append) -> None:
         table = self._existing()
@@ -98,6 +105,7 @@ class IcebergTable:
             "magnetar.quarantined": str(append.quarantined),
         }
         ends = {COMMITTED + topic: str(end) for topic, end in append.ends().items()}
+        ends |= {LEDGER + topic: str(ledger_id) for topic, ledger_id in append.ledgers.items()}
         with _conflicts(self.place.uri), table.transaction() as transaction:
             transaction.set_properties(ends)
             with transaction.update_snapshot(snapshot_properties=summary).fast_append() as update:
@@ -135,12 +143,14 @@ class IcebergTable:
             if old:
                 with _conflicts(self.place.uri):
                     table.maintenance.expire_snapshots().by_ids(old).commit()
-                table = self._existing()
-        needed = set()
+        return remove_unreferenced(self.place, self._needed, older_than_s, dry_run=dry_run)
+
+    def _needed(self) -> set[str]:
+        """The data files of every snapshot."""
+        table, found = self._existing(), set()
         for snapshot in table.snapshots():
-            needed.update(table.inspect.files(snapshot.snapshot_id)["file_path"].to_pylist())
-        relative = {self._relative(path) for path in needed}
-        return remove_unreferenced(self.place, relative, older_than_s, dry_run=dry_run)
+            found.update(table.inspect.files(snapshot.snapshot_id)["file_path"].to_pylist())
+        return {self._relative(path) for path in found}
 
     # --- pyiceberg --------------------------------------------------------------------------------------------------
 
@@ -228,6 +238,8 @@ def _conflicts(uri: str) -> Iterator[None]:
         with raising_full(uri):
             yield
     except (CommitFailedException, OperationalError) as error:
+        if "disk is full" in str(error):  # SQLite has no errno
+            raise SinkFullError(uri, "the database of the catalog finds no room") from error
         raise CommitConflictError(f"{uri}: another commit came first ({error})") from error
 
 

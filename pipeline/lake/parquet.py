@@ -8,7 +8,8 @@ of two commits with one number one wins. Readers that want a consistent version 
 those that take the whole directory may also see files of a commit that is under way.
 
     {"format": 1, "number": n, "time_ms": ..., "schema": base64 Arrow IPC, "added": [DataFile], "removed": [path],
-     "spans": [[topic, start, end]], "lost": [...], "quarantined": n, "committed": {topic: end}}
+     "spans": [[topic, start, end]], "lost": [...], "quarantined": n, "committed": {topic: end},
+     "ledgers": {topic: newest ledger}}
 """
 
 from __future__ import annotations
@@ -61,6 +62,11 @@ class ParquetTable:
         known = manifests[-1]["committed"] if manifests else {}
         return {topic: known[topic] for topic in topics if topic in known}
 
+    def ledgers(self, topics: Iterable[str]) -> dict[str, int]:
+        manifests = self._manifests()
+        known = manifests[-1].get("ledgers", {}) if manifests else {}
+        return {topic: known[topic] for topic in topics if topic in known}
+
     def commit(self, append: Append) -> None:
         manifests = self._manifests()
         committed = dict(manifests[-1]["committed"]) if manifests else {}
@@ -70,6 +76,7 @@ class ParquetTable:
             len(manifests),
             schema,
             committed | append.ends(),
+            (manifests[-1].get("ledgers", {}) if manifests else {}) | dict(append.ledgers),
             added=append.files,
             spans=[[span.topic, span.start, span.end] for span in append.spans],
             lost=[[span.topic, span.start, span.end] for span in append.lost],
@@ -101,16 +108,21 @@ class ParquetTable:
             len(manifests),
             _schema_of(newest),
             newest["committed"],
+            newest.get("ledgers", {}),
             added=added,
             removed=[each.path for each in removed],
         )
 
     def vacuum(self, older_than_s: float, *, dry_run: bool = False) -> list[str]:
-        needed = {each.path for each in self.files()}
         recent = (time.time() - older_than_s) * 1000
-        for manifest in self._manifests():
-            if manifest["time_ms"] >= recent:
-                needed.update(manifest["removed"])
+
+        def needed() -> set[str]:
+            kept = {each.path for each in self.files()}
+            for manifest in self._manifests():
+                if manifest["time_ms"] >= recent:
+                    kept.update(manifest["removed"])
+            return kept
+
         return remove_unreferenced(self.place, needed, older_than_s, dry_run=dry_run)
 
     # --- the log ----------------------------------------------------------------------------------------------------
@@ -132,6 +144,7 @@ class ParquetTable:
         number: int,
         schema: pa.Schema,
         committed: Mapping[str, int],
+        ledgers: Mapping[str, int],
         *,
         added: Sequence[DataFile],
         removed: Sequence[str] = (),
@@ -146,6 +159,7 @@ class ParquetTable:
             "added": [each.to_json() for each in added],
             "removed": list(removed),
             "committed": dict(committed),
+            "ledgers": dict(ledgers),
             **more,
         }
         path = self._path(number)

@@ -6,9 +6,10 @@ import contextlib
 import errno
 import os
 import posixpath
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -18,6 +19,7 @@ from magnetar.pipeline.lake.errors import NotATableError, SinkFullError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -33,13 +35,20 @@ class Listed:
 class TableFiles:
     """Files below one directory of a pyarrow file system; paths are relative, with "/".
 
-    Args: uri: a local path, ``file:///...``, ``s3://...``, ``gs://...`` (credentials as pyarrow finds them).
+    Args: uri: a local path as it is, ``file:///...`` with percent-encoding, ``s3://...``, ``gs://...`` (credentials as
+               pyarrow finds them).
     """
 
     def __init__(self, uri: str) -> None:
-        local = urlsplit(uri).scheme in ("", "file")
-        self.uri = os.path.abspath(uri.removeprefix("file://")) if local else uri.rstrip("/")  # noqa: PTH100 - a URI may be a path
-        self.is_local = local
+        self.is_local = _REMOTE.match(uri) is None
+        self.uri = os.path.abspath(_local_path(uri)) if self.is_local else uri.rstrip("/")  # noqa: PTH100 - a URI may be a path
+
+    def without(self, characters: str, library: str) -> TableFiles:
+        """Itself. Raises: NotATableError for a local path with one of these characters, which a library mistakes."""
+        found = sorted(set(characters) & set(self.uri)) if self.is_local else []
+        if found:
+            raise NotATableError(f"{self.uri}: {library} takes no local path with {' or '.join(found)}; rename it")
+        return self
 
     def __repr__(self) -> str:
         return f"TableFiles({self.uri!r})"
@@ -71,9 +80,11 @@ class TableFiles:
             return
         full = self.absolute(path)
         with raising_full(full):
-            _sync(full)
+            sync_path(full)
             while len(full := posixpath.dirname(full)) >= len(self.uri):
-                _sync(full)
+                sync_path(full)
+            with contextlib.suppress(PermissionError):
+                sync_path(full)  # the directory that holds the name of the table
 
     def remove(self, path: str) -> None:
         """Does nothing for an absent file."""
@@ -117,7 +128,21 @@ def raising_full(path: str) -> Iterator[None]:
         raise
 
 
-def _sync(path: str) -> None:
+def _local_path(uri: str) -> str:
+    """Raises: NotATableError for the file of another machine."""
+    if not uri.lower().startswith("file:"):
+        return uri
+    rest = uri[len("file:") :]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise NotATableError(f"{uri}: a file URL has three slashes, file:///PATH")
+        rest = slash + path
+    return unquote(rest)
+
+
+def sync_path(path: str) -> None:
+    """Return when a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from magnetar.pipeline.lake.table_files import TableFiles
@@ -15,20 +16,20 @@ STAGING: Final = "_staging"
 
 
 def remove_unreferenced(
-    place: TableFiles, needed: AbstractSet[str], older_than_s: float, *, dry_run: bool = False
+    place: TableFiles, needed: Callable[[], AbstractSet[str]], older_than_s: float, *, dry_run: bool = False
 ) -> list[str]:
     """Remove Parquet files that are not `needed` and were last changed `older_than_s` seconds ago or earlier.
+
+    needed: called once the files are listed: a file that is committed meanwhile is among them.
 
     Nothing else is touched: no other file type, nothing in a directory whose name begins with "_" or "." (logs and
     metadata), except for directories of the partition column.
     Returns: the relative paths, ascending.
     """
     limit = time.time() - older_than_s
-    found = [
-        each.path
-        for each in place.list()
-        if each.path not in needed and each.changed_s <= limit and is_data_file(each.path)
-    ]
+    old = [each.path for each in place.list() if each.changed_s <= limit and is_data_file(each.path)]
+    kept = needed()
+    found = [path for path in old if path not in kept]
     if not dry_run:
         for path in found:
             place.remove(path)

@@ -108,6 +108,10 @@ def test_cursors():
     assert [each.where for each in cursor_findings(TOPIC, stats)] == ["ahead"]
 
 
+def test_a_topic_that_is_deleted_meanwhile_has_no_cursors():
+    assert list(cursor_findings("t", {})) == []
+
+
 def test_ledgers_that_stats_name():
     stats = {
         "ledgers": [{"ledgerId": 1}],

@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 import urllib.request
+from urllib.parse import quote
 
 import pulsar
 import pyarrow.parquet as pq
@@ -213,6 +214,95 @@ def test_trimmed_messages(job, topic, publish, admin, runner, progress):
     [[lost_topic, first, end]] = report.lost
     assert (lost_topic, first) == (topic, 60)
     assert [index for _, index, _ in rows(made.table)] == [*range(60), *range(end, 231)]
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize("later", [10, 60, 90])
+def test_a_topic_that_was_made_anew(
+    jobs_broker, topic, publish, admin, runner, progress, tmp_path, table_format, later
+):
+    """Whether it has got fewer messages since, as many, or more: an error, or the rows follow those of before."""
+    table = open_table(table_format, str(tmp_path / "t"))
+    given = {"service.url": jobs_broker.url, "admin.url": jobs_broker.http_url, "topic": topic}
+    publish(topic, VALUES[:60])
+    ExportJob(SourceOptions.parse(given), table).run(runner, progress)
+    admin("DELETE", topic, "?force=true")
+    publish(topic, VALUES[100 : 100 + later])
+    with pytest.raises(DataLossError, match="made anew"):
+        ExportJob(SourceOptions.parse(given), table).run(runner, progress)
+    goes_on = ExportJob(SourceOptions.parse(given | {"failOnDataLoss": "false"}), table, round_bytes=2000)
+    report = goes_on.run(runner, progress)
+    assert (report.rows, report.anew) == (later, [topic])
+    assert rows(table) == sorted(expected(topic, VALUES[:60]) + expected(topic, VALUES[100 : 100 + later]))
+    assert goes_on.run(runner, progress).commits == 0
+    publish(topic, VALUES[:5])
+    assert ExportJob(SourceOptions.parse(given), table).run(runner, progress).rows == 5
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read(
+    jobs_broker, topic, publish, admin, runner, progress, tmp_path, monkeypatch
+):
+    table = open_table("parquet", str(tmp_path / "t"))
+    given = {"service.url": jobs_broker.url, "admin.url": jobs_broker.http_url, "topic": topic}
+    publish(topic, VALUES[:60])
+    plan = export_module.plan_tasks
+
+    def planned(*arguments):
+        admin("DELETE", topic, "?force=true")
+        publish(topic, VALUES[100:180])
+        return plan(*arguments)
+
+    monkeypatch.setattr(export_module, "plan_tasks", planned)
+    with pytest.raises(DataLossError, match="made anew while"):
+        ExportJob(SourceOptions.parse(given), table).run(runner, progress)
+    assert table.committed([topic]) == {}
+    assert [each for each in table.place.list() if each.path.endswith(".parquet")] == []
+
+
+def test_the_options_say_where_a_new_topic_begins_and_ends(job, topic, publish, runner, progress):
+    publish(topic, VALUES[:60])
+    places = {"startingOffsets": json.dumps({topic: 20}), "endingOffsets": json.dumps({topic: 50})}
+    made = job(topic, **places)
+    assert made.run(runner, progress).spans == {topic: [20, 50]}
+    assert job(topic, table=made.table, startingOffsets=json.dumps({topic: 5})).run(runner, progress).spans == {
+        topic: [50, 60]
+    }, "what the table has decides"
+    assert rows(made.table) == expected(topic, VALUES[20:60], first=20)
+
+
+def test_a_stream_that_begins_at_the_end_sees_what_comes_later(job, topic, publish, runner, progress):
+    publish(topic, VALUES[:60])
+    made, rounds = job(topic, startingOffsets="latest"), []
+
+    def on_round(report):
+        if not rounds:
+            publish(topic, VALUES[60:70])
+        rounds.append(report.rows)
+
+    made.follow(runner, progress, trigger_s=0.01, stop=lambda: bool(rounds) and rounds[-1] == 10, on_round=on_round)
+    assert rows(made.table) == expected(topic, VALUES[60:70], first=60)
+
+
+@pytest.mark.parametrize(
+    ("table_format", "name"),
+    [
+        *[("parquet", each) for each in ("a b", "50%25", "ü#?&=+", "x:y")],
+        *[("delta", each) for each in ("a b", "ü#?&=+")],
+        *[("iceberg", each) for each in ("a b", "ü&=+")],
+    ],
+)
+def test_names_with_special_characters(jobs_broker, client, publish, runner, progress, tmp_path, table_format, name):
+    """Of a topic, and of the directory of the table."""
+    topic = f"persistent://public/default/{tmp_path.name} {name}"
+    publish(topic, VALUES[:20])
+    given = {"service.url": jobs_broker.url, "admin.url": jobs_broker.http_url, "topic": topic}
+    for uri in (str(tmp_path / name), f"file://{tmp_path}/{quote('as url ' + name)}"):
+        table = open_table(table_format, uri)
+        ExportJob(SourceOptions.parse(given), table).run(runner, progress)
+        again = open_table(table_format, uri)
+        assert again.committed([topic]) == {topic: 20}
+        assert rows(again) == expected(topic, VALUES[:20])
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([name, "as url " + name])
 
 
 def test_topics_that_are_not_there(job, topic, runner, progress):

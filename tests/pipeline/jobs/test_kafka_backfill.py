@@ -119,6 +119,13 @@ def test_damage_stops_or_is_left_out(partitioned, kafka, options, stored, runner
     assert all(record in whole for record in stored(f"{partitioned}-partition-1")), "in order, each once"
 
 
+def test_paths_that_are_no_directories(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    for name in ("absent", "file"):
+        with pytest.raises(InputError, match="no directory"):
+            find_partitions([tmp_path / name], "orders")
+
+
 def test_directories(kafka, tmp_path, monkeypatch):
     names = [name for _, name in find_partitions([kafka], "t")]
     assert names == ["persistent://public/default/t-partition-0", "persistent://public/default/t-partition-1"]

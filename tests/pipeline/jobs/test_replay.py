@@ -9,11 +9,13 @@ import pytest
 from magnetar.pipeline.errors import CorruptEntryError
 from magnetar.pipeline.jobs import replay as replay_module
 from magnetar.pipeline.jobs.export import ExportJob
+from magnetar.pipeline.jobs.maintenance import join_small_files
 from magnetar.pipeline.jobs.replay import ReplayState, replay_table, replay_topics, sink_options
 from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.lake.errors import NotATableError
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SourceOptions
+from magnetar.pipeline.read_errors import DataLossError, NoSuchTopicError
 from tests.pipeline.keys_for_tests import Keys
 
 
@@ -76,7 +78,7 @@ def test_repeated_and_killed_it_is_exactly_once(
 
     def run():
         sink = sink_options(connection, target, "copy", more)
-        state = ReplayState(tmp_path / "state.json", {"into": target})
+        state = ReplayState(tmp_path / "state.json")
         return replay_topics(options, sink, runner, progress, replay_id="copy", state=state)
 
     batches = replay_module._batches
@@ -124,11 +126,89 @@ def test_an_empty_table(connection, target, runner, progress, tmp_path):
         )
 
 
-def test_a_state_of_another_replay(tmp_path):
+@pytest.fixture
+def replayed(connection, target, runner, progress, tmp_path):
+    """replayed(topic, sink options, **source options): one run of the replay with the id `copy`."""
+
+    def run(topic, more=(), **given):
+        options = SourceOptions.parse(connection | {"topic": topic} | given)
+        sink = sink_options(connection, target, "copy", {"enableDeduplication": "true", **dict(more)})
+        return replay_topics(options, sink, runner, progress, replay_id="copy", state=ReplayState(tmp_path / "s.json"))
+
+    return run
+
+
+def test_another_set_of_rows_is_another_replay(replayed, connection, topic, target, publish, tmp_path):
+    """Every option that decides about the rows, their order, or the partition that each goes to."""
+    publish(topic, SENT[:20])
+    assert replayed(topic)["stored"] == 20
+    assert replayed(topic)["known"] == 20
+    for given in (
+        {"startingOffsets": "latest"},
+        {"endingOffsets": json.dumps({topic: 5})},
+        {"onCorrupt": "quarantine"},
+        {"onEncrypted": "quarantine"},
+        {"decryptionKeys": f"{tmp_path}/k.pem"},
+        {"readCompacted": "true"},
+    ):
+        with pytest.raises(OptionError, match="another --id"):
+            replayed(topic, **given)
+    publish(f"{topic}-other", SENT[:1])
+    with pytest.raises(OptionError, match="another source selection"):
+        replayed(f"{topic}-other")
+    for more in ({"routing": "partition"}, {"batchingMaxMessages": "7"}):
+        with pytest.raises(OptionError, match="another sink"):
+            replayed(topic, more)
+    assert replayed(topic, splitBytes="1000", pollTimeoutMs="60000")["stored"] == 0
+
+
+def delete(broker, topic):
+    path = topic.replace("persistent://", "/admin/v2/persistent/")
+    urllib.request.urlopen(urllib.request.Request(f"{broker.http_url}{path}?force=true", method="DELETE")).close()
+
+
+@pytest.mark.parametrize("later", [10, 20, 40])
+def test_a_source_that_was_made_anew_ends_the_replay(replayed, jobs_broker, topic, target, publish, received, later):
+    publish(topic, SENT[:20])
+    replayed(topic)
+    delete(jobs_broker, topic)
+    with pytest.raises(NoSuchTopicError):
+        replayed(topic)
+    publish(topic, SENT[100 : 100 + later])
+    with pytest.raises(DataLossError, match="made anew"):
+        replayed(topic, failOnDataLoss="false")
+    assert len(received(target)) == 20
+
+
+def test_a_table_that_grew_and_one_whose_files_were_joined(
+    connection, topic, target, publish, received, runner, progress, tmp_path
+):
+    table = open_table("parquet", str(tmp_path / "t"))
+    job = ExportJob(SourceOptions.parse(connection | {"topic": topic}), table)
+    for part in (SENT[:20], SENT[20:40]):
+        publish(topic, part)
+        job.run(runner, progress)
+    sink = sink_options(connection, target, "copy", {"enableDeduplication": "true"})
+
+    def run():
+        return replay_table(table, sink, runner, progress, replay_id="copy", state=ReplayState(tmp_path / "s.json"))
+
+    assert run()["stored"] == 40
+    publish(topic, SENT[40:60])
+    job.run(runner, progress)
+    assert run() == {"partitions": 1, "stored": 0, "known": 40}, "what the table has got since is not part of it"
+    join_small_files(table, runner, progress)
+    with pytest.raises(OptionError, match="has lost 2 files"):
+        run()
+    assert [message.data() for message in received(target)] == [each["content"] for each in SENT[:40]]
+
+
+def test_a_file_that_is_no_state(tmp_path):
     path = tmp_path / "state.json"
-    path.write_text(json.dumps({"identity": {"into": "a"}, "ranges": []}))
-    with pytest.raises(OptionError, match="--id"):
-        ReplayState(path, {"into": "b"}).ranges({})
+    for text in ("[]", "{}", "torn"):
+        path.write_text(text)
+        with pytest.raises(OptionError, match="no state of a replay"):
+            ReplayState(path).pinned({}, dict)
 
 
 def test_partitions_keep_the_order_of_their_keys(

@@ -3,9 +3,13 @@ import pickle
 import pytest
 
 from magnetar.client.errors import InputError
-from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.damage import Quarantined, Reason
+from magnetar.pipeline.errors import CorruptEntryError, PipelineError
+from magnetar.pipeline.jobs.reading import NoIndexError
 from magnetar.pipeline.jobs.runner import LocalRunner, TaskFailedError, run_piece
 from magnetar.pipeline.jobs.session import with_retries
+from magnetar.pipeline.lake.errors import SchemaDriftError, SinkFullError
+from magnetar.pipeline.read_errors import DataLossError, NoSuchTopicError
 
 
 def test_pieces_in_their_order(progress):
@@ -58,3 +62,23 @@ def test_a_failed_task_is_one_line():
 )
 def test_local_masters_try_again_like_clusters(given, used):
     assert with_retries(given) == used
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SinkFullError("/lake/t", "No space left on device"),
+        SchemaDriftError("amount", "int64", "string"),
+        CorruptEntryError(Quarantined("t", 1, 2, Reason.CHECKSUM, "the CRC32C does not match")),
+        DataLossError("t", 1, 5, "they are trimmed"),
+        NoSuchTopicError("t"),
+        NoIndexError("t"),
+        TaskFailedError("Traceback\nValueError: x"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_errors_cross_processes_with_their_texts(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert again.__dict__ == error.__dict__

@@ -101,6 +101,16 @@ def test_backlog_over_time(options, topic, publish, client, progress, tmp_path):
     json.dumps(again)
 
 
+def test_a_history_goes_on_behind_a_line_that_a_crash_has_cut(options, topic, publish, progress, tmp_path):
+    publish(topic, [b"x"])
+    history = tmp_path / "h.jsonl"
+    backlog.collect(options, history, progress, now_ms=lambda: 1)
+    with history.open("ab") as file:
+        file.write(b'{"time_ms": 2, "topic": "\xc3')
+    backlog.collect(options, history, progress, now_ms=lambda: 3)
+    assert [row["time_ms"] for row in backlog.read_history(history)] == [1, 3]
+
+
 def test_an_empty_history_is_no_error(tmp_path):
     backlog.plot([], tmp_path / "empty.html")
     assert "no data" in (tmp_path / "empty.html").read_text()

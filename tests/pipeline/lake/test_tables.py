@@ -102,6 +102,42 @@ def test_a_commit_of_several_topics_is_whole_or_nothing(opened, format_name):
     assert indexes(format_name, opened(), other) == []
 
 
+def test_the_newest_ledger_stands_beside_the_position(opened):
+    table = opened()
+    schema = table.prepare(SCHEMA)
+    assert table.ledgers([TOPIC]) == {}
+    for start, ledger_id in ((0, 7), (5, 9)):
+        table.commit(Append((IndexSpan(TOPIC, start, start + 5),), (), schema, ledgers={TOPIC: ledger_id}))
+    assert opened().ledgers([TOPIC, "absent"]) == {TOPIC: 9}
+
+
+def test_a_log_that_was_made_anew_begins_again(opened, format_name):
+    append(opened(), 0, 10)
+    table = opened()
+    files = write(table, table.prepare(SCHEMA), rows(0, 4), prefix="anew")
+    commit = Append((IndexSpan(TOPIC, 0, 4),), tuple(files), table.prepare(SCHEMA), anew={TOPIC: 10})
+    table.commit(commit)
+    assert opened().committed([TOPIC]) == {TOPIC: 4}
+    assert indexes(format_name, opened()) == sorted([*range(10), *range(4)])
+    with pytest.raises(CommitConflictError):
+        opened().commit(commit)
+
+
+@pytest.mark.parametrize(("library", "name"), [("delta", "50%25"), ("iceberg", "a#b"), ("iceberg", "a?b")])
+def test_paths_that_a_library_mistakes_are_refused(tmp_path, library, name):
+    with pytest.raises(NotATableError, match="takes no local path with"):
+        open_table(library, str(tmp_path / name))
+
+
+@pytest.mark.parametrize("uri", ["file:/lake/a%20b", "file:///lake/a%20b", "FILE://localhost/lake/a%20b/", "/lake/a b"])
+def test_urls_are_decoded_and_paths_are_not(uri):
+    place = open_table("parquet", uri).place
+    assert (place.uri, place.is_local) == ("/lake/a b", True)
+    assert open_table("parquet", "/lake/a%20b").place.uri == "/lake/a%20b"
+    with pytest.raises(NotATableError, match="three slashes"):
+        open_table("parquet", "file://lake/a")
+
+
 def test_a_range_without_rows_moves_on(opened, format_name):
     """Markers and compacted messages have indexes and no rows."""
     append(opened(), 0, 5)
