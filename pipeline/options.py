@@ -75,20 +75,21 @@ SOURCE_OPTIONS: Final = (
     Option(
         "failOnDataLoss",
         "true",
-        "fail when messages that were to be read are gone; with false they are counted, reported and passed over",
+        "fail when messages of the range are lost; with false count, report and skip them",
     ),
     Option(
         "predefinedSubscription",
         "",
-        "stream: durable subscription whose cursor follows the stream: its backlog is what the stream has not read",
+        "stream: durable subscription whose cursor follows the stream; its backlog counts the messages that the stream "
+        "has not read",
     ),
     Option("subscription", "", "another name of predefinedSubscription"),
-    Option("subscriptionPrefix", "", "without effect: reading makes no subscriptions; known so that old jobs run"),
+    Option("subscriptionPrefix", "", "without effect, because reading creates no subscriptions; accepted for old jobs"),
     Option(
         "readMode",
         "auto",
         "`broker`: all through the broker; `segment`: ledger files only, fails without them; `auto`: ledger files "
-        "where they can be read, the broker for the rest",
+        "that are readable, the broker for the rest",
     ),
     Option(
         "storage.url", "", "data directory of the broker, `/path` or `file:///path`, readable on driver and executors"
@@ -97,20 +98,20 @@ SOURCE_OPTIONS: Final = (
     Option("metadataOnly", "false", "all columns but the value"),
     Option("columnStyle", "pulsar", "`kafka`: names and types of Spark's Kafka source"),
     Option("includeHeaders", "false", "columnStyle kafka: the column `headers` too"),
-    Option("valueMode", "schema", "`schema`: the value by the topic's schema; `bytes`: as it was published"),
+    Option("valueMode", "schema", "`schema`: the value by the topic's schema; `bytes`: the published bytes"),
     Option("allowDifferentTopicSchemas", "false", "topics with different schemas in one table: the value as bytes"),
     Option(
         "pushdown",
         "false",
-        "batch: filters on time, key, index, partition and other columns are evaluated in the tasks, where the session "
-        "allows that (register() sets it); only for a DataFrame that is loaded for one query",
+        "batch: the tasks evaluate filters on time, key, index, partition and other columns, if the session allows "
+        "filter pushdown (register() sets it); only for a DataFrame that serves a single query",
     ),
     Option("readCompacted", "false", "batch: of each key the newest message, for compacted topics; through the broker"),
     Option("includeMarkers", "false", "rows for control entries of the broker too"),
     Option(
         "onCorrupt",
         "fail",
-        "entries that cannot be read: `fail`, or `quarantine`: pass over them and log their positions",
+        "unreadable entries: `fail`, or `quarantine`: skip them and log their positions",
     ),
     Option(
         "decryptionKeys",
@@ -121,14 +122,14 @@ SOURCE_OPTIONS: Final = (
     Option(
         "onEncrypted",
         "deliver; fail with decryptionKeys",
-        "entries that stay encrypted: `deliver` hands over the ciphertext, `fail`, or `quarantine`: pass over them and "
+        "entries that stay encrypted: `deliver` returns the ciphertext, `fail`, or `quarantine`: skip them and "
         "log their positions",
     ),
-    Option("waitingForNonExistedTopic", "false", "stream: a topic that does not exist yet is waited for"),
-    Option("pollTimeoutMs", "120000", "give up when the broker gives nothing for so long, restarts included"),
-    Option("pulsar.reader.receiverQueueSize", "5000", "messages a task asks for in advance"),
-    Option("batchBytes", "2097152", "size a record batch is bounded by"),
-    Option("splitBytes", "67108864", "work of about so many stored bytes is one Spark partition"),
+    Option("waitingForNonExistedTopic", "false", "stream: wait for a topic that does not exist yet"),
+    Option("pollTimeoutMs", "120000", "fail when the broker sends no data for so long, restarts included"),
+    Option("pulsar.reader.receiverQueueSize", "5000", "messages that a task requests in advance"),
+    Option("batchBytes", "2097152", "largest size of a record batch"),
+    Option("splitBytes", "67108864", "stored bytes of a Spark partition, approximately"),
 )
 """THE table of options of the source; docs/pipeline/options.md is tested against it."""
 
