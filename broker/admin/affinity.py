@@ -7,6 +7,7 @@ from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 
 routes = RouteTable()
@@ -50,7 +51,7 @@ async def namespaces_of_group(call: Call) -> Response:
     if not tenant:
         raise RestError(400, "tenant is required")
     if call.param("cluster") not in call.namespaces.clusters:
-        raise precondition(f"Cluster {call.param('cluster')} does not exist.")
+        raise rest_refusals.CLUSTER_OF_REQUEST_UNKNOWN.error(cluster=call.param("cluster"))
     found = []
     for name in call.namespaces.namespaces_of(tenant):
         policies = call.namespaces.policies(name)

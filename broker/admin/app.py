@@ -51,6 +51,7 @@ from magnetar.broker.admin.routes import TOPIC
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
 from magnetar.broker.auth.table import PROBE, Action, Resource
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jetty_http import accepts_json, allowed, media_type, page, plain_path
 from magnetar.broker.errors import NoSuchPathError, RestError
 from magnetar.storage.errors import StorageError
@@ -277,7 +278,9 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False, of_pol
             target = target_of(request.path_params)
             if not api.authorizer.allows(identity, row.need, target):
                 if _tells_of_tenants(row) and target.tenant not in api.namespaces.tenants:
-                    return failure(404, "Tenant does not exist")  # as Apache Pulsar 4.2: clients' own tests want it
+                    return failure(
+                        rest_refusals.TENANT_MISSING.status, rest_refusals.TENANT_MISSING.text
+                    )  # as Apache Pulsar 4.2: clients' own tests want it
                 return failure(row.need.denied_status, f"Unauthorized to {row.need.action.value}")
             call = Call(request, api, identity, row.most_body)
             if uses and api.namespaces.exists(call.namespace):
@@ -327,8 +330,8 @@ async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identit
         if need.action is Action.PROBE:
             return Identity(None)
         _report_failure(request, api, str(e))
-        raise RestError(401, "Authentication required") from e
+        raise rest_refusals.AUTHENTICATION_REQUIRED.error() from e
     identity = Identity(found.role, request.headers.get(ORIGINAL_PRINCIPAL) or None)
     if not api.authorizer.valid_identity(identity, itself=True):
-        raise RestError(401, "Invalid roles")
+        raise rest_refusals.ROLES_INVALID.error()
     return identity

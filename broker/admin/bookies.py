@@ -10,9 +10,10 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import SUPER
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import BookieAffinity
@@ -65,7 +66,7 @@ async def _info(call: Call) -> dict[str, str]:
     for members in (await _racks(call)).values():
         if bookie in members:
             return members[bookie]
-    raise not_found(f"Bookie rack placement configuration not found: {bookie}")
+    raise rest_refusals.BOOKIE_RACK_UNKNOWN.error(bookie=bookie)
 
 
 @routes.get(RACKS, SUPER)
@@ -83,7 +84,7 @@ async def set_rack(call: Call) -> Response:
     """A bookie is in one group, named by ?group=."""
     group, bookie = call.query("group"), call.param("bookie")
     if not group:
-        raise precondition("Bookie 'group' parameters is missing")
+        raise rest_refusals.BOOKIE_GROUP_MISSING.error()
     info = await call.body(BookieInfo)
     if info is None:
         raise RestError(500, "the place of the bookie is required")
@@ -119,7 +120,7 @@ async def bookie_affinity(call: Call) -> Response:
     if groups is not None:
         return json_response(shown(groups))
     if not used:
-        raise not_found("Namespace local-policies does not exist")
+        raise rest_refusals.LOCAL_POLICIES_MISSING.error()
     return done(200)
 
 

@@ -10,6 +10,7 @@ from magnetar.broker.admin.responses import json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.stats_json import topic_stats
 from magnetar.broker.auth.table import PROBE, SUPER
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.absent_features import ALLOCATOR_STATS, ALLOCATORS, LEDGER_OPERATIONS
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import bundle_of
@@ -30,7 +31,7 @@ async def metrics(call: Call) -> Response:
     """Prometheus text; needs credentials only with authenticateMetricsEndpoint."""
     api = call.api
     if api.settings.authenticate_metrics_endpoint and call.identity.role is None:
-        raise RestError(401, "Authentication required")
+        raise rest_refusals.AUTHENTICATION_REQUIRED.error()
     parts = render(api.settings, api.metrics(), await api.topic_logs.loaded_stats(), api.namespaces.effective)
     return StreamingResponse(_in_turns(parts), headers={"Content-Type": CONTENT_TYPE})
 

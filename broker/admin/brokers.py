@@ -8,9 +8,10 @@ from starlette.responses import Response
 from magnetar import __version__
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.elsewhere import redirect_to
-from magnetar.broker.admin.responses import done, json_response, not_found, precondition, text
+from magnetar.broker.admin.responses import done, json_response, precondition, text
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, PROBE, SUPER
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.ownership.ownership import BrokerAddresses
 from magnetar.broker.setting_areas.dynamic import LOAD_MANAGERS
@@ -28,7 +29,7 @@ async def health(call: Call) -> Response:
     """`ok` when the broker serves requests and its storage takes writes."""
     asked = call.query("brokerId")
     if asked and asked != call.api.urls.broker_id:
-        raise not_found(f"Broker id '{asked}' not found in available brokers.")
+        raise rest_refusals.BROKER_UNKNOWN.error(broker=asked)
     if not call.api.is_ready():
         raise RestError(503, "the broker is starting or stopping")
     try:
@@ -113,9 +114,9 @@ async def change_setting(call: Call) -> Response:
     """
     key = call.param("key")
     if key not in call.api.dynamic_settings.names:
-        raise precondition("Can't update non-dynamic configuration")
+        raise rest_refusals.SETTING_NOT_DYNAMIC.error()
     if key == "loadManagerClassName" and call.param("value") not in LOAD_MANAGERS:
-        raise precondition(" Invalid dynamic-config value")
+        raise rest_refusals.SETTING_VALUE_INVALID.error()
     refusal = REFUSED.get(key)
     if refusal is not None and not refusal.allows(call.param("value")):
         raise precondition(f"{key} has no effect here: {refusal.remedy}")
@@ -127,7 +128,7 @@ async def change_setting(call: Call) -> Response:
 async def reset_setting(call: Call) -> Response:
     key = call.param("key")
     if key not in call.api.dynamic_settings.names:
-        raise precondition("Can't delete non-dynamic configuration")
+        raise rest_refusals.SETTING_NOT_DELETABLE.error()
     await call.api.dynamic_settings.remove(key)
     return done(200)
 
@@ -162,7 +163,7 @@ async def owned_namespaces(call: Call) -> Response:
     if call.param("broker") != call.api.urls.broker_id:
         if call.param("broker") in (await call.api.ownership.brokers() or ()):
             return redirect_to(call, _at_web_port(call, call.param("broker")), authoritative=False)
-        raise not_found(f"Broker id '{call.param('broker')}' not found in available brokers.")
+        raise rest_refusals.BROKER_UNKNOWN.error(broker=call.param("broker"))
     state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
     if (owned := call.api.ownership.owned()) is not None:
         return json_response(dict.fromkeys(owned, state))

@@ -15,9 +15,10 @@ from magnetar.broker.admin.namespaces import (
     unload_topics,
     unsubscribe_everywhere,
 )
-from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, ServedAt
 from magnetar.broker.policies.records import Policies, bundle_finder, bundle_ranges, hash_of
@@ -38,10 +39,10 @@ async def unload_bundle(call: Call) -> Response:
     """Close the topics of the bundle; the next lookup finds an owner, ?destinationBroker= the one that is named."""
     call.policies()
     if not _is_range(call.param("bundle")):
-        raise RestError(500, f"Invalid bundle range: {call.param('bundle')}")
+        raise rest_refusals.BUNDLE_TO_UNLOAD_INVALID.error(bundle=call.param("bundle"))
     destination, ownership = call.query("destinationBroker"), call.api.ownership
     if destination and destination not in (await ownership.brokers() or [call.api.urls.broker_id]):
-        raise conflict("Not allowed unload namespace bundle to inactive destination broker")
+        raise rest_refusals.DESTINATION_INACTIVE.error()
     bundle = "_".join(_check_bundle(call))
     full = f"{call.namespace}/{bundle}"
     # A call that is authoritative comes from the leader, which has noted the destination.
@@ -98,14 +99,14 @@ async def split_bundle(call: Call) -> Response:
     if algorithm == _GIVEN_POSITIONS:
         given = await call.body(list[int]) or []
         if not given:
-            raise precondition(f"With {algorithm} split algorithm, splitBoundaries must not be empty")
+            raise rest_refusals.SPLIT_BOUNDARIES_MISSING.error(algorithm=algorithm)
     hashes = await _hashes_in(call, f"{low}_{high}")
     cuts = _inside(_cuts(algorithm, int(low, 16), int(high, 16), hashes, given), low, high)
     if not cuts:
         return done()
     full = f"{call.namespace}/{low}_{high}"
     if call.api.peers is not None and not await call.api.ownership.split(full, cuts):
-        raise conflict(f"Bundle {full} is being unloaded")
+        raise rest_refusals.BUNDLE_UNLOADING.error(bundle=full)
 
     def cut(old: Policies) -> Policies:
         boundaries = sorted({*(old.bundles.boundaries or []), *(f"0x{each:08x}" for each in cuts)})
@@ -162,7 +163,7 @@ async def _chosen_bundle(call: Call) -> tuple[str, str]:
         weights[bundle] = len(names) if asked == _LARGEST else await _traffic(call, names)
     chosen = max(weights, key=weights.__getitem__, default="")
     if not weights.get(chosen):
-        raise not_found(f"Bundle range {asked} not found")
+        raise rest_refusals.BUNDLE_RANGE_UNKNOWN.error(bundle=asked)
     low, _, high = chosen.partition("_")
     return low, high
 
@@ -182,7 +183,7 @@ async def delete_bundle(call: Call) -> Response:
     _check_bundle(call)
     bundle = call.param("bundle")
     if await in_bundle(call, _names(call), bundle):
-        raise conflict("Cannot delete non empty bundle")
+        raise rest_refusals.BUNDLE_IN_USE.error()
     return done()
 
 
@@ -225,7 +226,7 @@ async def hash_positions(call: Call) -> Response:
     partitioned topic for its partitions.
     """
     if not call.namespaces.exists(call.namespace):
-        raise precondition(f"Invalid bundle range: {call.param('bundle')}")
+        raise rest_refusals.BUNDLE_RANGE_INVALID.error(bundle=call.param("bundle"))
     low, high = _check_bundle(call)
     if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
         return elsewhere
@@ -246,7 +247,7 @@ def _check_bundle(call: Call) -> tuple[str, str]:
     call.policies()
     bundle = call.param("bundle").lower()
     if bundle not in bundle_ranges(call.bundles()):
-        raise precondition(f"Invalid bundle range: {bundle}")
+        raise rest_refusals.BUNDLE_RANGE_INVALID.error(bundle=bundle)
     low, _, high = bundle.partition("_")
     return low, high
 

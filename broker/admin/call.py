@@ -7,8 +7,8 @@ from urllib.parse import unquote, unquote_plus
 import msgspec
 
 from magnetar.broker.admin.request_limits import MOST_BODY_BYTES, check_shape, read_body
-from magnetar.broker.admin.responses import not_found, precondition
 from magnetar.broker.auth.authorizer import Target
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import decode_body
 from magnetar.broker.compat.jetty_http import is_json, media_type
 from magnetar.broker.errors import NoSuchPathError, RestError
@@ -106,23 +106,23 @@ class Call:
         """The same of another namespace."""
         policies = self.namespaces.policies(namespace)
         if policies is None:
-            raise not_found("Namespace does not exist")
+            raise rest_refusals.NAMESPACE_MISSING.error()
         return self.api.ownership.bundles(namespace) or policies.bundles
 
     def policies(self) -> "Policies":
         """Policies of the namespace in the path; raises 404."""
         found = self.namespaces.policies(self.namespace)
         if found is None:
-            raise not_found("Namespace does not exist")
+            raise rest_refusals.NAMESPACE_MISSING.error()
         return found
 
     def topic(self) -> TopicName:
         """The topic of the path; its namespace exists. Raises 412 for a bad name, 404."""
         name = topic_of(self.request.path_params)
         if name is None:
-            raise precondition("Topic name is not valid")
+            raise rest_refusals.TOPIC_NAME_INVALID.error()
         if not self.namespaces.exists(name.namespace):
-            raise not_found("Namespace not found")
+            raise rest_refusals.NAMESPACE_UNKNOWN.error()
         return name
 
     # --- query and body -------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.isolation_policies import checked
-from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, not_found
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.values import ClusterData
 from magnetar.broker.topics.patterns import compiled
@@ -31,7 +32,7 @@ _NO_PARTS: Final[dict[str, Any]] = {}
 def _cluster(call: Call) -> ClusterData:
     found = call.namespaces.clusters.get(call.param("cluster"))
     if found is None:
-        raise precondition(f"Cluster {call.param('cluster')} does not exist.")
+        raise rest_refusals.CLUSTER_OF_REQUEST_UNKNOWN.error(cluster=call.param("cluster"))
     return found
 
 
@@ -53,7 +54,7 @@ async def failure_domains(call: Call) -> Response:
 async def failure_domain(call: Call) -> Response:
     domains = _cluster(call).failure_domains or _NO_PARTS
     if call.param("domain_name") not in domains:
-        raise not_found(f"Domain {call.param('domain_name')} does not exist")
+        raise rest_refusals.DOMAIN_UNKNOWN.error(domain=call.param("domain_name"))
     return json_response(domains[call.param("domain_name")])
 
 
@@ -77,7 +78,7 @@ async def set_failure_domain(call: Call) -> Response:
 async def delete_failure_domain(call: Call) -> Response:
     name, domains = call.param("domain_name"), _cluster(call).failure_domains or _NO_PARTS
     if name not in domains:
-        raise not_found(f"Domain {name} does not exist")
+        raise rest_refusals.DOMAIN_UNKNOWN.error(domain=name)
     await _change(call, failure_domains={key: domain for key, domain in domains.items() if key != name})
     return done(200)
 
@@ -88,7 +89,7 @@ async def delete_failure_domain(call: Call) -> Response:
 @routes.get(POLICIES, SUPER)
 async def isolation_policies(call: Call) -> Response:
     if call.param("cluster") not in call.namespaces.clusters:
-        raise not_found(f"Cluster {call.param('cluster')} does not exist.")
+        raise rest_refusals.CLUSTER_UNKNOWN.error(cluster=call.param("cluster"))
     found = _isolation(call)
     if found is None:
         raise not_found("NamespaceIsolationPolicies for the cluster do not exist")
@@ -118,7 +119,7 @@ async def isolated_broker(call: Call) -> Response:
 async def isolation_policy(call: Call) -> Response:
     name, found = call.param("policy"), _set_policies(call)
     if name not in found:
-        raise not_found(f"Cannot find NamespaceIsolationPolicy {name} for cluster {call.param('cluster')}")
+        raise rest_refusals.ISOLATION_POLICY_UNKNOWN.error(name=name, cluster=call.param("cluster"))
     return json_response(found[name])
 
 
@@ -126,7 +127,7 @@ def _set_policies(call: Call) -> dict[str, Any]:
     """The policies of the cluster, once there was one."""
     found = _isolation(call)
     if found is None:
-        raise not_found(f"NamespaceIsolationPolicies for cluster {call.param('cluster')} does not exist")
+        raise rest_refusals.ISOLATION_POLICIES_UNKNOWN.error(cluster=call.param("cluster"))
     return found
 
 
@@ -202,5 +203,5 @@ async def metadata_migration(_call: Call) -> Response:
 @routes.post(ADMIN + "/metadata/migration/start", SUPER)
 async def start_metadata_migration(call: Call) -> Response:
     if not call.query("target"):
-        raise RestError(400, "Target URL is required")
-    raise RestError(400, "Metadata store is not configured for migration.")
+        raise rest_refusals.MIGRATION_TARGET_MISSING.error()
+    raise rest_refusals.MIGRATION_NOT_CONFIGURED.error()

@@ -6,9 +6,10 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, valid_name
-from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, SUPER
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import ClusterData
@@ -50,7 +51,7 @@ async def create_cluster(call: Call) -> Response:
     name = call.param("cluster")
     data = await call.required_body(ClusterData)
     if not valid_name(name):
-        raise precondition("Cluster name is not valid")
+        raise rest_refusals.CLUSTER_NAME_INVALID.error()
     _check_urls(data)
     await call.namespaces.clusters.create(name, data)
     return done(200)
@@ -76,7 +77,7 @@ async def delete_cluster(call: Call) -> Response:
     name = call.param("cluster")
     cluster, isolation = _cluster(call), call.namespaces.isolation.get(name)
     if cluster.isolation_policies if isolation is None else isolation:
-        raise precondition("Cluster not empty")
+        raise rest_refusals.CLUSTER_IN_USE.error()
     for namespace in call.namespaces.namespaces.names():
         policies = call.namespaces.policies(namespace)
         if policies is not None and name in policies.replication_clusters:
@@ -99,7 +100,7 @@ async def set_peers(call: Call) -> Response:
         if peer == call.param("cluster"):
             raise precondition("Cluster itself can't be part of peer-list")
         if peer not in call.namespaces.clusters:
-            raise precondition(f"Peer cluster {peer} does not exist")
+            raise rest_refusals.PEER_CLUSTER_UNKNOWN.error(cluster=peer)
     await call.namespaces.clusters.update(
         call.param("cluster"), lambda old: msgspec.structs.replace(old, peer_cluster_names=peers)
     )
@@ -109,7 +110,7 @@ async def set_peers(call: Call) -> Response:
 def _cluster(call: Call) -> ClusterData:
     found = call.namespaces.clusters.get(call.param("cluster"))
     if found is None:
-        raise not_found("Cluster does not exist")
+        raise rest_refusals.CLUSTER_MISSING.error()
     return found
 
 

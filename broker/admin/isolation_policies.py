@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from magnetar.broker.errors import RestError
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern
 
 _SCOPES: Final = ("all_matching", "none", "changed")
@@ -43,7 +43,7 @@ def checked(name: str, body: dict[str, Any]) -> dict[str, Any]:
         namespaces, primary, secondary = map(_patterns, (policy.namespaces, policy.primary, policy.secondary))
         parameters = _parameters(policy.auto_failover_policy)
     except (msgspec.ValidationError, ValueError) as e:
-        raise RestError(400, f"Invalid format of input policy data. policy: {name}; {e}") from e
+        raise rest_refusals.ISOLATION_POLICY_MALFORMED.error(name=name, problem=e) from e
     failover = {"parameters": parameters, "policy_type": policy.auto_failover_policy.policy_type.value}
     kept = {"namespaces": namespaces, "primary": primary, "secondary": secondary, "auto_failover_policy": failover}
     return kept | ({"unload_scope": policy.unload_scope} if policy.unload_scope in _SCOPES else {})

@@ -6,9 +6,10 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.elsewhere import redirect_to
-from magnetar.broker.admin.responses import json_response, not_found, text
+from magnetar.broker.admin.responses import json_response, text
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, ServedAt
 from magnetar.broker.policies.records import bundle_of
@@ -24,12 +25,12 @@ async def lookup(call: Call) -> Response:
     """Addresses for clients, whether the topic exists or not; its namespace must. ?listenerName= chooses others."""
     name = topic_of(call.request.path_params)
     if name is None:
-        raise RestError(500, "Topic name is not valid")
+        raise rest_refusals.TOPIC_NAME_OF_LOOKUP_INVALID.error()
     call.topic()
     if name.is_partition and not call.topics.exists(name):
         count = call.topics.partition_count(name.base)
         if count is not None and name.partition >= count:
-            raise not_found(f"Topic not found {name}")
+            raise rest_refusals.TOPIC_OF_LOOKUP_UNKNOWN.error(topic=name)
     listener = call.query("listenerName") or call.request.headers.get("x-pulsar-listenername", "")
     found = await call.api.ownership.lookup(name, authoritative=call.flag("authoritative"))
     if isinstance(found, AskBroker):
@@ -45,7 +46,7 @@ async def lookup(call: Call) -> Response:
 def _named(found: Addresses | None, listener: str) -> Addresses:
     """Raises 500: the broker that the client is to go to has no such listener."""
     if found is None:
-        raise RestError(500, f"the broker do not have {listener} listener")
+        raise rest_refusals.LISTENER_UNKNOWN.error(listener=listener)
     return found
 
 
@@ -74,6 +75,6 @@ async def bundle(call: Call) -> Response:
     """The bundle of the topic; that of a namespace that does not exist is the whole range."""
     name = topic_of(call.request.path_params)
     if name is None:
-        raise RestError(500, "Topic name is not valid")
+        raise rest_refusals.TOPIC_NAME_OF_LOOKUP_INVALID.error()
     known = call.namespaces.exists(name.namespace)
     return text(bundle_of(str(name), call.bundles() if known else BundlesData()))

@@ -14,10 +14,11 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import JSON, json_response, not_found, precondition
+from magnetar.broker.admin.responses import JSON, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import loadable, shown_position, single_topic, topic_unloadable
 from magnetar.broker.auth.table import TOPIC_CONSUME
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.compression import decompress
@@ -61,7 +62,7 @@ async def peek(call: Call) -> Response:
         raise RestError(500, "the position of a message is counted from 1")
     message = await call.subscriptions.peek(name, call.param("subscription"), number)
     if message is None:
-        raise not_found("Message not found")
+        raise rest_refusals.MESSAGE_UNKNOWN.error()
     return await _shown(call, name, message)
 
 
@@ -75,7 +76,7 @@ async def by_position(call: Call) -> Response:
     if message is None:
         if await call.logs.has_ledger(name, ledger):
             raise RestError(500, "the ledger has no such entry")
-        raise not_found("Message id not found")
+        raise rest_refusals.MESSAGE_ID_UNKNOWN.error()
     return await _shown(call, name, message)
 
 
@@ -91,7 +92,7 @@ async def examine(call: Call) -> Response:
     except BrokerError as e:
         raise RestError(500, str(e)) from e
     if message is None:
-        raise precondition("Could not examine messages due to the total message is zero")
+        raise rest_refusals.NO_MESSAGES_TO_EXAMINE.error()
     return await _shown(call, name, message)
 
 

@@ -9,9 +9,10 @@ from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.policy_rules import at_least_zero
 from magnetar.broker.admin.policy_table import PolicyRow, known_or
-from magnetar.broker.admin.responses import done, json_response, precondition
+from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import fitted
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import Policies, TopicPolicies, shown
@@ -45,8 +46,8 @@ def _limit(path: str, field: str, verb: str = "POST", **more: Any) -> PolicyRow:
 
 def no_filters(value: EntryFilters) -> RestError | None:
     if not value.entry_filter_names:
-        return RestError(400, "entryFilterNames can't be empty. To remove entry filters use the remove method.")
-    return RestError(400, f"Entry filter '{value.entry_filter_names}' not found")
+        return rest_refusals.ENTRY_FILTER_EMPTY.error()
+    return rest_refusals.ENTRY_FILTER_UNKNOWN.error(names=value.entry_filter_names)
 
 
 def subscription_types(types: list[SubscriptionType | None]) -> list[SubscriptionType]:
@@ -295,10 +296,10 @@ async def set_replication(call: Call) -> Response:
     call.policies()
     clusters = _clusters(given or [])
     if not clusters:
-        raise precondition("ClusterIds should not be null or empty")
+        raise rest_refusals.CLUSTER_IDS_MISSING.error()
     for cluster in clusters:
         if cluster not in call.namespaces.clusters:
-            raise RestError(403, f"Invalid cluster id: {cluster}")
+            raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=cluster)
     await call.namespaces.update_namespace(
         call.namespace, lambda old: msgspec.structs.replace(old, replication_clusters=clusters)
     )
@@ -310,7 +311,7 @@ def _clusters(names: list[str | None] | None) -> list[str]:
     if names is None:
         raise RestError(500, "a list of clusters is required")
     if None in names:
-        raise RestError(403, "Invalid cluster id: null")
+        raise rest_refusals.CLUSTER_ID_INVALID.error(cluster="null")
     return [name for name in dict.fromkeys(names) if name is not None]
 
 

@@ -11,10 +11,11 @@ from starlette.responses import Response
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.offload_policies import shown_offload
-from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response, not_found, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.admin.topic_calls import bounded, check_all_subscriptions, check_subscriptions
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import fitted
 from magnetar.broker.errors import RestError, SubscriptionNotFoundError
 from magnetar.broker.ownership.ownership import Here
@@ -43,7 +44,7 @@ _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
 async def list_namespaces(call: Call) -> Response:
     tenant = call.param("tenant")
     if tenant not in call.namespaces.tenants:
-        raise not_found("Tenant not found")
+        raise rest_refusals.TENANT_OF_LIST_UNKNOWN.error()
     return json_response(call.namespaces.namespaces_of(tenant))
 
 
@@ -72,19 +73,19 @@ async def create_namespace(call: Call) -> Response:
         raise RestError(500, "replication_clusters is no list")
     name = call.namespace
     if not valid_name(call.param("namespace")):
-        raise precondition("Namespace name is not valid")
+        raise rest_refusals.NAMESPACE_NAME_INVALID.error()
     tenant = call.namespaces.tenants.get(call.param("tenant"))
     if tenant is None:
-        raise not_found("Tenant does not exist")
+        raise rest_refusals.TENANT_MISSING.error()
     policies = _new_policies(call, body)
     for cluster in (*policies.replication_clusters, *policies.allowed_clusters):
         if cluster not in tenant.allowed_clusters:
             raise RestError(403, f"Cluster [{cluster}] is not in the list of allowed clusters of the tenant")
     if call.namespaces.exists(name):
-        raise conflict("Namespace already exists")
+        raise rest_refusals.NAMESPACE_EXISTS.error()
     limit = call.api.settings.max_namespaces_per_tenant
     if limit and len(call.namespaces.namespaces_of(call.param("tenant"))) >= limit:
-        raise precondition(f"Exceed the maximum number of namespace in tenant :{call.param('tenant')}")
+        raise rest_refusals.TOO_MANY_NAMESPACES.error(tenant=call.param("tenant"))
     await call.namespaces.create_namespace(name, policies)
     return done()
 
@@ -131,12 +132,12 @@ async def delete_namespace(call: Call) -> Response:
     name = call.namespace
     call.policies()
     if force and not call.api.settings.force_delete_namespace_allowed:
-        raise RestError(405, "Broker doesn't allow forced deletion of namespaces")
+        raise rest_refusals.NO_FORCED_DELETION_OF_NAMESPACES.error()
     if force:
         await delete_namespace_by_force(call, name)
         return done()
     if _has_topics(call, name) or _partitioned(call, name):
-        raise conflict("Cannot delete non empty namespace")
+        raise rest_refusals.NAMESPACE_IN_USE.error()
     await delete_namespace_by_force(call, name)  # what is left are topics of the broker itself
     return done()
 

@@ -6,11 +6,10 @@ from typing import Final
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import precondition
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.admin.topic_calls import topic_missing
 from magnetar.broker.auth.table import OPEN
-from magnetar.broker.compat.java_refusals import invalid_package_domain
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jetty_http import media_type
 from magnetar.broker.errors import RestError
 
@@ -22,7 +21,6 @@ _FORM: Final = "multipart/form-data"
 
 # --- functions and connectors -----------------------------------------------------------------------------------
 
-_FUNCTIONS_OFF: Final = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false"
 _COMMON: Final = (
     ("GET", _IN),
     *((method, _ONE) for method in ("GET", "DELETE")),
@@ -72,7 +70,7 @@ _UPLOADS: Final = (
 
 
 async def _no_functions(_call: Call) -> Response:
-    raise RestError(409, _FUNCTIONS_OFF)
+    raise rest_refusals.FUNCTIONS_DISABLED.error()
 
 
 async def _no_uploads(call: Call) -> Response:
@@ -97,14 +95,14 @@ _KINDS: Final = ("function", "sink", "source")
 async def _no_packages(call: Call) -> Response:
     kind = call.param("type")
     if kind not in _KINDS:
-        raise RestError(500, invalid_package_domain(kind))
-    raise RestError(503, "Package Management Service is not enabled in the broker.")
+        raise rest_refusals.PACKAGE_KIND_INVALID.error(kind=kind)
+    raise rest_refusals.PACKAGES_DISABLED.error()
 
 
 @routes.get(_PACKAGES, OPEN)
 async def list_packages(call: Call) -> Response:
     if call.param("type") not in _KINDS:
-        raise precondition(f"Invalid package domain: '{call.param('type')}'")
+        raise rest_refusals.PACKAGE_DOMAIN_INVALID.error(kind=call.param("type"))
     return await _no_packages(call)
 
 
@@ -131,7 +129,7 @@ _READ: Final = (
 
 
 async def _no_transactions(_call: Call) -> Response:
-    raise RestError(503, "This Broker is not configured with transactionCoordinatorEnabled=true.")
+    raise rest_refusals.TRANSACTIONS_DISABLED.error()
 
 
 @routes.get(_TRANSACTIONS + f"/positionStatsInPendingAck{_OF_SUBSCRIPTION}/{{ledger}}/{{entry}}", OPEN)
@@ -147,7 +145,7 @@ async def transaction_buffer(call: Call) -> Response:
     name = call.topic()
     if not call.topics.exists(name):
         raise topic_missing(name)
-    raise RestError(404, "Transaction buffer Snapshot for the topic does not exist")
+    raise rest_refusals.TRANSACTION_SNAPSHOT_MISSING.error()
 
 
 for _path in _READ:

@@ -9,10 +9,11 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import conflict, done, json_response, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response
 from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER, TOPIC_POLICY
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import fitted
 from magnetar.broker.errors import RestError
 
@@ -79,7 +80,7 @@ async def _given(call: Call) -> Json:
     """The policies of the body; raises 412 for what could never offload anything."""
     body = await call.body(dict[str, Any])
     if body is None:
-        raise precondition("The offloadPolicies must be specified for namespace offload.")
+        raise rest_refusals.OFFLOAD_POLICIES_MISSING.error()
     try:
         fit: Any = fitted(body, _Body)
     except msgspec.ValidationError as e:
@@ -87,11 +88,11 @@ async def _given(call: Call) -> Json:
     given = {name: value for name, value in msgspec.structs.asdict(fit).items() if value is not None}
     driver = str(given.get("managedLedgerOffloadDriver", "")).lower()
     if driver not in _DRIVERS:
-        raise precondition(f"The driver is not supported, support value: {','.join(_DRIVERS)}")
+        raise rest_refusals.OFFLOAD_DRIVER_UNKNOWN.error(drivers=",".join(_DRIVERS))
     prefix = "s3M" if driver in _S3 else "gcsM" if driver in _GCS else ""
     names = [f"{prefix}anagedLedgerOffloadBucket", "managedLedgerOffloadBucket"]
     if driver not in _FILES and not any(given.get(name) for name in names):
-        raise precondition("The bucket must be specified for namespace offload.")
+        raise rest_refusals.OFFLOAD_BUCKET_MISSING.error()
     return given
 
 

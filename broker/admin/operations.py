@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
@@ -22,6 +22,7 @@ from magnetar.broker.admin.topic_calls import (
 )
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_CONSUME, TOPIC_USE
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.protocol.topic_name import TopicName
 
@@ -32,7 +33,7 @@ _NOWHERE: Final = MessagePosition(-1, -1)
 @routes.post(TOPIC + "/terminate", TOPIC_ADMIN)
 async def terminate(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
-        raise RestError(406, "Termination of a non-persistent topic is not allowed")
+        raise rest_refusals.NO_TERMINATION_OF_NON_PERSISTENT.error()
     last = await call.logs.terminate(single_topic(call))
     return json_response(shown_position(dataclasses.replace(last, partition=-1)))
 
@@ -41,7 +42,7 @@ async def terminate(call: Call) -> Response:
 async def terminate_partitions(call: Call) -> Response:
     name = call.topic()
     if call.topics.partition_count(name) is None:
-        raise RestError(405, "Termination of a non-partitioned topic using partitioned-terminate is not allowed")
+        raise rest_refusals.NO_TERMINATION_OF_NON_PARTITIONED.error()
     ended = {p.partition: await call.logs.terminate(_persistent(p)) for p in topic_parts(call)}
     return json_response({str(n): shown_position(dataclasses.replace(m, partition=-1)) for n, m in ended.items()})
 
@@ -129,18 +130,18 @@ async def message_by_index(call: Call) -> Response:
     """?index= is the broker index of a message; 0 when absent."""
     name = single_topic(call)
     if not name.persistent:
-        raise RestError(405, "Get messageId by index on a non-persistent topic is not allowed")
+        raise rest_refusals.NO_INDEX_OF_NON_PERSISTENT.error()
     index = call.query_number("index") or 0
     found = await call.logs.message_by_index(name, index)
     if found is None:
-        raise not_found(f"Message not found for index {index}")
+        raise rest_refusals.MESSAGE_INDEX_UNKNOWN.error(index=index)
     return json_response(shown_position(found))
 
 
 @routes.post(TOPIC + "/trim", TOPIC_ADMIN)
 async def trim(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
-        raise RestError(405, "Trim on a non-persistent topic is not allowed")
+        raise rest_refusals.NO_TRIM_OF_NON_PERSISTENT.error()
     for part in existing_parts(call):
         await call.logs.trim(part)
     return done(200)
@@ -151,7 +152,7 @@ async def create_missed_partitions(call: Call) -> Response:
     """Create partitions again that were deleted one by one; requires the right to create topics."""
     name = call.topic()
     if name.is_partition:
-        raise precondition("Partitioned Topic Name should not contain '-partition-'")
+        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     if call.topics.partition_count(name) is None:
         raise topic_missing(name)
     namespace = Target(tenant=call.param("tenant"), namespace=name.namespace)

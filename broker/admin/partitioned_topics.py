@@ -9,12 +9,13 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.namespaces import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
-from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import bounded, load_partition, topic_missing, topic_parts
 from magnetar.broker.admin.topic_routes import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import NotAllowedError, RestError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.ownership.ownership import Here
@@ -82,20 +83,20 @@ async def _metadata(call: Call, name: TopicName, count: int) -> dict[str, Any]:
 async def create_partitioned(call: Call) -> Response:
     name = call.topic()
     if name.is_partition and not (await call.raw_body()).strip():
-        raise precondition("Partitioned Topic Name should not contain '-partition-'")
+        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     body = await _partitions_of_body(call)
     if name.is_partition:
-        raise precondition("Partitioned Topic Name should not contain '-partition-'")
+        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     if body.partitions <= 0:
-        raise RestError(406, "Number of partitions should be more than 0")
+        raise rest_refusals.NO_PARTITIONS.error()
     most = most_partitions(call.api.settings.max_num_partitions_per_partitioned_topic)
     if body.partitions > most:
-        raise RestError(406, f"Number of partitions should be less than or equal to {most}")
+        raise rest_refusals.TOO_MANY_PARTITIONS_TO_CREATE.error(most=most)
     if call.topics.partition_count(name) == body.partitions and call.flag("createLocalTopicOnly"):
         await call.lifecycle.create_missed_partitions(name)
         return done()
     if call.topics.partition_count(name) is not None or call.topics.exists(name):
-        raise conflict("This topic already exists")
+        raise rest_refusals.TOPIC_EXISTS.error()
     try:
         await call.lifecycle.create_partitioned(name, body.partitions, bounded(body.properties or {}))
     except NotAllowedError as e:
@@ -116,10 +117,10 @@ async def grow(call: Call) -> Response:
     if count is None:
         raise conflict(f"{name} is not a partitioned topic")
     if body.partitions < count:
-        raise RestError(422, f"Desired partitions {body.partitions} can't be less than the current {count}")
+        raise rest_refusals.FEWER_PARTITIONS.error(wanted=body.partitions, count=count)
     most = most_partitions(call.api.settings.max_num_partitions_per_partitioned_topic)
     if body.partitions > most:
-        raise RestError(422, f"Number of partitions should be less than or equal to {most}")
+        raise rest_refusals.TOO_MANY_PARTITIONS.error(most=most)
     if body.partitions > count:
         await call.lifecycle.grow(name, body.partitions)
     return done()
@@ -132,12 +133,10 @@ async def delete_partitioned(call: Call) -> Response:
         raise precondition("A partition has no partitions")
     if call.topics.partition_count(name) is None:
         if call.topics.exists(name):
-            raise conflict(
-                f"{name} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete."
-            )
+            raise rest_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
         raise topic_missing(name)
     if not call.flag("force") and call.lifecycle.in_use(name):
-        raise precondition("Topic has active producers/subscriptions")
+        raise rest_refusals.TOPIC_IN_USE.error()
     await call.lifecycle.delete_partitioned(name, force=call.flag("force"))
     await call.namespaces.delete_topic(name)
     return done()
@@ -150,8 +149,8 @@ async def get_partitioned_stats(call: Call) -> Response:
     count = call.topics.partition_count(name)
     if count is None:
         if name.is_partition:
-            raise precondition("Partitioned Topic Name should not contain '-partition-'")
-        raise not_found(f"Partitioned Topic not found: {name}")
+            raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
+        raise rest_refusals.PARTITIONED_TOPIC_MISSING.error(topic=name)
     parts = await _parts(call)
     each = {str(part): await _stats_of(call, part) for part in parts}
     per_partition = call.flag("perPartition", default=True)
@@ -166,7 +165,7 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:
-        raise not_found(f"Partitioned Topic {name} not found")
+        raise rest_refusals.PARTITIONED_TOPIC_UNKNOWN.error(topic=name)
     parts = {str(part): await _internal_stats_of(call, part) for part in await _parts(call)}
     return json_response({"metadata": await _metadata(call, name, count), "partitions": parts})
 

@@ -7,10 +7,11 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, OPEN, TOPIC_ADMIN
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import Policies
 from magnetar.broker.policies.values import AuthAction, AuthPolicies, Granted
@@ -90,7 +91,7 @@ async def grant_on_subscription(call: Call) -> Response:
     """Only these roles may consume through the subscription; they still need the right to consume."""
     roles = await call.required_body(list[str])
     if not call.namespaces.exists(call.namespace):
-        raise RestError(500, f"Namespace {call.namespace} does not exist")  # as Apache Pulsar has it
+        raise rest_refusals.NAMESPACE_OF_GRANT_UNKNOWN.error(namespace=call.namespace)  # as Apache Pulsar has it
     call.policies()
     granted = {call.param("subscription"): sorted(set(roles))}
     return await _change(
@@ -121,7 +122,7 @@ def _topic(call: Call) -> TopicName:
     """The topic of the path; grants are for what exists."""
     name = call.topic()
     if not call.topics.exists(name) and call.topics.partition_count(name) is None:
-        raise not_found(f"Topic {name} not found")
+        raise rest_refusals.TOPIC_UNKNOWN.error(topic=name)
     return name
 
 
@@ -163,10 +164,10 @@ async def _grants(call: Call) -> list[tuple[TopicName, TopicGrant]]:
         if not call.api.authorizer.allows(call.identity, TOPIC_ADMIN, Target.of_topic(name)):
             raise RestError(401, "Unauthorized to administer the topic")
     if len({name.namespace for name, _ in named}) != 1:
-        raise RestError(400, "The namespace should be the same")
+        raise rest_refusals.NAMESPACES_DIFFER.error()
     for name, _ in named:
         if not call.topics.exists(name) and call.topics.partition_count(name) is None:
-            raise not_found(f"Topic {name} not found")
+            raise rest_refusals.TOPIC_UNKNOWN.error(topic=name)
     return named
 
 
@@ -188,7 +189,7 @@ async def _change_topic(call: Call, name: TopicName, role: str, actions: list[Gr
         return msgspec.structs.replace(old, destination_auth=topics | ({topic: roles} if roles else {}))
 
     if not call.namespaces.exists(name.namespace):
-        raise not_found("Namespace does not exist")
+        raise rest_refusals.NAMESPACE_MISSING.error()
     await _change(call, name.namespace, change)
 
 

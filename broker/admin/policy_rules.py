@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.admin.responses import precondition
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.policies.values import (
@@ -38,7 +39,7 @@ def at_least_zero(what: str) -> Rule:
 
 def subscription_expiration(value: int) -> RestError | None:
     """Minutes; the text is what the Go client's tests look for."""
-    return precondition("Invalid value for subscription expiration time") if value < 0 else None
+    return rest_refusals.EXPIRATION_TIME_INVALID.error() if value < 0 else None
 
 
 def retention(value: RetentionPolicies) -> RestError | None:
@@ -55,10 +56,10 @@ def persistence(value: PersistencePolicies) -> RestError | None:
     ensemble, write, ack = value.bookkeeper_ensemble, value.bookkeeper_write_quorum, value.bookkeeper_ack_quorum
     for name, number in (("Ensemble", ensemble), ("WriteQuorum", write), ("AckQuorum", ack)):
         if not 0 < number <= _LARGEST_QUORUM:
-            return RestError(400, f"Bookkeeper-{name} must be <= {_LARGEST_QUORUM} and > 0.")
+            return rest_refusals.BOOKIE_NUMBER_OUT_OF_RANGE.error(name=name, most=_LARGEST_QUORUM)
     if ensemble >= write >= ack:
         return None
-    return RestError(400, f"Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})")
+    return rest_refusals.BOOKIE_NUMBERS_UNORDERED.error(ensemble=ensemble, write=write, ack=ack)
 
 
 def auto_topic_creation(value: AutoTopicCreation) -> RestError | None:
@@ -73,18 +74,14 @@ def auto_topic_creation(value: AutoTopicCreation) -> RestError | None:
         problem = "[defaultNumPartitions] cannot be less than 1 for partition type."
     elif value.topic_type == "non-partitioned" and value.default_num_partitions is not None:
         problem = "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
-    return (
-        precondition(f"Invalid configuration for autoTopicCreationOverride. the detail is {problem}")
-        if problem
-        else None
-    )
+    return rest_refusals.AUTO_TOPIC_CREATION_INVALID.error(problem=problem) if problem else None
 
 
 def partitions_allowed(settings: "Settings", value: AutoTopicCreation) -> RestError | None:
     """Also of an override that creates nothing, as in Apache Pulsar."""
     most = most_partitions(settings.max_num_partitions_per_partitioned_topic)
     if (value.default_num_partitions or 0) > most:
-        return RestError(406, f"Number of partitions should be less than or equal to {most}")
+        return rest_refusals.TOO_MANY_PARTITIONS_TO_CREATE.error(most=most)
     return None
 
 
@@ -100,16 +97,14 @@ def quota_fits_retention(quotas: Iterable[BacklogQuota], kept: RetentionPolicies
     """
     if kept is None or all(_fits(quota, kept) for quota in quotas):
         return None
-    return precondition(
-        f"Backlog Quota exceeds configured retention quota for {of}. Please increase retention quota and retry"
-    )
+    return rest_refusals.BACKLOG_QUOTA_BEYOND_RETENTION.error(subject=of)
 
 
 def retention_fits_quota(quotas: Iterable[BacklogQuota], kept: RetentionPolicies | None, of: str) -> RestError | None:
     """The same, asked the other way round."""
     if quota_fits_retention(quotas, kept, of) is None:
         return None
-    return precondition(f"Retention Quota must exceed configured backlog quota for {of}.")
+    return rest_refusals.RETENTION_BELOW_BACKLOG_QUOTA.error(subject=of)
 
 
 def _fits(quota: BacklogQuota, kept: RetentionPolicies) -> bool:

@@ -21,10 +21,11 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.message_texts import PayloadTextError, compact, encoder, integer, parts_of
 from magnetar.broker.admin.produce_body import ProduceBody, ProducerMessage, ProducerMessages, produce_body
-from magnetar.broker.admin.responses import JSON, json_response, precondition
+from magnetar.broker.admin.responses import JSON, json_response
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.admin.schema_texts import type_named
 from magnetar.broker.auth.table import TOPIC_PRODUCE
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import decode_body
 from magnetar.broker.compat.jetty_http import media_type
 from magnetar.broker.errors import BrokerError, RestError
@@ -76,7 +77,7 @@ async def produce(call: Call) -> Response:
     count = call.topics.partition_count(name)
     parts = [name] if count is None else [name.partition_name(i) for i in range(count)]
     if not all(_is_there(call, part) for part in parts):
-        raise RestError(500, f"Topic {name} not found")
+        raise rest_refusals.TOPIC_OF_PRODUCE_UNKNOWN.error(topic=name)
     return await _published(call, body, parts)
 
 
@@ -87,9 +88,9 @@ async def produce_to_partition(call: Call) -> Response:
     body = await _body(call)
     name = _topic(call)
     if name.is_partition:
-        raise RestError(400, "Topic name can't contain '-partition-' suffix.")
+        raise rest_refusals.TOPIC_NAME_OF_PARTITION.error()
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
-        raise RestError(500, f"Topic {name} not found")
+        raise rest_refusals.TOPIC_OF_PRODUCE_UNKNOWN.error(topic=name)
     part = name if partition == -1 else name.partition_name(partition) if partition >= 0 else None
     if part is None or not _is_there(call, part):
         known = name if call.topics.partition_count(name) is None else name.partition_name(0)
@@ -103,9 +104,9 @@ async def produce_to_partition(call: Call) -> Response:
 def _topic(call: Call) -> TopicName:
     name = topic_of(call.request.path_params)
     if name is None:
-        raise precondition("Topic name is not valid")
+        raise rest_refusals.TOPIC_NAME_INVALID.error()
     if not call.namespaces.exists(name.namespace):
-        raise RestError(500, "Namespace not found")
+        raise rest_refusals.NAMESPACE_OF_PRODUCE_UNKNOWN.error()
     return name
 
 
@@ -225,7 +226,7 @@ async def _codec(call: Call, name: TopicName, body: ProducerMessages) -> Codec:
             stored = await call.publishing.schema(name, _schema(name, body.key_schema, body.value_schema))
         return await call.api.schemas.examine(len(stored.data), lambda work: _codec_of(stored, work))
     except (BrokerError, ValueError) as e:
-        raise RestError(500, f"Fail to publish message: {e}") from e
+        raise rest_refusals.PUBLISH_FAILED.error(problem=e) from e
 
 
 def _codec_of(schema: StoredSchema, work: SchemaWork) -> Codec:

@@ -9,9 +9,10 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import bundle_ranges, shown
 from magnetar.broker.policies.values import ResourceGroup, ResourceQuota
@@ -64,7 +65,7 @@ async def delete_group(call: Call) -> Response:
     for namespace in call.namespaces.namespaces.names():
         policies = call.namespaces.policies(namespace)
         if policies is not None and policies.resource_group_name == name:
-            raise precondition("ResourceGroup is in use")
+            raise rest_refusals.RESOURCE_GROUP_IN_USE.error()
     await call.namespaces.resource_groups.delete(name)
     return done()
 
@@ -72,7 +73,7 @@ async def delete_group(call: Call) -> Response:
 def _group(call: Call) -> ResourceGroup:
     found = call.namespaces.resource_groups.get(call.param("group"))
     if found is None:
-        raise not_found("ResourceGroup does not exist")
+        raise rest_refusals.RESOURCE_GROUP_UNKNOWN.error()
     return found
 
 
@@ -85,7 +86,7 @@ async def group_of_namespace(call: Call) -> Response:
 @routes.post(NAMESPACE + "/resourcegroup/{group}", NAMESPACE_ADMIN)
 async def set_group_of_namespace(call: Call) -> Response:
     if call.param("group") not in call.namespaces.resource_groups:
-        raise precondition("ResourceGroup does not exist")
+        raise rest_refusals.RESOURCE_GROUP_OF_REQUEST_UNKNOWN.error()
     call.policies()
     return await _store_group(call, call.param("group"))
 

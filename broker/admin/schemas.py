@@ -7,10 +7,11 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.responses import json_response, not_found
+from magnetar.broker.admin.responses import json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.schema_texts import name_of, shown_definition, stored_definition, type_named
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError, RestError
 from magnetar.broker.schemas.compatibility import Definition, Strategy
 from magnetar.broker.schemas.schema_store import StoredSchema
@@ -108,7 +109,7 @@ def _name(call: Call) -> TopicName:
     try:
         return call.topic()
     except RestError as e:
-        raise not_found("Namespace does not exist") if e.status == HTTPStatus.NOT_FOUND else e from None
+        raise rest_refusals.NAMESPACE_MISSING.error() if e.status == HTTPStatus.NOT_FOUND else e from None
 
 
 def _any_name(call: Call) -> TopicName:
@@ -147,7 +148,7 @@ def _definition_of(body: SchemaBody) -> bytes:
 
 def _schema_response(schema: StoredSchema | None) -> Response:
     if schema is None or schema.deleted:
-        raise not_found("Schema not found")
+        raise rest_refusals.SCHEMA_UNKNOWN.error()
     return json_response(_shown(schema))
 
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.api import MessagePosition, Start
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.policy_table import EMPTY_BODY
-from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
@@ -21,6 +21,7 @@ from magnetar.broker.admin.topic_calls import (
     topic_parts,
 )
 from magnetar.broker.auth.table import TOPIC_CONSUME
+from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import BrokerError, NotAllowedError, RestError, SubscriptionNotFoundError
 from magnetar.broker.limits import MAX_SUBSCRIPTION_PROPERTIES_BYTES, check_subscription_name
@@ -44,7 +45,7 @@ async def list_subscriptions(call: Call) -> Response:
 async def create(call: Call) -> Response:
     """The body is a message id, "earliest", "latest" or nothing (latest); ?replicated=."""
     if call.request.path_params["domain"] == "non-persistent":
-        raise RestError(400, "Create subscription on non-persistent topic can only be done through client")
+        raise rest_refusals.SUBSCRIPTION_NEEDS_CLIENT.error()
     name, subscription = call.topic(), call.param("subscription")
     check_subscription_name(subscription)
     start, properties = _start_of(await call.body(str | MessageIdBody))  # type: ignore[arg-type]
@@ -54,8 +55,8 @@ async def create(call: Call) -> Response:
         try:
             await call.topics.partitions_for_clients(name, auto_create=True)
         except BrokerError as e:
-            raise precondition("Topic does not exist and cannot be auto-created") from e
-        raise conflict(f"Partition metadata not found for the partitioned topic: {name.base}")
+            raise rest_refusals.TOPIC_NOT_CREATABLE.error() from e
+        raise rest_refusals.PARTITION_METADATA_MISSING.error(topic=name.base)
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         await _create_topic(call, name)
     await _create_on_each(
@@ -89,7 +90,7 @@ async def _create_topic(call: Call, name: TopicName) -> None:
     except NotAllowedError as e:  # the limit of topics
         raise conflict(str(e)) from e
     except BrokerError as e:
-        raise precondition("Topic does not exist") from e
+        raise rest_refusals.TOPIC_MISSING.error() from e
 
 
 def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition, dict[str, str]]:
@@ -165,7 +166,7 @@ async def _reset_nothing(call: Call, subscription: str) -> Response:
     for part in topic_parts(call):
         await load_partition(call, part)
         if subscription not in await call.subscriptions.subscriptions(part):
-            raise not_found(f"Subscription {subscription} not found for topic {part}")
+            raise rest_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription, topic=part)
     return done()
 
 
@@ -176,7 +177,7 @@ async def reset_to_message(call: Call) -> Response:
     if body is None:
         raise RestError(500, "a message id is required")
     if call.topics.partition_count(call.topic()) is not None:
-        raise RestError(405, "Reset-cursor at position is not allowed for partitioned-topic")
+        raise rest_refusals.NO_RESET_OF_PARTITIONED.error()
     name = single_topic(call)
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no positions to reset to")
@@ -241,7 +242,7 @@ async def _refuse_unknown(call: Call, name: TopicName) -> None:
     """Raises SubscriptionNotFoundError before what a non-persistent topic cannot do at all is refused."""
     subscription = call.param("subscription")
     if not name.persistent and subscription not in await call.subscriptions.subscriptions(name):
-        raise SubscriptionNotFoundError(f"Subscription {subscription} not found for topic {name}")
+        raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)
 
 
 async def _each_for_properties(call: Call, do: Any, *, everywhere: bool = False) -> None:
@@ -302,7 +303,7 @@ async def set_replicated(call: Call) -> Response:
 
 def _refuse_replicated(call: Call) -> None:
     if call.request.path_params["domain"] == "non-persistent" and topic_of(call.request.path_params) is not None:
-        raise RestError(405, "Cannot enable/disable replicated subscriptions on non-persistent topics")
+        raise rest_refusals.NO_REPLICATED_SUBSCRIPTION.error()
 
 
 async def _each(call: Call, do: Any, *, everywhere: bool = False) -> None:
@@ -314,18 +315,15 @@ async def _each(call: Call, do: Any, *, everywhere: bool = False) -> None:
         except SubscriptionNotFoundError:
             missing += 1
     if missing == len(parts) or (missing and everywhere):
-        raise not_found(f"Subscription {call.param('subscription')} not found for topic {call.topic()}")
+        raise rest_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=call.param("subscription"), topic=call.topic())
 
 
 def _persistent_parts(call: Call) -> list[TopicName]:
     parts = existing_parts(call)
     if call.request.path_params["domain"] == "non-persistent":
-        raise RestError(405, "Expire messages on a non-persistent topic is not allowed")
+        raise rest_refusals.NO_EXPIRY_OF_NON_PERSISTENT.error()
     return parts
 
 
 def _nothing_to_expire(name: TopicName, subscription: str) -> RestError:
-    return conflict(
-        f"Expire message by timestamp not issued on topic {name} for subscription {subscription} due to ongoing message"
-        " expiration not finished or subscription almost catch up."
-    )
+    return rest_refusals.NOTHING_TO_EXPIRE.error(topic=name, subscription=subscription)

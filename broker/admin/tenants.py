@@ -5,11 +5,11 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.namespaces import delete_namespace_by_force
-from magnetar.broker.admin.responses import conflict, done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER, TENANT_ADMIN
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.java_order import java_order
-from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import TenantInfo
 
@@ -34,7 +34,7 @@ async def list_tenants(call: Call) -> Response:
 async def get_tenant(call: Call) -> Response:
     found = call.namespaces.tenants.get(call.param("tenant"))
     if found is None:
-        raise not_found("Tenant does not exist")
+        raise rest_refusals.TENANT_MISSING.error()
     return json_response(shown(found))
 
 
@@ -43,12 +43,12 @@ async def create_tenant(call: Call) -> Response:
     name = call.param("tenant")
     info = await _info(call)
     if not valid_name(name):
-        raise precondition("Tenant name is not valid")
+        raise rest_refusals.TENANT_NAME_INVALID.error()
     if name in call.namespaces.tenants:
-        raise conflict("Tenant already exist")
+        raise rest_refusals.TENANT_EXISTS.error()
     limit = call.api.settings.max_tenants
     if limit and len(call.namespaces.tenants.names()) >= limit:
-        raise precondition("Exceed the maximum number of tenants")
+        raise rest_refusals.TOO_MANY_TENANTS.error()
     await call.namespaces.create_tenant(name, info)
     return done()
 
@@ -58,7 +58,7 @@ async def update_tenant(call: Call) -> Response:
     name = call.param("tenant")
     info = await _info(call)
     if name not in call.namespaces.tenants:
-        raise not_found(f"Tenant {name} not found")
+        raise rest_refusals.TENANT_UNKNOWN.error(tenant=name)
     for namespace in call.namespaces.namespaces_of(name):
         policies = call.namespaces.policies(namespace)
         lost = set(policies.replication_clusters if policies else ()) - set(info.allowed_clusters)
@@ -73,12 +73,12 @@ async def delete_tenant(call: Call) -> Response:
     name = call.param("tenant")
     force = call.flag("force")
     if name not in call.namespaces.tenants:
-        raise not_found("Tenant doesn't exist")
+        raise rest_refusals.TENANT_TO_DELETE_MISSING.error()
     if force and not call.api.settings.force_delete_tenant_allowed:
-        raise RestError(405, "Broker doesn't allow forced deletion of tenants")
+        raise rest_refusals.NO_FORCED_DELETION_OF_TENANTS.error()
     namespaces = call.namespaces.namespaces_of(name)
     if namespaces and not force:
-        raise conflict("The tenant still has active namespaces")
+        raise rest_refusals.TENANT_IN_USE.error()
     for namespace in namespaces:
         await delete_namespace_by_force(call, namespace)
     await call.namespaces.delete_tenant(name)
@@ -89,12 +89,12 @@ async def _info(call: Call) -> TenantInfo:
     """The tenant of the body; raises what is wrong with it."""
     body = await call.body(TenantBody)
     if body is None:
-        raise precondition("TenantInfo is null")
+        raise rest_refusals.TENANT_INFO_MISSING.error()
     if not body.allowed_clusters:
-        raise precondition("Clusters cannot be null")
+        raise rest_refusals.CLUSTERS_MISSING.error()
     if not all(name in call.namespaces.clusters for name in body.allowed_clusters):
-        raise precondition("Clusters do not exist")
+        raise rest_refusals.CLUSTERS_UNKNOWN.error()
     if any(role != role.strip(_WHITESPACE) for role in body.admin_roles or []):
-        raise precondition("AdminRoles contains whitespace in the beginning or end.")
+        raise rest_refusals.ADMIN_ROLES_WITH_SPACES.error()
     roles = None if body.admin_roles is None else java_order(body.admin_roles)
     return TenantInfo(admin_roles=roles, allowed_clusters=list(dict.fromkeys(body.allowed_clusters)))

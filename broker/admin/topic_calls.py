@@ -8,9 +8,9 @@ import msgspec
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call, target_of
-from magnetar.broker.admin.responses import conflict, not_found, precondition
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_CONSUME, TOPIC_CONSUME, Need
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
 from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
 from magnetar.protocol.topic_name import TopicName
@@ -62,7 +62,7 @@ class MessageIdBody(msgspec.Struct, rename="camel"):
 
 
 def topic_missing(name: TopicName) -> RestError:
-    return not_found(f"Topic {name} not found")
+    return rest_refusals.TOPIC_UNKNOWN.error(topic=name)
 
 
 def topic_unloadable(call: Call, name: TopicName) -> RestError:
@@ -73,8 +73,8 @@ def topic_unloadable(call: Call, name: TopicName) -> RestError:
         return topic_missing(name)
     count = call.topics.partition_count(name.base)
     if count is None:
-        return conflict(f"Partition metadata not found for the partitioned topic: {name}")
-    return conflict(f"Illegal topic partition name {name} with max allowed {count} partitions")
+        return rest_refusals.PARTITION_METADATA_MISSING.error(topic=name)
+    return rest_refusals.PARTITION_BEYOND.error(topic=name, count=count)
 
 
 def loadable(call: Call, name: TopicName) -> bool:
@@ -116,9 +116,9 @@ def policy_topic(call: Call) -> TopicName:
     """
     name = call.topic()
     if not call.api.settings.topic_level_policies_enabled:
-        raise RestError(405, "Topic level policies is disabled, to enable the topic level policy and retry.")
+        raise rest_refusals.NO_TOPIC_POLICIES.error()
     if name.is_partition:
-        raise precondition("Not allowed to set/get topic policy for a partition")
+        raise rest_refusals.NO_POLICY_OF_PARTITION.error()
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         raise topic_missing(name)
     return name

@@ -11,7 +11,7 @@ from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.admin.topic_policies import change_own, own_policies, refuse, scope_of
 from magnetar.broker.auth.table import TOPIC_POLICY
-from magnetar.broker.errors import RestError
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
 from magnetar.broker.policies.records import TopicPolicies, shown
 from magnetar.broker.policies.values import DispatchRate
@@ -34,7 +34,7 @@ def _declare_query_number(path: str, field: str, applied: str) -> None:
     async def write(call: Call) -> Response:
         name, value = policy_topic(call), call.query_number(path, bits=32)
         if value is not None and value < 0:
-            raise precondition(f"Invalid value for {path}")
+            raise rest_refusals.POLICY_VALUE_INVALID.error(policy=path)
         return await store(call, name, value)
 
     async def remove(call: Call) -> Response:
@@ -96,7 +96,7 @@ async def remove_all(call: Call) -> Response:
     """Every policy of the topic, of both scopes; a topic that does not exist has none."""
     name = topic_of(call.request.path_params)
     if name is None:
-        raise precondition("Topic name is not valid")
+        raise rest_refusals.TOPIC_NAME_INVALID.error()
     if str(name.base) in call.namespaces.topics:
         await call.namespaces.update_topic(name, lambda _: NO_TOPIC_POLICIES)
     return done()
@@ -146,14 +146,14 @@ async def set_replication(call: Call) -> Response:
     name = policy_topic(call)
     clusters = list(dict.fromkeys(await call.body(list[str]) or []))
     if not clusters:
-        raise precondition("ClusterIds should not be null or empty")
+        raise rest_refusals.CLUSTER_IDS_MISSING.error()
     if scope_of(call):
         raise precondition("Can not set topic-level replication clusters for all clusters")
     if call.api.settings.cluster_name not in clusters:
-        raise precondition("Can not remove local cluster from the local topic-level replication clusters policy")
+        raise rest_refusals.LOCAL_CLUSTER_REMOVED.error()
     for cluster in clusters:
         if cluster not in call.namespaces.clusters:
-            raise RestError(403, f"Invalid cluster id: {cluster}")
+            raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=cluster)
     return await _store_replication(call, name, clusters)
 
 

@@ -20,6 +20,7 @@ from magnetar.broker.admin.topic_calls import (
     topic_unloadable,
 )
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLICY, TOPIC_USE
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import NotAllowedError, RestError
 from magnetar.protocol.topic_name import TopicName
 
@@ -143,7 +144,7 @@ async def create(call: Call) -> Response:
     if beyond or (not name.is_partition and _LIKE_A_PARTITION.search(name.local_name)):
         raise precondition("A topic that is no partition must not be named like one")
     if call.topics.exists(name) or call.topics.partition_count(name) is not None:
-        raise conflict("This topic already exists")
+        raise rest_refusals.TOPIC_EXISTS.error()
     try:
         await call.lifecycle.create(name, properties)
     except NotAllowedError as e:  # the limit of topics
@@ -160,15 +161,13 @@ async def delete(call: Call) -> Response:
         return done()  # as wanted already
     name = call.topic()
     if call.topics.partition_count(name) is not None:
-        raise conflict(
-            f"{name} is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic."
-        )
+        raise rest_refusals.TOPIC_PARTITIONED.error(topic=name)
     if not call.topics.exists(name):
         if not name.is_partition:  # its schema may be there without it
             await call.api.schemas.forget(name)
         raise topic_missing(name)
     if not call.flag("force") and call.lifecycle.in_use(name):
-        raise precondition("Topic has active producers/subscriptions")
+        raise rest_refusals.TOPIC_IN_USE.error()
     await call.lifecycle.delete(name)
     if not name.is_partition:
         await call.namespaces.delete_topic(name)

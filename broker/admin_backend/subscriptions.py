@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.admin_backend.scan import analyze_backlog, place_of_reset, stored_message
-from magnetar.broker.errors import (
-    ConsumerBusyError,
-    SubscriptionNotFoundError,
-)
+from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics import expiry
@@ -45,14 +42,14 @@ class AdminSubscriptions:
         topic = await self._lifecycle.persistent(name)
         found = topic.subscriptions.by_name.get(subscription)
         if found is None:
-            raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
+            raise wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription)
         return topic, found
 
     async def _unstored(self, name: TopicName, subscription: str) -> NonPersistentSubscription:
         topic = await self._topics.get(name, create=False)
         found = topic.subscriptions.by_name.get(subscription)
         if not isinstance(found, NonPersistentSubscription):
-            raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
+            raise wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription)
         return found
 
     async def create_subscription(
@@ -66,7 +63,7 @@ class AdminSubscriptions:
     ) -> None:
         topic = await self._topics.get(name, create=True)
         if subscription in topic.subscriptions.by_name:
-            raise ConflictError("Subscription already exists for topic")
+            raise ConflictError(rest_refusals.SUBSCRIPTION_EXISTS.text)
         request = SubscribeRequest(subscription, properties=properties, from_earliest=start == "earliest")
         if isinstance(start, MessagePosition):
             request.start = Position(start.ledger_id, start.entry_id)
@@ -79,9 +76,9 @@ class AdminSubscriptions:
         topic = await self._topics.get(name, create=False)
         found = topic.subscriptions.by_name.get(subscription)
         if found is None:
-            raise SubscriptionNotFoundError(f"Subscription {subscription} not found")
+            raise wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription)
         if found.consumers and not force and name.persistent:
-            raise ConsumerBusyError("Subscription has active connected consumers")
+            raise wire_refusals.CONSUMERS_CONNECTED.error()
         await topic.subscriptions.delete(subscription)
 
     async def replicated(self, name: TopicName, subscription: str) -> bool:
@@ -154,5 +151,5 @@ class AdminSubscriptions:
 async def _reset(subscription: Subscription, position: Position, ack_set: list[int] | None) -> None:
     """Raise ConsumerBusyError while another reset is under way."""
     if subscription.fenced:
-        raise ConsumerBusyError("Failed for Subscription Busy: Failed to fence subscription")
+        raise wire_refusals.SUBSCRIPTION_NOT_FENCED_TO_DELETE.error()
     await subscription.seek(position, ack_set)

@@ -14,6 +14,7 @@ from magnetar.broker.admin_backend.topic_figures import (
     internal_stats,
     topic_stats,
 )
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import (
     BrokerError,
     NotAllowedError,
@@ -71,7 +72,7 @@ class AdminTopicLogs:
     async def compact(self, name: TopicName) -> None:
         topic = await self._lifecycle.persistent(name)
         if not topic.compaction.start():
-            raise ConflictError("Compaction already in progress")
+            raise ConflictError(rest_refusals.COMPACTION_RUNNING.text)
 
     async def compaction_status(self, name: TopicName) -> CompactionStatus:
         status: CompactionStatus = (await self._lifecycle.persistent(name)).compaction.status()

@@ -15,7 +15,8 @@ import structlog
 from magnetar.broker.auth.authenticator import Authenticated, AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity, Target
 from magnetar.broker.auth.table import COMMANDS, Need
-from magnetar.broker.errors import AuthenticationError, AuthorizationError, ConnectionFatalError
+from magnetar.broker.compat import wire_refusals
+from magnetar.broker.errors import AuthorizationError, ConnectionFatalError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 REFRESH_DATA = b"PulsarAuthRefresh"
-_DENIED: dict[int, str] = {
-    pb.BaseCommand.LOOKUP: "Client is not authorized to Lookup",
-    pb.BaseCommand.PARTITIONED_METADATA: "Client is not authorized to Get Partition Metadata",
-    pb.BaseCommand.PRODUCER: "Client is not authorized to Produce",
-    pb.BaseCommand.SUBSCRIBE: "Client is not authorized to subscribe",
-    pb.BaseCommand.GET_TOPICS_OF_NAMESPACE: "Client is not authorized to GetTopicsOfNamespace",
-}
 
 
 class ProvingPeer(Protocol):
@@ -109,7 +103,7 @@ class AuthSession:
         self._proof = await self._prove(self._method, command.auth_data)
         self.identity = Identity(self._proof.role, await self._original(command))
         if not self._authorizer.valid_identity(self.identity):
-            raise InvalidRolesError("Invalid roles.")
+            raise InvalidRolesError(wire_refusals.INVALID_ROLES)
         self._arm()
 
     def take(self, identity: Identity, proof: Authenticated | None) -> None:
@@ -123,7 +117,7 @@ class AuthSession:
             return await self._authenticator.authenticate(method, data, self._conn.peer_certificate())
         except AuthenticationFailedError as e:
             self._authenticator.failure_log.failed("binary", self._conn.address, method, str(e))
-            raise AuthenticationError("Failed to authenticate") from e
+            raise wire_refusals.AUTHENTICATION_FAILED.error() from e
 
     async def _original(self, command: pb.CommandConnect) -> str | None:
         """The role a proxy speaks for: proven again when authenticateOriginalAuthData asks for it, else believed."""
@@ -162,7 +156,7 @@ class AuthSession:
         Another role closes the connection; a client without a proof at CONNECT cannot answer.
         """
         if self._proof is None:
-            raise AuthenticationError("Failed to authenticate")
+            raise wire_refusals.AUTHENTICATION_FAILED.error()
         proof = await self._prove(self._method, command.response.auth_data)
         if proof.role != self._proof.role:
             raise ConnectionFatalError("AUTH_RESPONSE of another role")
@@ -192,7 +186,7 @@ class AuthSession:
 
     def _require(self, need: Need, target: Target, command_type: int) -> None:
         if not self._authorizer.allows(self.identity, need, target):
-            raise AuthorizationError(_DENIED.get(command_type, "Client is not authorized"))
+            raise wire_refusals.denied(command_type)
 
     def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
         """Whether a right still stands, asked again after a revocation."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.pending_acks import PendingAck
 from magnetar.broker.consumers.permits import UnackedLimit
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.deliver import Target, deliver
 from magnetar.broker.dispatchers.redelivery_tracker import RedeliveryTracker
 from magnetar.broker.dispatchers.replay_queue import ReplayQueue
-from magnetar.broker.errors import ConsumerBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,7 +68,7 @@ class HeldEntries:
         """Admit a consumer; the first one begins at the mark-delete position. Raises ConsumerBusyError."""
         limit = self.context.settings.max_consumers
         if 0 < limit <= len(self.members.consumers):
-            raise ConsumerBusyError("Subscription reached max consumers limit")
+            raise wire_refusals.TOO_MANY_CONSUMERS_OF_SUBSCRIPTION.error()
         consumer.permits.set_max_unacked(self.context.settings.max_unacked_per_consumer)
         if not self.members.consumers:
             self._forget_places()

@@ -21,6 +21,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import ConsumerAssignError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class StickySelector:
         """
         ranges = sorted(member.sticky_ranges)
         if not ranges:
-            raise ConsumerAssignError("Ranges for KeyShared policy must not be empty.")
+            raise wire_refusals.HASH_RANGES_MISSING.error()
         previous_end = -(1 << 32)
         for start, end in ranges:
             if start > end:
@@ -112,7 +113,7 @@ class StickySelector:
             previous_end = end
             at = bisect_left(self._starts, end + 1) - 1  # the last that begins at or before the end: none overlap
             if at >= 0 and self._ranges[at][1] >= start:
-                raise ConsumerAssignError(f"Range conflict with consumer {self._ranges[at][3].name}")
+                raise wire_refusals.HASH_RANGE_CONFLICT.error(consumer=self._ranges[at][3].name)
 
     def add(self, member: Member) -> list[Assignment]:
         self.check(member)

@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
 from magnetar.broker.dispatchers.active_consumer import active_order, choose_active
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.key_shared import KeyHashes, make_selector, policy_of
 from magnetar.broker.dispatchers.single_active import admit_failover
-from magnetar.broker.errors import ConsumerBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -136,7 +136,7 @@ class SharedNonPersistent(NonPersistentDispatcher):
 
     def add_consumer(self, consumer: Consumer) -> None:
         if 0 < self.context.settings.max_consumers <= len(self._members.consumers):
-            raise ConsumerBusyError("Subscription reached max consumers limit")
+            raise wire_refusals.TOO_MANY_CONSUMERS_OF_SUBSCRIPTION.error()
         self._members.add(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:

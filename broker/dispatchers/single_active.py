@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
 from magnetar.broker.dispatchers.active_consumer import active_order, choose_active
 from magnetar.broker.dispatchers.deliver import Target, deliver
 from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
-from magnetar.broker.errors import ConsumerAssignError, ConsumerBusyError
+from magnetar.broker.errors import ConsumerAssignError
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ long.)
 def admit_failover(consumers: Sequence[Consumer], max_consumers: int) -> None:
     """Raise ConsumerBusyError when a Failover subscription has all the consumers it may have."""
     if 0 < max_consumers <= len(consumers):
-        raise ConsumerBusyError("Subscription reached max consumers limit")
+        raise wire_refusals.TOO_MANY_CONSUMERS_OF_SUBSCRIPTION.error()
 
 
 def asks_for_ranges(consumer: Consumer) -> bool:

@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from magnetar.broker.errors import TooManyRequestsError
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.meters.operations import OperationMeter
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LookupCounters:
     def slot(self, most: int) -> Iterator[None]:
         """Be one of at most so many requests in progress (maxConcurrentLookupRequest); raises TooManyRequestsError."""
         if self.in_progress >= most:
-            raise TooManyRequestsError("Failed due to too many pending lookup requests")
+            raise wire_refusals.TOO_MANY_LOOKUPS.error()
         self.in_progress += 1
         try:
             yield

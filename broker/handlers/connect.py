@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from magnetar.broker.auth.sessions import AuthSession, ProvingPeer
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import ConnectionFatalError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
@@ -92,7 +93,7 @@ def on_auth_response(conn: ConnectingClient, command: pb.CommandAuthResponse) ->
     if not (response.HasField("auth_data") and response.HasField("auth_method_name")):
         raise ConnectionFatalError("AUTH_RESPONSE without data or method")
     if conn.auth is None or not conn.auth.enabled:
-        conn.write(replies.error(-1, pb.AuthenticationError, "Failed to authenticate"))
+        conn.write(replies.error(-1, *wire_refusals.AUTHENTICATION_FAILED.answer()))
         conn.close()
         return None
     return conn.auth.answer(command)

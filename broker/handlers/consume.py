@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import Consumer, Outbox
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
     MetadataError,
-    NotAllowedError,
     ServiceNotReadyError,
     UnsupportedOnTopicError,
 )
@@ -86,7 +86,7 @@ async def _answer_again(
 ) -> None:
     _check(conn, command, name)
     if isinstance(existing, asyncio.Future):
-        raise ServiceNotReadyError("Consumer is already present on the connection")
+        raise wire_refusals.CONSUMER_PRESENT.error()
     conn.write(replies.success(command.request_id))
 
 
@@ -152,7 +152,7 @@ def _consumer(conn: ConsumingClient, consumer_id: int) -> Consumer | None:
 def _required(conn: ConsumingClient, consumer_id: int) -> tuple[Consumer, ServingSubscription]:
     consumer = _consumer(conn, consumer_id)
     if consumer is None:
-        raise MetadataError("Consumer not found")
+        raise wire_refusals.CONSUMER_UNKNOWN.error()
     return consumer, consumer.subscription
 
 
@@ -179,7 +179,7 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
     if command.HasField("txnid_least_bits") and command.HasField("txnid_most_bits"):
         shared = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
         if not (shared and command.ack_type == pb.CommandAck.Cumulative):
-            raise NotAllowedError("Transactions are not enabled")
+            raise wire_refusals.TRANSACTIONS_DISABLED.error()
     if len(command.message_id) > ACKS_IN_ONE_TURN:
         conn.hold_reading(IN_SLICES)
         return _ack_in_slices(conn, consumer, command)
@@ -258,7 +258,7 @@ async def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> None:
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
     if not command.HasField("message_id") and not command.HasField("message_publish_time"):
-        raise MetadataError("Message id and message publish time were not present")
+        raise wire_refusals.SEEK_WITHOUT_TARGET.error()
     if not isinstance(topic, Topic):
         conn.write(replies.success(command.request_id))
     elif command.HasField("message_id"):

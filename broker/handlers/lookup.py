@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import (
     ConnectionFatalError,
     InvalidTopicNameError,
     MetadataError,
     NotAllowedError,
-    ServiceNotReadyError,
     TooManyRequestsError,
 )
 from magnetar.broker.handlers.client import Client
@@ -87,7 +87,7 @@ async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) ->
 def _urls(found: AdvertisedUrls | BrokerAddresses | None, listener: str) -> tuple[str | None, str | None]:
     """Raises ServiceNotReadyError: the broker that the client is to go to has no such listener."""
     if found is None:
-        raise ServiceNotReadyError(f"the broker do not have {listener} listener")
+        raise wire_refusals.LISTENER_UNKNOWN.error(listener=listener)
     return found.service_url, found.service_url_tls
 
 
@@ -122,7 +122,7 @@ async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfName
     services = conn.services
     names: list[str] = []
     if command.mode != pb.CommandGetTopicsOfNamespace.PERSISTENT and not services.namespaces.exists(namespace):
-        raise MetadataError(f"Namespace {namespace} does not exist")
+        raise wire_refusals.NAMESPACE_MISSING.error(namespace=namespace)
     if command.mode in (pb.CommandGetTopicsOfNamespace.PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
         names += services.topics.catalog.listed_names(namespace)
     if command.mode in (pb.CommandGetTopicsOfNamespace.NON_PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
@@ -169,7 +169,7 @@ async def on_watch_topic_list(conn: LookingClient, command: pb.CommandWatchTopic
     if not settings.enable_broker_side_subscription_pattern_evaluation:
         raise NotAllowedError("Unable to create topic list watcher: broker side pattern evaluation is off")
     if len(command.topics_pattern) > settings.subscription_pattern_max_length:
-        raise NotAllowedError(f"Pattern longer than maximum: {settings.subscription_pattern_max_length}")
+        raise wire_refusals.PATTERN_TOO_LONG.error(most=settings.subscription_pattern_max_length)
     try:
         pattern = TopicPattern(command.topics_pattern)
     except InvalidPatternError as e:

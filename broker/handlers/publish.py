@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
-    NotAllowedError,
-    ServiceNotReadyError,
 )
 from magnetar.broker.handlers.client import Client
 from magnetar.broker.handlers.lookup import parse_topic
@@ -89,7 +88,7 @@ def _answer_again(
     conn: PublishingClient, command: pb.CommandProducer, existing: Producer | asyncio.Future[Producer]
 ) -> None:
     if isinstance(existing, asyncio.Future):
-        raise ServiceNotReadyError("Producer is already present on the connection")
+        raise wire_refusals.PRODUCER_PRESENT.error()
     # the repeated answer carries neither the topic epoch nor the last sequence id
     conn.write(
         replies.producer_success(
@@ -158,9 +157,7 @@ async def _initial_subscription(topic: ServedTopic, name: str) -> None:
     if not topic.persistent or name in topic.subscriptions.by_name:
         return
     if not topic.config.allow_auto_subscription_creation:
-        raise NotAllowedError(
-            "Could not create the initial subscription due to the auto subscription creation is not allowed."
-        )
+        raise wire_refusals.NO_INITIAL_SUBSCRIPTION.error()
     await topic.subscriptions.create(SubscribeRequest(subscription=name, from_earliest=True))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from magnetar.broker.errors import ConnectionFatalError, InvalidTopicNameError, NotAllowedError
+from magnetar.broker.compat import wire_refusals
+from magnetar.broker.errors import ConnectionFatalError, InvalidTopicNameError
 from magnetar.broker.handlers.client import Client
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -23,7 +24,7 @@ class RefusedClient(Client, Protocol):
 
 def on_transaction(_conn: RefusedClient, _command: Any) -> None:
     """Everything a client asks a transaction coordinator for."""
-    raise NotAllowedError("Transactions are not enabled.")
+    raise wire_refusals.TRANSACTION_COMMANDS_DISABLED.error()
 
 
 def _topic(text: str) -> TopicName:

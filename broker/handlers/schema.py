@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import (
     AuthorizationError,
     ConnectionFatalError,
-    IncompatibleSchemaError,
     InvalidTopicNameError,
-    TopicNotFoundError,
 )
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.schemas.registry import NO_SCHEMA
@@ -31,13 +30,13 @@ async def on_get_schema(conn: Client, command: pb.CommandGetSchema) -> None:
     version: int | None = None
     if command.HasField("schema_version"):
         if not command.schema_version:
-            raise IncompatibleSchemaError("Empty schema version")
+            raise wire_refusals.SCHEMA_VERSION_EMPTY.error()
         if len(command.schema_version) < VERSION_BYTES:
             raise ConnectionFatalError(f"schema version of {len(command.schema_version)} bytes")
         version = int.from_bytes(command.schema_version[:VERSION_BYTES], "big", signed=True)
     found = await conn.services.schemas.get(name, version)
     if found is None:
-        raise TopicNotFoundError("Topic not found or no-schema")
+        raise wire_refusals.SCHEMA_UNKNOWN.error()
     conn.write(
         replies.get_schema_response(
             command.request_id,
@@ -57,7 +56,7 @@ async def on_get_or_create_schema(conn: Client, command: pb.CommandGetOrCreateSc
     topic = conn.services.topics.loaded.get(str(name))
     if topic is None:
         if not conn.services.topics.known(name) and not conn.services.topics.is_loaded_by_a_look(name):
-            raise TopicNotFoundError(f"Topic {name} does not exist")
+            raise wire_refusals.TOPIC_MISSING.error(topic=name)
         topic = await conn.services.topics.get(name, create=False)
     if command.schema.type == NO_SCHEMA:
         version = await version_without_schema(conn, topic)
@@ -80,7 +79,5 @@ async def version_without_schema(conn: Client, topic: ServedTopic) -> bytes:
     Raises IncompatibleSchemaError where schemas are enforced and the topic has one.
     """
     if topic.config.schema_validation_enforced and await conn.services.schemas.live(topic.name):
-        raise IncompatibleSchemaError(
-            "Producers cannot connect or send message without a schema to topics with a schema"
-        )
+        raise wire_refusals.SCHEMA_REQUIRED.error()
     return b""

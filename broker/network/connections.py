@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
+from magnetar.broker.compat import wire_refusals
+
 
 @dataclass(slots=True)
 class ConnectionCounters:
@@ -42,10 +44,10 @@ class Connections:
         """Count a new connection; the reason when it is one too many (it is not counted then)."""
         if self._max_total > 0 and len(self._open) >= self._max_total:
             self.counters.refused += 1
-            return "Reached the maximum number of connections"
+            return wire_refusals.TOO_MANY_CONNECTIONS
         if self._max_per_address > 0 and self._per_address[address] >= self._max_per_address:
             self.counters.refused += 1
-            return "Reached the maximum number of connections on address"
+            return wire_refusals.TOO_MANY_CONNECTIONS_OF_ADDRESS
         self._open[connection] = address
         self._per_address[address] += 1
         self.counters.created += 1

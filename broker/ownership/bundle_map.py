@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import MetadataError
 from magnetar.broker.policies.records import bundle_ranges
 from magnetar.broker.policies.values import BundlesData
@@ -65,7 +66,7 @@ class BundleMap:
         while found is None:
             default = self._defaults(namespace)
             if default is None or not default.boundaries:
-                raise MetadataError(f"Namespace {namespace} does not exist")
+                raise wire_refusals.NAMESPACE_MISSING.error(namespace=namespace)
             try:
                 await self._metadata.put(path, msgspec.json.encode(_LocalPolicies(default)), MUST_NOT_EXIST)
             except BadVersionError:

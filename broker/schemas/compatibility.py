@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from magnetar.broker.compat.java_refusals import unreadable_schema
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import (
     BrokenKeyValueError,
     ImpossibleSchemaError,
@@ -160,14 +160,12 @@ def check_with_existing(
 
 def _check_type(new: int, old: int) -> None:
     if new != old:
-        raise IncompatibleSchemaError(
-            f"Incompatible schema: exists schema type {type_name(old)}, new schema type {type_name(new)}"
-        )
+        raise wire_refusals.SCHEMA_TYPE_CHANGED.error(old=type_name(old), new=type_name(new))
 
 
 def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strategy, work: SchemaWork) -> None:
     if schema_type == pb.Schema.ProtobufNative and protobuf_root(data) != protobuf_root(old_data):
-        raise IncompatibleSchemaError("Protobuf root message has been changed")
+        raise wire_refusals.PROTOBUF_ROOT_CHANGED.error()
     if schema_type not in _AVRO_TYPES:
         return
     new, old = _parse(schema_type, data, work), _parse(schema_type, old_data, work)
@@ -208,7 +206,7 @@ def _unreadable(strategy: Strategy, reader: Text, writer: Text, problem: str = "
     """The refusal in Apache Pulsar's words, since clients and their tests look for them; behind them the place in the
     schema and what can be done.
     """
-    text = unreadable_schema(strategy.value, str(reader), str(writer))
+    text = wire_refusals.UNREADABLE_SCHEMA.format(strategy=strategy.value, reader=reader, writer=writer)
     return IncompatibleSchemaError(f"{text}\n{problem[:_PRINTED_BYTES]}{_REMEDY}" if problem else text)
 
 
@@ -261,7 +259,7 @@ def _parse(schema_type: int, data: bytes, work: SchemaWork) -> Any:
     except SchemaTextError as e:
         if schema_type == pb.Schema.Json and _is_json_schema(data, work):
             return _OLD_JSON
-        text = f"Invalid schema definition data for {type_name(schema_type)} schema: {e}"
+        text = wire_refusals.SCHEMA_DEFINITION_INVALID.format(kind=type_name(schema_type), problem=e)
         raise (ImpossibleSchemaError if isinstance(e, SchemaMeaningError) else InvalidSchemaError)(text) from e
 
 
@@ -278,7 +276,7 @@ def _validate(schema_type: int, data: bytes, work: SchemaWork) -> None:
     """Raise InvalidSchemaError unless `data` can describe that type."""
     if schema_type in _AVRO_TYPES:
         if isinstance(_parse(schema_type, data, work), list) and schema_type == pb.Schema.Avro:
-            raise InvalidSchemaError("Avro schema typed [UNION] is not supported")
+            raise wire_refusals.SCHEMA_UNION.error()
     elif schema_type == pb.Schema.ProtobufNative:
         protobuf_root(data)
     elif schema_type in _PRIMITIVE_TYPES and data and (schema_type, data) != _STRING_OF_CPP:

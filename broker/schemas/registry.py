@@ -18,7 +18,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import quote
 
-from magnetar.broker.compat.java_refusals import INCOMPATIBLE_SCHEMA
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
@@ -270,8 +270,7 @@ class SchemaRegistry:
         if not topic.config.is_allow_auto_update_schema:
             known = await self.find(topic.name, schema.type, schema.schema_data)
             if known is None:
-                text = "Schema not found and schema auto updating is disabled."
-                raise IncompatibleSchemaError(INCOMPATIBLE_SCHEMA + text)
+                raise wire_refusals.SCHEMA_NOT_UPDATED.error()
             return known.version_bytes
         strategy = Strategy(topic.config.schema_compatibility_strategy)
         try:
@@ -279,7 +278,7 @@ class SchemaRegistry:
         except InvalidSchemaError:
             raise
         except IncompatibleSchemaError as e:
-            raise IncompatibleSchemaError(f"{INCOMPATIBLE_SCHEMA}{e} caused by {INCOMPATIBLE_SCHEMA}{e}") from e
+            raise wire_refusals.SCHEMA_INCOMPATIBLE.error(problem=e) from e
         return stored.version_bytes
 
     async def for_consumer(self, topic: SchemaOwner, schema: pb.Schema) -> None:
@@ -294,9 +293,7 @@ class SchemaRegistry:
             return
         strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()
         if not live and strategy is not Strategy.ALWAYS_COMPATIBLE:
-            kind = type_name(schema.type)
-            text = f"Failed to add schema to an active topic with empty(BYTES) schema: new schema type {kind}"
-            raise IncompatibleSchemaError(text)
+            raise wire_refusals.SCHEMA_ADDED_TO_BYTES.error(kind=type_name(schema.type))
         try:
             existing = [s.definition for s in live]
             size = _size(new, existing, strategy)

@@ -5,15 +5,10 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import TYPE_NAMES
 from magnetar.broker.dispatchers.non_persistent import UnstoredContext, fits, make_non_persistent
 from magnetar.broker.dispatchers.sift import messages_in
-from magnetar.broker.errors import (
-    ConsumerBusyError,
-    MetadataError,
-    ServiceNotReadyError,
-    SubscriptionBusyError,
-)
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.protocol import speed
 from magnetar.protocol.runs import EntryFlag
@@ -76,17 +71,17 @@ class NonPersistentSubscription:
         """Admit a consumer; raises as `Subscription.add_consumer` does."""
         while True:
             if self.fenced:
-                raise ServiceNotReadyError("Subscription is fenced")
+                raise wire_refusals.SUBSCRIPTION_FENCED.error()
             dispatcher = self.dispatcher
             if dispatcher is None or not fits(dispatcher, consumer):
                 if self.consumers:
-                    raise SubscriptionBusyError("Subscription is of different type")
+                    raise wire_refusals.SUBSCRIPTION_TYPE_DIFFERS.error()
                 dispatcher = make_non_persistent(self.context, consumer)
             occupant = dispatcher.occupant(consumer)
             if occupant is None:
                 break
             if await occupant.outbox.check_alive():
-                raise ConsumerBusyError("Exclusive consumer is already connected")
+                raise wire_refusals.EXCLUSIVE_CONSUMER_CONNECTED.error()
             self._remove(occupant)
         consumer.subscription = self
         consumer.connected_ms = self._now_ms()
@@ -166,7 +161,7 @@ class NonPersistentSubscription:
         dispatcher = self.dispatcher
         allowed = dispatcher is not None and consumer in dispatcher.consumers
         if not allowed or dispatcher is None or not (force or dispatcher.can_unsubscribe(consumer)):
-            raise MetadataError("Unconnected or shared consumer attempting to unsubscribe")
+            raise wire_refusals.UNSUBSCRIBE_REFUSED.error()
         self.fenced = True
         self._remove(consumer)
         self.disconnect_all()

@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TYPE_NAMES
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher, policy_of
 from magnetar.broker.dispatchers.ports import DispatchContext
 from magnetar.broker.dispatchers.shared import SharedDispatcher
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
 from magnetar.broker.errors import (
-    BrokerError,
-    ConsumerBusyError,
-    MetadataError,
     NotAllowedError,
-    ServiceNotReadyError,
-    SubscriptionBusyError,
 )
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
@@ -133,13 +129,13 @@ class Subscription:
             while True:
                 await self._settled.wait()
                 if self.fenced:
-                    raise ServiceNotReadyError("Subscription is fenced")
+                    raise wire_refusals.SUBSCRIPTION_FENCED.error()
                 dispatcher = self._dispatcher_for(consumer)
                 occupant = dispatcher.occupant(consumer)
                 if occupant is None:
                     break
                 if await occupant.outbox.check_alive():
-                    raise ConsumerBusyError("Exclusive consumer is already connected")
+                    raise wire_refusals.EXCLUSIVE_CONSUMER_CONNECTED.error()
                 self.remove_consumer(occupant)
             consumer.subscription = self
             consumer.wants_raw = consumer.wants_raw or wants_raw(self.cursor.cursor_properties)
@@ -161,7 +157,7 @@ class Subscription:
             if fits:
                 return current
             if current.consumers:
-                raise SubscriptionBusyError("Subscription is of different type")
+                raise wire_refusals.SUBSCRIPTION_TYPE_DIFFERS.error()
         if consumer.sub_type == SHARED:
             return SharedDispatcher(self.context)
         if consumer.sub_type == KEY_SHARED:
@@ -249,7 +245,7 @@ class Subscription:
         dispatcher = self.dispatcher
         allowed = dispatcher is not None and consumer in dispatcher.consumers
         if not allowed or dispatcher is None or not (force or dispatcher.can_unsubscribe(consumer)):
-            raise MetadataError("Unconnected or shared consumer attempting to unsubscribe")
+            raise wire_refusals.UNSUBSCRIBE_REFUSED.error()
         self.fenced = True
         self.remove_consumer(consumer)
         self.disconnect_all()
@@ -264,7 +260,7 @@ class Subscription:
         """
         self.check_movable()
         if self.fenced:
-            raise BrokerError("Failed to fence subscription")
+            raise wire_refusals.SUBSCRIPTION_NOT_FENCED.error()
         self.fenced = True
         self._settled.clear()
         dispatcher = self.dispatcher

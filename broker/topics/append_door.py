@@ -17,7 +17,8 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from magnetar.broker.errors import NotAllowedError, PersistenceError, TopicTerminatedError
+from magnetar.broker.compat import wire_refusals
+from magnetar.broker.errors import NotAllowedError, PersistenceError
 from magnetar.broker.topics.topic import Topic
 from magnetar.converters.entry import ENTRY_FORMAT, Entry, build_entry, entry_format
 from magnetar.protocol.message_id import signed
@@ -128,7 +129,7 @@ class InternalProducer:
 def _check(topic: ServedTopic, size: int) -> None:
     topic.life.check_usable()
     if isinstance(topic, Topic) and topic.ledger.terminated:
-        raise TopicTerminatedError("Topic was already terminated")
+        raise wire_refusals.TOPIC_TERMINATED.error()
     if (text := topic.publishing.policy.oversize(size)) is not None:
         raise NotAllowedError(text)
 

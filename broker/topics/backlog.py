@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.errors import QuotaExceededError, QuotaHoldError
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.topics.log_facts import entry_time_ms
 
 if TYPE_CHECKING:
@@ -84,6 +84,6 @@ class TopicBacklog:
         """Raise the refusal of a new producer while a quota is breached."""
         policy = self.exceeded_policy(config)
         if policy == HOLD:
-            raise QuotaHoldError(f"Cannot create producer on topic with backlog quota exceeded: {name}")
+            raise wire_refusals.BACKLOG_QUOTA_HOLDS.error(topic=name)
         if policy == EXCEPTION:
-            raise QuotaExceededError(f"Cannot create producer on topic with backlog quota exceeded: {name}")
+            raise wire_refusals.BACKLOG_QUOTA_EXCEEDED.error(topic=name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.compat import wire_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,4 +50,4 @@ class TopicLife:
     def check_usable(self) -> None:
         """Raise ServiceNotReadyError unless the topic is open; the client looks it up again."""
         if self.state is not TopicState.OPEN:
-            raise ServiceNotReadyError(f"Topic {self.name} is temporarily unavailable")
+            raise wire_refusals.TOPIC_UNAVAILABLE.error(topic=self.name)

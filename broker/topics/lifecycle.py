@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from magnetar.broker.errors import NotAllowedError, TopicNotFoundError
+from magnetar.broker.compat import rest_refusals, wire_refusals
+from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
-
-_EXISTS = "This topic already exists"
 
 
 class ConflictError(Exception):
@@ -81,7 +80,7 @@ class TopicLifecycle:
     async def create(self, name: TopicName, properties: dict[str, str]) -> None:
         """A plain topic, or one partition of a partitioned one. Raises ConflictError; NotAllowedError at a limit."""
         if self._topics.known(name) or self._catalog.partitioned(name) is not None:
-            raise ConflictError(_EXISTS)
+            raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
         if not name.is_partition:
             self._topics.check_limit(name, 1)
         topic = await self._topics.create(name)
@@ -91,10 +90,10 @@ class TopicLifecycle:
     async def create_partitioned(self, name: TopicName, partitions: int, properties: dict[str, str]) -> None:
         """With all its partitions. Raises ConflictError; NotAllowedError at a limit."""
         if self._topics.known(name) or self._catalog.partitioned(name) is not None:
-            raise ConflictError(_EXISTS)
+            raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
         self._topics.check_limit(name, partitions)
         if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties or None)):
-            raise ConflictError(_EXISTS)
+            raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
         await self._create_partitions(name, 0, partitions)
 
     async def _create_partitions(self, name: TopicName, first: int, end: int) -> list[Topic]:
@@ -121,7 +120,7 @@ class TopicLifecycle:
         """More partitions; each new one gets the existing subscriptions. Raises TopicNotFoundError."""
         known = self._catalog.partitioned(name)
         if known is None:
-            raise TopicNotFoundError(f"Topic {name} is not partitioned")
+            raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
         subscriptions: dict[str, dict[str, str]] = {}
         for index in range(known.partitions):
             part = name.partition_name(index)

@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import (
-    ConsumerBusyError,
-    MetadataError,
-    NamingError,
-    NotAllowedError,
     ServiceNotReadyError,
-    SubscriptionNotFoundError,
 )
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
@@ -77,7 +73,7 @@ class NonPersistentSubscriptions:
         """Raise ConsumerBusyError when the topic has all the consumers it may have."""
         limit = self._config.max_consumers
         if limit > 0 and self.consumer_count >= limit:
-            raise ConsumerBusyError("Topic reached max consumers limit")
+            raise wire_refusals.TOO_MANY_CONSUMERS.error()
 
     def require_creatable(self, name: str, *, durable: bool) -> None:
         """Subscriptions without storage are always created on demand."""
@@ -88,7 +84,7 @@ class NonPersistentSubscriptions:
             check_name(request.subscription)
             limit = self._config.max_subscriptions
             if 0 < limit <= len(self.by_name):
-                raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {self._life.name}")
+                raise wire_refusals.TOO_MANY_SUBSCRIPTIONS.error(topic=self._life.name)
         return self._find_or_create(request)
 
     def _find_or_create(self, request: SubscribeRequest) -> NonPersistentSubscription:
@@ -112,9 +108,9 @@ class NonPersistentSubscriptions:
         Types that are switched off, blank names and the limit of subscriptions do not count here (Apache Pulsar 4.2.4).
         """
         if request.subscription.startswith(RESERVED_PREFIX):
-            raise NamingError(f"Subscription with reserved subscription name attempted: {request.subscription}")
+            raise wire_refusals.SUBSCRIPTION_NAME_RESERVED.error(name=request.subscription)
         if request.read_compacted:
-            raise NotAllowedError("readCompacted only valid on persistent topics")
+            raise wire_refusals.READ_COMPACTED_NEEDS_STORED_TOPIC.error()
         self._life.check_usable()
         self.check_room()
         subscription = self._find_or_create(request)
@@ -134,7 +130,7 @@ class NonPersistentSubscriptions:
     async def delete(self, name: str) -> None:
         subscription = self.by_name.pop(name, None)
         if subscription is None:
-            raise SubscriptionNotFoundError(f"Subscription {name} not found")
+            raise wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=name)
         await subscription.close()
 
     async def close(self) -> None:
@@ -247,7 +243,7 @@ class NonPersistentTopic:
         self.life.check_usable()
         self.producers.check_limit(self.config.max_producers)
         if self.config.encryption_required and not request.encrypted:
-            raise MetadataError("Encryption is required in this topic")
+            raise wire_refusals.ENCRYPTION_REQUIRED_TO_PRODUCE.error()
 
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         self.life.check_usable()

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.topics.deduplication import Verdict
-from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies, speed
 from magnetar.protocol.runs import EntryFlag
 
@@ -89,8 +89,8 @@ class Producer:
             return  # closed by the broker: the client got CLOSE_PRODUCER and sends again elsewhere
         if self.closing:
             for i in range(run.count):
-                text = "Producer is closed"
-                answer = replies.send_error(self.producer_id, run.high(i), pb.PersistenceError, text)
+                code, text = wire_refusals.PRODUCER_CLOSED.answer()
+                answer = replies.send_error(self.producer_id, run.high(i), code, text)
                 self.connection.loop.call_soon(self.connection.write, answer)  # behind answers that are due before
             return
         publishing = self.publishing
@@ -126,9 +126,9 @@ class Producer:
                     )
                 )
             else:
-                text = "Cannot determine whether the message is a duplicate at this time"
+                code, text = wire_refusals.DUPLICATE_UNDECIDED.answer()
                 for i in range(part.count):
-                    self.answer(replies.send_error(self.producer_id, part.high(i), pb.PersistenceError, text))
+                    self.answer(replies.send_error(self.producer_id, part.high(i), code, text))
 
     def _append(self, run: EntryRun) -> None:
         self._submitted_runs += 1

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, TopicTerminatedError
 from magnetar.broker.tasks import uninterrupted
@@ -48,7 +49,7 @@ class TopicProducers:
         """Raise ProducerBusyError when so many producers come from the producer's address already (0: no limit)."""
         host = producer.connection.address.rpartition(":")[0]
         if limit > 0 and sum(p.connection.address.rpartition(":")[0] == host for p in self) >= limit:
-            raise ProducerBusyError("Topic reached max same address producers limit")
+            raise wire_refusals.TOO_MANY_PRODUCERS_OF_ADDRESS.error()
 
     def check_limit(self, max_producers: int) -> None:
         """Raise ProducerBusyError when so many are attached (0: no limit); those that wait do not count."""
@@ -84,9 +85,9 @@ class TopicProducers:
 
     def _check_shared(self) -> None:
         if self.exclusive is not None:
-            raise ProducerBusyError(f"Topic has an existing exclusive producer: {self.exclusive.name}")
+            raise wire_refusals.EXCLUSIVE_PRODUCER_CONNECTED.error(producer=self.exclusive.name)
         if self._waiting:
-            raise ProducerBusyError("Topic has an existing exclusive producer waiting")
+            raise wire_refusals.EXCLUSIVE_PRODUCER_WAITING.error()
 
     async def _claim_exclusive(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         wanted = producer.requested_topic_epoch
@@ -163,9 +164,7 @@ class TopicProducers:
                 return
             same_connection = old.connection is producer.connection
             if same_connection or await old.connection.check_alive():
-                raise ProducerBusyError(
-                    f"Producer with name '{producer.name}' is already connected to topic '{producer.topic.name}'"
-                )
+                raise wire_refusals.PRODUCER_NAME_TAKEN.error(producer=producer.name, topic=producer.topic.name)
             if self.by_name.get(producer.name) is old:
                 old.connection_lost()
 

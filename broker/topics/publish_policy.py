@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import ConnectionFatalError
 from magnetar.broker.topics.rates_in_force import TopicPublishRate
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -86,15 +87,15 @@ class PublishPolicy:
         if flags & EntryFlag.NO_ENTRY:
             raise ConnectionFatalError("SEND without an entry")
         if flags & EntryFlag.BAD_CHECKSUM:
-            return pb.ChecksumError, "Checksum failed on the broker"
+            return wire_refusals.CHECKSUM_FAILED.answer()
         if self.encryption_required and not flags & EntryFlag.ENCRYPTED:
-            return pb.MetadataError, "Messages must be encrypted"
+            return wire_refusals.ENCRYPTION_REQUIRED.answer()
         if (text := self.oversize(size)) is not None:
             return pb.NotAllowedError, text
         if flags & EntryFlag.TXN:
             if not self._persistent:
                 raise ConnectionFatalError("SEND of a transaction to a non-persistent topic")
-            return pb.NotAllowedError, "Transactions are not enabled"
+            return wire_refusals.TRANSACTIONS_DISABLED.answer()
         if flags & EntryFlag.SHADOW:
             return pb.NotAllowedError, "Only shadow topics take messages with ids of their own"
         if self.max_delay_ms and flags & _DELAYED:
@@ -105,4 +106,4 @@ class PublishPolicy:
         metadata = parse_metadata(run.entry(i))
         if metadata is None or metadata.deliver_at_time - metadata.publish_time <= self.max_delay_ms:
             return None
-        return pb.NotAllowedError, f"Exceeds max allowed delivery delay of {self.max_delay_ms} milliseconds"
+        return wire_refusals.DELAY_TOO_LONG.answer(most_ms=self.max_delay_ms)

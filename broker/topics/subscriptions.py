@@ -11,15 +11,12 @@ import structlog
 
 from magnetar.broker.compaction.compacted_reader import CompactedReader
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.consumers.consumer import TYPE_NAMES
 from magnetar.broker.errors import (
     BrokerError,
-    ConsumerBusyError,
-    NamingError,
     NotAllowedError,
-    ServiceNotReadyError,
-    SubscriptionNotFoundError,
 )
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlaces
@@ -161,12 +158,14 @@ class TopicSubscriptions:
             pb.CommandSubscribe.Exclusive,
             pb.CommandSubscribe.Failover,
         ):
-            raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
+            raise wire_refusals.READ_COMPACTED_NEEDS_ONE_READER.error()
         if TYPE_NAMES[consumer.sub_type] not in self._config.subscription_types_enabled:
-            raise NotAllowedError(f"Topic[{self._life.name}] doesn't support {TYPE_NAMES[consumer.sub_type]} sub type!")
+            raise wire_refusals.SUBSCRIPTION_TYPE_DISABLED.error(
+                topic=self._life.name, kind=TYPE_NAMES[consumer.sub_type]
+            )
         check_name(request.subscription)
         if not self._rates.may_subscribe(consumer):
-            raise NotAllowedError("Subscribe limited by subscribe rate limit per consumer.")
+            raise wire_refusals.SUBSCRIBE_RATE_EXCEEDED.error()
         self._life.check_usable()
         subscription = self.by_name.get(request.subscription)
         if subscription is None:
@@ -195,14 +194,14 @@ class TopicSubscriptions:
         """Raise ConsumerBusyError when the topic has all the consumers it may have: asked before anything else."""
         most = self._config.max_consumers
         if 0 < most <= self.consumer_count:
-            raise ConsumerBusyError("Topic reached max consumers limit")
+            raise wire_refusals.TOO_MANY_CONSUMERS.error()
 
     def _check_same_address(self, consumer: Consumer) -> None:
         limit = self._context.settings.max_same_address_consumers_per_topic
         host = consumer.outbox.address.rpartition(":")[0]
         same = (c.outbox.address.rpartition(":")[0] == host for s in self.by_name.values() for c in s.consumers)
         if limit > 0 and sum(same) >= limit:
-            raise ConsumerBusyError("Topic reached max same address consumers limit")
+            raise wire_refusals.TOO_MANY_CONSUMERS_OF_ADDRESS.error()
 
     def _choose_reader(self, subscription: Subscription, request: SubscribeRequest) -> None:
         """The first consumer of a subscription without consumers decides whether it reads the compacted topic."""
@@ -227,9 +226,9 @@ class TopicSubscriptions:
         check_name(request.subscription)
         limit = self._config.max_subscriptions
         if limit > 0 and len(self.by_name) >= limit:
-            raise NotAllowedError(f"Exceed the maximum number of subscriptions of the topic: {self._life.name}")
+            raise wire_refusals.TOO_MANY_SUBSCRIPTIONS.error(topic=self._life.name)
         if request.subscription in self._deleting:
-            raise ServiceNotReadyError("Subscription is fenced")
+            raise wire_refusals.SUBSCRIPTION_FENCED.error()
         sought = self._sought.take(request.subscription)
         if not request.durable:
             return await self._create_non_durable(request, sought)
@@ -282,7 +281,7 @@ class TopicSubscriptions:
     def require_creatable(self, name: str, *, durable: bool) -> None:
         """Whether SUBSCRIBE may create `name` here: auto creation of subscriptions must be on."""
         if durable and name not in self.by_name and not self._config.allow_auto_subscription_creation:
-            raise SubscriptionNotFoundError(f"Subscription {name} does not exist")
+            raise wire_refusals.SUBSCRIPTION_MISSING.error(subscription=name)
 
     # --- and goes ------------------------------------------------------------------------------------------------
 
@@ -304,7 +303,7 @@ class TopicSubscriptions:
         """
         subscription = self.by_name.pop(name, None)
         if subscription is None:
-            raise SubscriptionNotFoundError(f"Subscription {name} not found")
+            raise wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=name)
         self._unused.pop(name, None)
         self._rates.forget(name)
         self._deleting.add(name)
@@ -414,7 +413,7 @@ class TopicSubscriptions:
 
 def _collision(*, durable: bool) -> NotAllowedError:
     """A durable and a non-durable subscription never share a name."""
-    return NotAllowedError(f"{'D' if durable else 'Non-d'}urable subscription with the same name already exists.")
+    return wire_refusals.SUBSCRIPTION_DURABILITY_DIFFERS.error(kind="Durable" if durable else "Non-durable")
 
 
 class _Joined(Protocol):
@@ -436,6 +435,6 @@ def close_without_right(by_name: Mapping[str, _Joined], topic: TopicName) -> Non
 def check_name(name: str) -> None:
     """Refuse subscription names that are blank or reserved."""
     if not name.strip():
-        raise NamingError("Empty subscription name")
+        raise wire_refusals.SUBSCRIPTION_NAME_EMPTY.error()
     if name.startswith(RESERVED_PREFIX) or name == DEDUPLICATION_CURSOR:
-        raise NamingError(f"Subscription with reserved subscription name attempted: {name}")
+        raise wire_refusals.SUBSCRIPTION_NAME_RESERVED.error(name=name)

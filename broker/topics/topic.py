@@ -12,7 +12,8 @@ import structlog
 
 from magnetar.broker.compaction.key_table import KEYS_IN_MEMORY
 from magnetar.broker.compaction.topic_compaction import CompactionSettings, TopicCompaction
-from magnetar.broker.errors import MetadataError, ServiceNotReadyError, TopicTerminatedError
+from magnetar.broker.compat import wire_refusals
+from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.topics.backlog import TopicBacklog
 from magnetar.broker.topics.deduplication_cursor import DeduplicationSettings, TopicDeduplication
 from magnetar.broker.topics.delay_indexes import open_delay_index
@@ -102,7 +103,7 @@ class Topic:
         self.producers.check_limit(self.config.max_producers)
         self.backlog.check_quota(self.name, self.config)
         if self.config.encryption_required and not request.encrypted:
-            raise MetadataError("Encryption is required in this topic")
+            raise wire_refusals.ENCRYPTION_REQUIRED_TO_PRODUCE.error()
 
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         """Attach a producer by the rules of access. Raises the BrokerError that answers the client."""
@@ -110,7 +111,7 @@ class Topic:
 
         def check() -> None:
             if self.ledger.terminated:
-                raise TopicTerminatedError("Topic was already terminated")
+                raise wire_refusals.TOPIC_TERMINATED.error()
             self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
             self.producers.check_limit(self.config.max_producers)
 

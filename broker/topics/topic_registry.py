@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from magnetar.broker.errors import BrokerError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
+from magnetar.broker.compat import wire_refusals
+from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.meters.operations import OperationMeter
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.catalog import PartitionedTopic
@@ -72,12 +73,12 @@ class Topics:
     def require_tenant(self, name: TopicName) -> None:
         """Raise TopicNotFoundError when the tenant does not exist."""
         if self._namespaces.tenants.get(name.tenant) is None:
-            raise TopicNotFoundError(f"Tenant {name.tenant} does not exist")
+            raise wire_refusals.TENANT_OF_TOPIC_MISSING.error(tenant=name.tenant)
 
     def require_namespace(self, name: TopicName) -> None:
         """Raise TopicNotFoundError when the tenant or the namespace does not exist."""
         if not self._namespaces.exists(name.namespace):
-            raise TopicNotFoundError(f"Namespace {name.namespace} does not exist")
+            raise wire_refusals.NAMESPACE_OF_TOPIC_MISSING.error(namespace=name.namespace)
 
     @property
     def busy_count(self) -> int:
@@ -183,20 +184,20 @@ class Topics:
 
     async def _check_creatable(self, name: TopicName, *, create: bool) -> None:
         if name.persistent and name.is_of_transactions:
-            raise NotAllowedError(f"Can not create transaction system topic {name}")
+            raise wire_refusals.NO_TRANSACTION_TOPIC.error(topic=name)
         config = self.context.effective(name)
         base = self.catalog.partitioned(name.base)
         if name.is_partition:
             if base is None:
                 if name.persistent and not (create and config.allow_auto_topic_creation):
-                    raise TopicNotFoundError(f"Topic {name} does not exist")
+                    raise wire_refusals.TOPIC_MISSING.error(topic=name)
                 raise NotAllowedError(f"{name} is a partition of a topic that does not exist")
             if name.partition >= base.partitions:
                 error = TopicNotFoundError if name.persistent else NotAllowedError
                 raise error(f"Topic {name.base} has {base.partitions} partitions")
             return
         if not create or not config.allow_auto_topic_creation:
-            raise TopicNotFoundError(f"Topic {name} does not exist")
+            raise wire_refusals.TOPIC_MISSING.error(topic=name)
         if base is not None:
             raise NotAllowedError(f"{name} is a partitioned topic: name one of its partitions")
         self.check_limit(name, 1)
@@ -205,7 +206,7 @@ class Topics:
         """Raise NotAllowedError when `more` topics would exceed maxTopicsPerNamespace."""
         limit = self.context.effective(name).max_topics_per_namespace
         if name.persistent and limit > 0 and self.catalog.count(name.namespace) + more > limit:
-            raise NotAllowedError("Exceed maximum number of topics in namespace.")
+            raise wire_refusals.TOO_MANY_TOPICS.error()
 
     async def _load(self, name: TopicName) -> None:
         if self._closed:
@@ -249,11 +250,11 @@ class Topics:
         if self.known(name):
             return 0
         if not may_create:
-            raise TopicNotFoundError(f"Topic {name} does not exist")
+            raise wire_refusals.TOPIC_MISSING.error(topic=name)
         if config.auto_topic_creation_type == "partitioned":
             count, most = config.default_num_partitions, self.context.settings.max_num_partitions_per_partitioned_topic
             if 0 < most < count:
-                raise BrokerError(f"Number of partitions should be less than or equal to {most}")
+                raise wire_refusals.TOO_MANY_PARTITIONS.error(most=most)
             self.check_limit(name, count)
             await self.catalog.create_partitioned(name, PartitionedTopic(partitions=count))
             return count
@@ -265,7 +266,7 @@ class Topics:
             raise TopicNotFoundError(f"Topic {name.base} has {base.partitions} partitions")
         missing = (base is None or name.persistent) and not self.known(name)  # a partition can be deleted by itself
         if missing and not may_create:
-            raise TopicNotFoundError(f"Topic {name} does not exist")
+            raise wire_refusals.TOPIC_MISSING.error(topic=name)
         return 0
 
     # --- the end of a topic --------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ class Topics:
         topic = self.loaded.get(str(name))
         if topic is None:
             if delete:
-                raise TopicNotFoundError(f"Topic {name} does not exist")
+                raise wire_refusals.TOPIC_MISSING.error(topic=name)
             return
 
         async def end() -> None:

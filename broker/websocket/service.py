@@ -9,6 +9,7 @@ import structlog
 
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity, Target
+from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import SessionRefusedError
 from magnetar.broker.websocket.link import Link
@@ -136,10 +137,10 @@ class WebSocketService:
             proof = await auth.authenticator.authenticate_http(authorization, certificate)
         except AuthenticationFailedError as e:
             log.info("websocket.refused", reason=str(e))
-            raise SessionRefusedError(401, "Failed to authenticate") from e
+            raise SessionRefusedError(401, wire_refusals.AUTHENTICATION_FAILED.text) from e
         identity = Identity(proof.role, headers.get("x-original-principal") or None)
         if not auth.authorizer.valid_identity(identity, itself=True):
-            raise SessionRefusedError(401, "Invalid roles")
+            raise SessionRefusedError(*rest_refusals.ROLES_INVALID)
         return identity, proof
 
     def _authorize(self, identity: Identity, path: SessionPath) -> None:

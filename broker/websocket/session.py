@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import structlog
 
 from magnetar.broker.auth.table import TOPIC_CONSUME, TOPIC_PRODUCE
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.websocket.errors import INTERNAL_ERROR, ParameterError, RequestFailedError, SessionRefusedError
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -70,7 +71,7 @@ def parse_path(path: str) -> SessionPath:
             raise ParameterError("Invalid topic name format")
         subscription = unquote(parts.pop())
         if not subscription:
-            raise ParameterError("Empty subscription name")
+            raise ParameterError(wire_refusals.SUBSCRIPTION_NAME_EMPTY.text)
     topic = "/".join(part for part in parts[3:] if part)
     try:
         name = TopicName.parse(f"{parts[0]}://{unquote(parts[1])}/{unquote(parts[2])}/{unquote(topic)}")

@@ -1,0 +1,222 @@
+"""THE table of refusals over REST in Apache Pulsar's words: clients, tools and tests look for these texts.
+
+A row is a status and a text; code names the row and gives the values. Refusals in words of our own stand where their
+rule is. The tables are complete and used up: tests/broker/compat/test_refusals.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from magnetar.broker.errors import RestError
+
+
+class RestRefusal(NamedTuple):
+    """How a request over HTTP is refused."""
+
+    status: int
+    text: str
+
+    def error(self, **values: object) -> RestError:
+        """The error to raise, with these values in its text."""
+        return RestError(self.status, self.text.format(**values))
+
+
+# --- 400 Bad Request ------------------------------------------------------------------------------------------------
+
+BOOKIE_NUMBERS_UNORDERED: Final = RestRefusal(
+    400,
+    "Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})",
+)
+BOOKIE_NUMBER_OUT_OF_RANGE: Final = RestRefusal(400, "Bookkeeper-{name} must be <= {most} and > 0.")
+ENTRY_FILTER_EMPTY: Final = RestRefusal(
+    400,
+    "entryFilterNames can't be empty. To remove entry filters use the remove method.",
+)
+ENTRY_FILTER_UNKNOWN: Final = RestRefusal(400, "Entry filter '{names}' not found")
+ISOLATION_POLICY_MALFORMED: Final = RestRefusal(400, "Invalid format of input policy data. policy: {name}; {problem}")
+MIGRATION_NOT_CONFIGURED: Final = RestRefusal(400, "Metadata store is not configured for migration.")
+MIGRATION_TARGET_MISSING: Final = RestRefusal(400, "Target URL is required")
+NAMESPACES_DIFFER: Final = RestRefusal(400, "The namespace should be the same")
+SUBSCRIPTION_NEEDS_CLIENT: Final = RestRefusal(
+    400,
+    "Create subscription on non-persistent topic can only be done through client",
+)
+TOPIC_NAME_OF_PARTITION: Final = RestRefusal(400, "Topic name can't contain '-partition-' suffix.")
+
+# --- 401 Unauthorized -----------------------------------------------------------------------------------------------
+
+AUTHENTICATION_REQUIRED: Final = RestRefusal(401, "Authentication required")
+ROLES_INVALID: Final = RestRefusal(401, "Invalid roles")
+
+# --- 403 Forbidden --------------------------------------------------------------------------------------------------
+
+CLUSTER_ID_INVALID: Final = RestRefusal(403, "Invalid cluster id: {cluster}")
+
+# --- 404 Not Found --------------------------------------------------------------------------------------------------
+
+BOOKIE_RACK_UNKNOWN: Final = RestRefusal(404, "Bookie rack placement configuration not found: {bookie}")
+BROKER_UNKNOWN: Final = RestRefusal(404, "Broker id '{broker}' not found in available brokers.")
+BUNDLE_RANGE_UNKNOWN: Final = RestRefusal(404, "Bundle range {bundle} not found")
+CLUSTER_MISSING: Final = RestRefusal(404, "Cluster does not exist")
+CLUSTER_UNKNOWN: Final = RestRefusal(404, "Cluster {cluster} does not exist.")
+DOMAIN_UNKNOWN: Final = RestRefusal(404, "Domain {domain} does not exist")
+ISOLATION_POLICIES_UNKNOWN: Final = RestRefusal(404, "NamespaceIsolationPolicies for cluster {cluster} does not exist")
+ISOLATION_POLICY_UNKNOWN: Final = RestRefusal(404, "Cannot find NamespaceIsolationPolicy {name} for cluster {cluster}")
+LOCAL_POLICIES_MISSING: Final = RestRefusal(404, "Namespace local-policies does not exist")
+MESSAGE_ID_UNKNOWN: Final = RestRefusal(404, "Message id not found")
+MESSAGE_INDEX_UNKNOWN: Final = RestRefusal(404, "Message not found for index {index}")
+MESSAGE_UNKNOWN: Final = RestRefusal(404, "Message not found")
+NAMESPACE_MISSING: Final = RestRefusal(404, "Namespace does not exist")
+NAMESPACE_UNKNOWN: Final = RestRefusal(404, "Namespace not found")
+PARTITIONED_TOPIC_MISSING: Final = RestRefusal(404, "Partitioned Topic not found: {topic}")
+PARTITIONED_TOPIC_UNKNOWN: Final = RestRefusal(404, "Partitioned Topic {topic} not found")
+RESOURCE_GROUP_UNKNOWN: Final = RestRefusal(404, "ResourceGroup does not exist")
+SCHEMA_UNKNOWN: Final = RestRefusal(404, "Schema not found")
+SUBSCRIPTION_UNKNOWN: Final = RestRefusal(404, "Subscription {subscription} not found for topic {topic}")
+TENANT_MISSING: Final = RestRefusal(404, "Tenant does not exist")
+TENANT_OF_LIST_UNKNOWN: Final = RestRefusal(404, "Tenant not found")
+TENANT_TO_DELETE_MISSING: Final = RestRefusal(404, "Tenant doesn't exist")
+TENANT_UNKNOWN: Final = RestRefusal(404, "Tenant {tenant} not found")
+TOPIC_OF_LOOKUP_UNKNOWN: Final = RestRefusal(404, "Topic not found {topic}")
+TOPIC_UNKNOWN: Final = RestRefusal(404, "Topic {topic} not found")
+TRANSACTION_SNAPSHOT_MISSING: Final = RestRefusal(404, "Transaction buffer Snapshot for the topic does not exist")
+
+# --- 405 Method Not Allowed -----------------------------------------------------------------------------------------
+
+NO_EXPIRY_OF_NON_PERSISTENT: Final = RestRefusal(405, "Expire messages on a non-persistent topic is not allowed")
+NO_FORCED_DELETION_OF_NAMESPACES: Final = RestRefusal(405, "Broker doesn't allow forced deletion of namespaces")
+NO_FORCED_DELETION_OF_TENANTS: Final = RestRefusal(405, "Broker doesn't allow forced deletion of tenants")
+NO_INDEX_OF_NON_PERSISTENT: Final = RestRefusal(405, "Get messageId by index on a non-persistent topic is not allowed")
+NO_REPLICATED_SUBSCRIPTION: Final = RestRefusal(
+    405,
+    "Cannot enable/disable replicated subscriptions on non-persistent topics",
+)
+NO_RESET_OF_PARTITIONED: Final = RestRefusal(405, "Reset-cursor at position is not allowed for partitioned-topic")
+NO_TERMINATION_OF_NON_PARTITIONED: Final = RestRefusal(
+    405,
+    "Termination of a non-partitioned topic using partitioned-terminate is not allowed",
+)
+NO_TOPIC_POLICIES: Final = RestRefusal(
+    405,
+    "Topic level policies is disabled, to enable the topic level policy and retry.",
+)
+NO_TRIM_OF_NON_PERSISTENT: Final = RestRefusal(405, "Trim on a non-persistent topic is not allowed")
+
+# --- 406 Not Acceptable ---------------------------------------------------------------------------------------------
+
+NO_PARTITIONS: Final = RestRefusal(406, "Number of partitions should be more than 0")
+NO_TERMINATION_OF_NON_PERSISTENT: Final = RestRefusal(406, "Termination of a non-persistent topic is not allowed")
+TOO_MANY_PARTITIONS_TO_CREATE: Final = RestRefusal(406, "Number of partitions should be less than or equal to {most}")
+
+# --- 409 Conflict ---------------------------------------------------------------------------------------------------
+
+BUNDLE_IN_USE: Final = RestRefusal(409, "Cannot delete non empty bundle")
+BUNDLE_UNLOADING: Final = RestRefusal(409, "Bundle {bundle} is being unloaded")
+COMPACTION_RUNNING: Final = RestRefusal(409, "Compaction already in progress")
+DESTINATION_INACTIVE: Final = RestRefusal(409, "Not allowed unload namespace bundle to inactive destination broker")
+FUNCTIONS_DISABLED: Final = RestRefusal(
+    409,
+    "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false",
+)
+NAMESPACE_EXISTS: Final = RestRefusal(409, "Namespace already exists")
+NAMESPACE_IN_USE: Final = RestRefusal(409, "Cannot delete non empty namespace")
+NOTHING_TO_EXPIRE: Final = RestRefusal(
+    409,
+    "Expire message by timestamp not issued on topic {topic} for subscription {subscription} due to "
+    "ongoing message expiration not finished or subscription almost catch up.",
+)
+PARTITION_BEYOND: Final = RestRefusal(409, "Illegal topic partition name {topic} with max allowed {count} partitions")
+PARTITION_METADATA_MISSING: Final = RestRefusal(409, "Partition metadata not found for the partitioned topic: {topic}")
+SUBSCRIPTION_EXISTS: Final = RestRefusal(409, "Subscription already exists for topic")
+TENANT_EXISTS: Final = RestRefusal(409, "Tenant already exist")
+TENANT_IN_USE: Final = RestRefusal(409, "The tenant still has active namespaces")
+TOPIC_EXISTS: Final = RestRefusal(409, "This topic already exists")
+TOPIC_NOT_PARTITIONED: Final = RestRefusal(
+    409,
+    "{topic} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete.",
+)
+TOPIC_PARTITIONED: Final = RestRefusal(
+    409,
+    "{topic} is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic.",
+)
+
+# --- 412 Precondition Failed ----------------------------------------------------------------------------------------
+
+ADMIN_ROLES_WITH_SPACES: Final = RestRefusal(412, "AdminRoles contains whitespace in the beginning or end.")
+AUTO_TOPIC_CREATION_INVALID: Final = RestRefusal(
+    412,
+    "Invalid configuration for autoTopicCreationOverride. the detail is {problem}",
+)
+BACKLOG_QUOTA_BEYOND_RETENTION: Final = RestRefusal(
+    412,
+    "Backlog Quota exceeds configured retention quota for {subject}. Please increase retention quota and retry",
+)
+BOOKIE_GROUP_MISSING: Final = RestRefusal(412, "Bookie 'group' parameters is missing")
+BUNDLE_RANGE_INVALID: Final = RestRefusal(412, "Invalid bundle range: {bundle}")
+CLUSTERS_MISSING: Final = RestRefusal(412, "Clusters cannot be null")
+CLUSTERS_UNKNOWN: Final = RestRefusal(412, "Clusters do not exist")
+CLUSTER_IDS_MISSING: Final = RestRefusal(412, "ClusterIds should not be null or empty")
+CLUSTER_IN_USE: Final = RestRefusal(412, "Cluster not empty")
+CLUSTER_NAME_INVALID: Final = RestRefusal(412, "Cluster name is not valid")
+CLUSTER_OF_REQUEST_UNKNOWN: Final = RestRefusal(412, "Cluster {cluster} does not exist.")
+EXPIRATION_TIME_INVALID: Final = RestRefusal(412, "Invalid value for subscription expiration time")
+LOCAL_CLUSTER_REMOVED: Final = RestRefusal(
+    412,
+    "Can not remove local cluster from the local topic-level replication clusters policy",
+)
+NAMESPACE_NAME_INVALID: Final = RestRefusal(412, "Namespace name is not valid")
+NO_MESSAGES_TO_EXAMINE: Final = RestRefusal(412, "Could not examine messages due to the total message is zero")
+NO_POLICY_OF_PARTITION: Final = RestRefusal(412, "Not allowed to set/get topic policy for a partition")
+OFFLOAD_BUCKET_MISSING: Final = RestRefusal(412, "The bucket must be specified for namespace offload.")
+OFFLOAD_DRIVER_UNKNOWN: Final = RestRefusal(412, "The driver is not supported, support value: {drivers}")
+OFFLOAD_POLICIES_MISSING: Final = RestRefusal(412, "The offloadPolicies must be specified for namespace offload.")
+PACKAGE_DOMAIN_INVALID: Final = RestRefusal(412, "Invalid package domain: '{kind}'")
+PARTITIONED_TOPIC_NAME_INVALID: Final = RestRefusal(412, "Partitioned Topic Name should not contain '-partition-'")
+PEER_CLUSTER_UNKNOWN: Final = RestRefusal(412, "Peer cluster {cluster} does not exist")
+POLICY_VALUE_INVALID: Final = RestRefusal(412, "Invalid value for {policy}")
+RESOURCE_GROUP_IN_USE: Final = RestRefusal(412, "ResourceGroup is in use")
+RESOURCE_GROUP_OF_REQUEST_UNKNOWN: Final = RestRefusal(412, "ResourceGroup does not exist")
+RETENTION_BELOW_BACKLOG_QUOTA: Final = RestRefusal(
+    412,
+    "Retention Quota must exceed configured backlog quota for {subject}.",
+)
+SETTING_NOT_DELETABLE: Final = RestRefusal(412, "Can't delete non-dynamic configuration")
+SETTING_NOT_DYNAMIC: Final = RestRefusal(412, "Can't update non-dynamic configuration")
+SETTING_VALUE_INVALID: Final = RestRefusal(412, " Invalid dynamic-config value")
+SPLIT_BOUNDARIES_MISSING: Final = RestRefusal(
+    412,
+    "With {algorithm} split algorithm, splitBoundaries must not be empty",
+)
+TENANT_INFO_MISSING: Final = RestRefusal(412, "TenantInfo is null")
+TENANT_NAME_INVALID: Final = RestRefusal(412, "Tenant name is not valid")
+TOO_MANY_NAMESPACES: Final = RestRefusal(412, "Exceed the maximum number of namespace in tenant :{tenant}")
+TOO_MANY_TENANTS: Final = RestRefusal(412, "Exceed the maximum number of tenants")
+TOPIC_IN_USE: Final = RestRefusal(412, "Topic has active producers/subscriptions")
+TOPIC_MISSING: Final = RestRefusal(412, "Topic does not exist")
+TOPIC_NAME_INVALID: Final = RestRefusal(412, "Topic name is not valid")
+TOPIC_NOT_CREATABLE: Final = RestRefusal(412, "Topic does not exist and cannot be auto-created")
+
+# --- 422 Unprocessable Entity ---------------------------------------------------------------------------------------
+
+FEWER_PARTITIONS: Final = RestRefusal(422, "Desired partitions {wanted} can't be less than the current {count}")
+TOO_MANY_PARTITIONS: Final = RestRefusal(422, "Number of partitions should be less than or equal to {most}")
+
+# --- 500 Internal Server Error --------------------------------------------------------------------------------------
+
+BUNDLE_TO_UNLOAD_INVALID: Final = RestRefusal(500, "Invalid bundle range: {bundle}")
+LISTENER_UNKNOWN: Final = RestRefusal(500, "the broker do not have {listener} listener")
+NAMESPACE_OF_GRANT_UNKNOWN: Final = RestRefusal(500, "Namespace {namespace} does not exist")
+NAMESPACE_OF_PRODUCE_UNKNOWN: Final = RestRefusal(500, "Namespace not found")
+PACKAGE_KIND_INVALID: Final = RestRefusal(500, "java.lang.IllegalArgumentException: Invalid package domain: '{kind}'")
+PUBLISH_FAILED: Final = RestRefusal(500, "Fail to publish message: {problem}")
+TOPIC_NAME_OF_LOOKUP_INVALID: Final = RestRefusal(500, "Topic name is not valid")
+TOPIC_OF_PRODUCE_UNKNOWN: Final = RestRefusal(500, "Topic {topic} not found")
+
+# --- 503 Service Unavailable ----------------------------------------------------------------------------------------
+
+PACKAGES_DISABLED: Final = RestRefusal(503, "Package Management Service is not enabled in the broker.")
+TRANSACTIONS_DISABLED: Final = RestRefusal(
+    503,
+    "This Broker is not configured with transactionCoordinatorEnabled=true.",
+)

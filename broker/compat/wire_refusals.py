@@ -1,0 +1,208 @@
+"""THE table of refusals on the wire in Apache Pulsar's words: clients, tools and tests look for these texts.
+
+A row is an error, which carries the ServerError code, and a text; code names the row and gives the values. Refusals in
+words of our own stand where their rule is. The tables are complete and used up: tests/broker/compat/test_refusals.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from magnetar.broker import errors
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+E = TypeVar("E", bound=errors.BrokerError)
+
+
+@dataclass(frozen=True, slots=True)
+class WireRefusal(Generic[E]):
+    """How a command is refused."""
+
+    kind: type[E]
+    text: str
+
+    def error(self, **values: object) -> E:
+        """The error to raise, with these values in its text."""
+        return self.kind(self.text.format(**values))
+
+    def answer(self, **values: object) -> tuple[int, str]:
+        """Code and text, for a refusal that answers one message and raises nothing."""
+        return self.kind.server_error, self.text.format(**values)
+
+
+AUTHENTICATION_FAILED: Final = WireRefusal(errors.AuthenticationError, "Failed to authenticate")
+SUBSCRIPTION_NOT_FENCED: Final = WireRefusal(errors.BrokerError, "Failed to fence subscription")
+TOO_MANY_PARTITIONS: Final = WireRefusal(
+    errors.BrokerError,
+    "Number of partitions should be less than or equal to {most}",
+)
+CHECKSUM_FAILED: Final = WireRefusal(errors.ChecksumError, "Checksum failed on the broker")
+HASH_RANGES_MISSING: Final = WireRefusal(errors.ConsumerAssignError, "Ranges for KeyShared policy must not be empty.")
+HASH_RANGE_CONFLICT: Final = WireRefusal(errors.ConsumerAssignError, "Range conflict with consumer {consumer}")
+CONSUMERS_CONNECTED: Final = WireRefusal(errors.ConsumerBusyError, "Subscription has active connected consumers")
+EXCLUSIVE_CONSUMER_CONNECTED: Final = WireRefusal(errors.ConsumerBusyError, "Exclusive consumer is already connected")
+SUBSCRIPTION_NOT_FENCED_TO_DELETE: Final = WireRefusal(
+    errors.ConsumerBusyError,
+    "Failed for Subscription Busy: Failed to fence subscription",
+)
+TOO_MANY_CONSUMERS: Final = WireRefusal(errors.ConsumerBusyError, "Topic reached max consumers limit")
+TOO_MANY_CONSUMERS_OF_ADDRESS: Final = WireRefusal(
+    errors.ConsumerBusyError,
+    "Topic reached max same address consumers limit",
+)
+TOO_MANY_CONSUMERS_OF_SUBSCRIPTION: Final = WireRefusal(
+    errors.ConsumerBusyError,
+    "Subscription reached max consumers limit",
+)
+PROTOBUF_ROOT_CHANGED: Final = WireRefusal(errors.IncompatibleSchemaError, "Protobuf root message has been changed")
+SCHEMA_ADDED_TO_BYTES: Final = WireRefusal(
+    errors.IncompatibleSchemaError,
+    "Failed to add schema to an active topic with empty(BYTES) schema: new schema type {kind}",
+)
+SCHEMA_REQUIRED: Final = WireRefusal(
+    errors.IncompatibleSchemaError,
+    "Producers cannot connect or send message without a schema to topics with a schema",
+)
+SCHEMA_TYPE_CHANGED: Final = WireRefusal(
+    errors.IncompatibleSchemaError,
+    "Incompatible schema: exists schema type {old}, new schema type {new}",
+)
+SCHEMA_VERSION_EMPTY: Final = WireRefusal(errors.IncompatibleSchemaError, "Empty schema version")
+SCHEMA_UNION: Final = WireRefusal(errors.InvalidSchemaError, "Avro schema typed [UNION] is not supported")
+CONSUMER_UNKNOWN: Final = WireRefusal(errors.MetadataError, "Consumer not found")
+ENCRYPTION_REQUIRED: Final = WireRefusal(errors.MetadataError, "Messages must be encrypted")
+ENCRYPTION_REQUIRED_TO_PRODUCE: Final = WireRefusal(errors.MetadataError, "Encryption is required in this topic")
+NAMESPACE_MISSING: Final = WireRefusal(errors.MetadataError, "Namespace {namespace} does not exist")
+SEEK_WITHOUT_TARGET: Final = WireRefusal(errors.MetadataError, "Message id and message publish time were not present")
+UNSUBSCRIBE_REFUSED: Final = WireRefusal(
+    errors.MetadataError,
+    "Unconnected or shared consumer attempting to unsubscribe",
+)
+SUBSCRIPTION_NAME_EMPTY: Final = WireRefusal(errors.NamingError, "Empty subscription name")
+SUBSCRIPTION_NAME_RESERVED: Final = WireRefusal(
+    errors.NamingError,
+    "Subscription with reserved subscription name attempted: {name}",
+)
+DELAY_TOO_LONG: Final = WireRefusal(
+    errors.NotAllowedError,
+    "Exceeds max allowed delivery delay of {most_ms} milliseconds",
+)
+NO_INITIAL_SUBSCRIPTION: Final = WireRefusal(
+    errors.NotAllowedError,
+    "Could not create the initial subscription due to the auto subscription creation is not allowed.",
+)
+NO_TRANSACTION_TOPIC: Final = WireRefusal(errors.NotAllowedError, "Can not create transaction system topic {topic}")
+PATTERN_TOO_LONG: Final = WireRefusal(errors.NotAllowedError, "Pattern longer than maximum: {most}")
+READ_COMPACTED_NEEDS_ONE_READER: Final = WireRefusal(
+    errors.NotAllowedError,
+    "readCompacted only allowed on failover or exclusive subscriptions",
+)
+READ_COMPACTED_NEEDS_STORED_TOPIC: Final = WireRefusal(
+    errors.NotAllowedError,
+    "readCompacted only valid on persistent topics",
+)
+SUBSCRIBE_RATE_EXCEEDED: Final = WireRefusal(
+    errors.NotAllowedError,
+    "Subscribe limited by subscribe rate limit per consumer.",
+)
+SUBSCRIPTION_DURABILITY_DIFFERS: Final = WireRefusal(
+    errors.NotAllowedError,
+    "{kind} subscription with the same name already exists.",
+)
+SUBSCRIPTION_TYPE_DISABLED: Final = WireRefusal(
+    errors.NotAllowedError,
+    "Topic[{topic}] doesn't support {kind} sub type!",
+)
+TOO_MANY_SUBSCRIPTIONS: Final = WireRefusal(
+    errors.NotAllowedError,
+    "Exceed the maximum number of subscriptions of the topic: {topic}",
+)
+TOO_MANY_TOPICS: Final = WireRefusal(errors.NotAllowedError, "Exceed maximum number of topics in namespace.")
+TRANSACTIONS_DISABLED: Final = WireRefusal(errors.NotAllowedError, "Transactions are not enabled")
+TRANSACTION_COMMANDS_DISABLED: Final = WireRefusal(errors.NotAllowedError, "Transactions are not enabled.")
+DUPLICATE_UNDECIDED: Final = WireRefusal(
+    errors.PersistenceError,
+    "Cannot determine whether the message is a duplicate at this time",
+)
+PRODUCER_CLOSED: Final = WireRefusal(errors.PersistenceError, "Producer is closed")
+EXCLUSIVE_PRODUCER_CONNECTED: Final = WireRefusal(
+    errors.ProducerBusyError,
+    "Topic has an existing exclusive producer: {producer}",
+)
+EXCLUSIVE_PRODUCER_WAITING: Final = WireRefusal(
+    errors.ProducerBusyError,
+    "Topic has an existing exclusive producer waiting",
+)
+PRODUCER_NAME_TAKEN: Final = WireRefusal(
+    errors.ProducerBusyError,
+    "Producer with name '{producer}' is already connected to topic '{topic}'",
+)
+TOO_MANY_PRODUCERS_OF_ADDRESS: Final = WireRefusal(
+    errors.ProducerBusyError,
+    "Topic reached max same address producers limit",
+)
+BACKLOG_QUOTA_EXCEEDED: Final = WireRefusal(
+    errors.QuotaExceededError,
+    "Cannot create producer on topic with backlog quota exceeded: {topic}",
+)
+BACKLOG_QUOTA_HOLDS: Final = WireRefusal(
+    errors.QuotaHoldError,
+    "Cannot create producer on topic with backlog quota exceeded: {topic}",
+)
+CONSUMER_PRESENT: Final = WireRefusal(errors.ServiceNotReadyError, "Consumer is already present on the connection")
+LISTENER_UNKNOWN: Final = WireRefusal(errors.ServiceNotReadyError, "the broker do not have {listener} listener")
+PRODUCER_PRESENT: Final = WireRefusal(errors.ServiceNotReadyError, "Producer is already present on the connection")
+SUBSCRIPTION_FENCED: Final = WireRefusal(errors.ServiceNotReadyError, "Subscription is fenced")
+TOPIC_UNAVAILABLE: Final = WireRefusal(errors.ServiceNotReadyError, "Topic {topic} is temporarily unavailable")
+SUBSCRIPTION_TYPE_DIFFERS: Final = WireRefusal(errors.SubscriptionBusyError, "Subscription is of different type")
+SUBSCRIPTION_MISSING: Final = WireRefusal(
+    errors.SubscriptionNotFoundError,
+    "Subscription {subscription} does not exist",
+)
+SUBSCRIPTION_OF_TOPIC_UNKNOWN: Final = WireRefusal(
+    errors.SubscriptionNotFoundError,
+    "Subscription {subscription} not found for topic {topic}",
+)
+SUBSCRIPTION_UNKNOWN: Final = WireRefusal(errors.SubscriptionNotFoundError, "Subscription {subscription} not found")
+TOO_MANY_LOOKUPS: Final = WireRefusal(errors.TooManyRequestsError, "Failed due to too many pending lookup requests")
+NAMESPACE_OF_TOPIC_MISSING: Final = WireRefusal(errors.TopicNotFoundError, "Namespace {namespace} does not exist")
+SCHEMA_UNKNOWN: Final = WireRefusal(errors.TopicNotFoundError, "Topic not found or no-schema")
+TENANT_OF_TOPIC_MISSING: Final = WireRefusal(errors.TopicNotFoundError, "Tenant {tenant} does not exist")
+TOPIC_MISSING: Final = WireRefusal(errors.TopicNotFoundError, "Topic {topic} does not exist")
+TOPIC_NOT_PARTITIONED: Final = WireRefusal(errors.TopicNotFoundError, "Topic {topic} is not partitioned")
+TOPIC_TERMINATED: Final = WireRefusal(errors.TopicTerminatedError, "Topic was already terminated")
+UNREADABLE_SCHEMA: Final = (
+    "Error during schema compatibility check with strategy {strategy}: "
+    "org.apache.avro.SchemaValidationException: Unable to read schema: \n{writer}\nusing schema:\n{reader}"
+)
+"""The text of Avro's validation: `writer` cannot be read with `reader` under this strategy."""
+_INCOMPATIBLE: Final = "org.apache.pulsar.broker.service.schema.exceptions.IncompatibleSchemaException: "
+"""The begin of a refusal that a producer gets: applications tell it from others by the name."""
+SCHEMA_NOT_UPDATED: Final = WireRefusal(
+    errors.IncompatibleSchemaError, _INCOMPATIBLE + "Schema not found and schema auto updating is disabled."
+)
+SCHEMA_INCOMPATIBLE: Final = WireRefusal(
+    errors.IncompatibleSchemaError, f"{_INCOMPATIBLE}{{problem}} caused by {_INCOMPATIBLE}{{problem}}"
+)
+SCHEMA_DEFINITION_INVALID: Final = "Invalid schema definition data for {kind} schema: {problem}"
+INVALID_ROLES: Final = "Invalid roles."
+
+_DENIED: Final = "Client is not authorized"
+DENIED_COMMANDS: Final[dict[int, str]] = {
+    pb.BaseCommand.LOOKUP: _DENIED + " to Lookup",
+    pb.BaseCommand.PARTITIONED_METADATA: _DENIED + " to Get Partition Metadata",
+    pb.BaseCommand.PRODUCER: _DENIED + " to Produce",
+    pb.BaseCommand.SUBSCRIBE: _DENIED + " to subscribe",
+    pb.BaseCommand.GET_TOPICS_OF_NAMESPACE: _DENIED + " to GetTopicsOfNamespace",
+}
+"""What a role hears that may not use a command."""
+
+
+def denied(command_type: int) -> errors.AuthorizationError:
+    return errors.AuthorizationError(DENIED_COMMANDS.get(command_type, _DENIED))
+
+
+TOO_MANY_CONNECTIONS: Final = "Reached the maximum number of connections"
+TOO_MANY_CONNECTIONS_OF_ADDRESS: Final = "Reached the maximum number of connections on address"
+"""Texts of the errors that a connection gets before its handshake."""
