@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
     from magnetar.broker.clustering.member import ClusterMember
     from magnetar.broker.foreign_entries.service import Converting
+    from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.maintenance import Maintenance
     from magnetar.broker.policies.namespaces import PolicyChange
     from magnetar.broker.prometheus.exposition import BrokerMetrics
@@ -121,6 +122,7 @@ class Broker:
         self.connections = Connections(self.descriptors.connections, settings.broker_max_connections_per_ip)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, self.max_frame_bytes))
         self.process_load = ProcessLoad()
+        self.load_reports: LoadReports | None = None
         self.publish_budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20)
         self.addresses = AdvertisedAddresses(settings)
         self.resources = ConnectionResources(
@@ -302,6 +304,7 @@ class Broker:
         """Serve the web ports, if there are any."""
         if doors.ports == (None, None):
             return
+        self.load_reports = (await import_later("magnetar.broker.load_reports")).LoadReports(self)
         topics = (await import_later("magnetar.broker.admin_backend.topic_directory")).AdminTopics
         self.admin_topics = topics(self.topics)
         logs = (await import_later("magnetar.broker.admin_backend.topic_logs")).AdminTopicLogs
@@ -432,23 +435,14 @@ class Broker:
     @property
     def urls(self) -> BrokerUrls:
         """The addresses of this broker for the admin API."""
-        return self._as_broker_urls(self.addresses.own)
+        from magnetar.broker.admin.api import BrokerUrls  # noqa: PLC0415 - not before the binary port listens
+
+        return BrokerUrls.of(self.addresses.broker_id, self.addresses.own)
 
     def listener_urls(self, listener: str) -> BrokerUrls | None:
         """The addresses of a named advertised listener."""
         found = self.addresses.of(listener)
-        return None if found is None else self._as_broker_urls(found)
-
-    def _as_broker_urls(self, urls: AdvertisedUrls) -> BrokerUrls:
-        from magnetar.broker.admin.api import BrokerUrls  # noqa: PLC0415 - not before the binary port listens
-
-        return BrokerUrls(
-            broker_id=self.addresses.broker_id,
-            service_url=urls.service_url or "",
-            service_url_tls=urls.service_url_tls or "",
-            web_url=urls.http_url or "",
-            web_url_tls=urls.http_url_tls or "",
-        )
+        return None if found is None else type(self.urls).of(self.addresses.broker_id, found)
 
     def _shared_properties(self, name: TopicName) -> tuple[dict[str, str], ...]:
         """Properties of a topic's namespace and of the partitioned topic it is a part of."""
@@ -484,6 +478,8 @@ class Broker:
             loop_watch=self.loop_watch,
             process_load=self.process_load,
             schemas=self.schemas.meters,
+            load_reports=self.load_reports,
+            balancing=None if self.member is None else self.member.balancing,
             sampling=None if self.traces is None else self.traces.sampling,
         )
         return broker_metrics.broker_metrics(measured)

@@ -60,6 +60,7 @@ BROKER_FLOORS = (
         "memory_account",
         "descriptors",
         "process_load",
+        "network_load",
     ),
     *("log_bounds", "logs", "entry_interceptors"),
     *(
@@ -74,7 +75,7 @@ BROKER_FLOORS = (
         "stores",
     ),
     *("compat", "policies", "meters", "schemas", "compaction", "ownership"),
-    *("consumers", "dispatchers", "subscriptions", "topics", "traces", "foreign_entries"),
+    *("consumers", "dispatchers", "subscriptions", "topics", "traces", "foreign_entries", "load_reports"),
     *("auth", "handlers", "network", "websocket", "prometheus", "admin", "admin_backend"),
     *("rebuilding", "clustering", "maintenance", "broker", "running", "cli"),
 )

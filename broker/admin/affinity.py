@@ -1,4 +1,8 @@
-"""Which namespaces should be apart: kept for tools."""
+"""Which namespaces are to be apart (anti-affinity groups).
+
+In a cluster the group lies in the namespace's local policies, as in Apache Pulsar; the leader places bundles by the
+groups. A broker alone keeps them for tools, with the namespace's policies.
+"""
 
 import msgspec
 from starlette.responses import Response
@@ -9,14 +13,22 @@ from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
+from magnetar.broker.policies.records import Policies
+from magnetar.broker.policies.values import LocalPolicies
 
 routes = RouteTable()
+
+
+async def _local(call: Call, namespace: str) -> LocalPolicies | Policies | None:
+    """Where the group and the bookies of the namespace are; None: there is no such namespace."""
+    policies = call.namespaces.policies(namespace)
+    return policies and (await call.api.ownership.local_policies(namespace) or policies)
 
 
 @routes.get(NAMESPACE + "/antiAffinity", NAMESPACE_ADMIN)
 async def anti_affinity(call: Call) -> Response:
     """The text as it was set; nothing for a namespace that does not exist either."""
-    policies = call.namespaces.policies(call.namespace)
+    policies = await _local(call, call.namespace)
     group = policies.anti_affinity_group if policies else None
     return done(200) if group is None else Response(group, media_type="application/json")
 
@@ -38,6 +50,8 @@ async def remove_anti_affinity(call: Call) -> Response:
 
 
 async def _store_group(call: Call, group: str | None) -> Response:
+    if await call.api.ownership.change_local_policies(call.namespace, {"namespaceAntiAffinityGroup": group}):
+        return done()
     await call.namespaces.update_namespace(
         call.namespace, lambda old: msgspec.structs.replace(old, anti_affinity_group=group)
     )
@@ -54,7 +68,7 @@ async def namespaces_of_group(call: Call) -> Response:
         raise rest_refusals.CLUSTER_OF_REQUEST_UNKNOWN.error(cluster=call.param("cluster"))
     found = []
     for name in call.namespaces.namespaces_of(tenant):
-        policies = call.namespaces.policies(name)
-        if policies is not None and policies.anti_affinity_group == call.param("group"):
+        policies = await _local(call, name)
+        if policies is not None and (policies.anti_affinity_group or "").lower() == call.param("group").lower():
             found.append(name)
     return json_response(found)

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from magnetar.broker.admin.peer_calls import PeerCalls
+    from magnetar.broker.advertised import AdvertisedUrls
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.auth.authorizer import Authorizer
     from magnetar.broker.compaction.compaction_stats import CompactionStatus
     from magnetar.broker.descriptors import DescriptorShares
     from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.errors import BrokerError
+    from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.ownership.ownership import Ownership
     from magnetar.broker.policies.namespaces import NamespaceStore
@@ -72,6 +74,12 @@ class BrokerUrls:
     service_url_tls: str
     web_url: str
     web_url_tls: str
+
+    @classmethod
+    def of(cls, broker_id: str, urls: "AdvertisedUrls") -> "BrokerUrls":
+        """The addresses of one listener, or of the broker itself."""
+        found = (urls.service_url, urls.service_url_tls, urls.http_url, urls.http_url_tls)
+        return cls(broker_id, *(each or "" for each in found))
 
 
 class TopicsApi(Protocol):
@@ -364,6 +372,11 @@ class BrokerApi(Protocol):
 
     def listener_urls(self, listener: str) -> BrokerUrls | None:
         """The addresses of a named advertised listener; None when there is none of that name."""
+        ...
+
+    @property
+    def load_reports(self) -> "LoadReports | None":
+        """What the broker tells others of its load; made before the web port is served."""
         ...
 
     def is_ready(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
+import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from magnetar.broker.admin.call import Call
@@ -13,11 +14,8 @@ from magnetar.broker.auth.table import PROBE, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.absent_features import ALLOCATOR_STATS, ALLOCATORS, LEDGER_OPERATIONS
 from magnetar.broker.errors import RestError
-from magnetar.broker.policies.records import bundle_of
-from magnetar.broker.policies.values import BundlesData
 from magnetar.broker.prometheus.exposition import CONTENT_TYPE, render
 from magnetar.broker.slices import give_way
-from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 STATS = ADMIN + "/broker-stats"
@@ -108,35 +106,8 @@ async def availability(_call: Call) -> Response:
     raise RestError(409, "this load manager does not tell what is available")
 
 
-def _bundle_of(call: Call, name: TopicName) -> str:
-    policies = call.namespaces.policies(name.namespace)
-    return f"{name.namespace}/{bundle_of(str(name), policies.bundles if policies else BundlesData())}"
-
-
 @routes.get(STATS + "/load-report", SUPER)
 async def load_report(call: Call) -> Response:
-    urls, topics = call.api.urls, await call.logs.loaded_stats()
-    settings = call.api.settings
-    bundles = sorted({_bundle_of(call, stats.name) for stats in topics})
-    report = {
-        "webServiceUrl": urls.web_url,
-        "webServiceUrlTls": urls.web_url_tls,
-        "pulsarServiceUrl": urls.service_url,
-        "pulsarServiceUrlTls": urls.service_url_tls,
-        "persistentTopicsEnabled": settings.enable_persistent_topics,
-        "nonPersistentTopicsEnabled": settings.enable_non_persistent_topics,
-        "msgRateIn": sum(stats.msg_rate_in for stats in topics),
-        "msgThroughputIn": sum(stats.msg_throughput_in for stats in topics),
-        "msgRateOut": sum((each.msg_rate_out for stats in topics for each in stats.subscriptions.values()), 0.0),
-        "bundles": bundles,
-        "numBundles": len(bundles),
-        "numTopics": len(topics),
-        "numConsumers": sum(len(each.consumers) for stats in topics for each in stats.subscriptions.values()),
-        "numProducers": sum(len(stats.publishers) for stats in topics),
-        "protocols": {},
-        "advertisedListeners": {},
-        "lastBundleGains": [],
-        "lastBundleLosses": [],
-        "loadReportType": "LocalBrokerData",
-    }
-    return json_response({key: value for key, value in report.items() if value != ""})
+    """LocalBrokerData of now, as the brokers of a cluster write it for each other."""
+    assert call.api.load_reports is not None, "made before the web port is served"
+    return Response(msgspec.json.encode(call.api.load_reports.current()), media_type="application/json")

@@ -1,7 +1,7 @@
 """The records of a cluster for tools: failure domains, isolation policies, where it has moved to.
 
-Isolation policies decide which brokers of a cluster get the bundles of a namespace. Nothing else here changes what the
-broker does.
+Isolation policies decide which brokers of a cluster get the bundles of a namespace, failure domains where namespaces
+of one anti-affinity group go. Nothing else here changes what the broker does.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.isolation_policies import checked
-from magnetar.broker.admin.responses import conflict, done, json_response, not_found
+from magnetar.broker.admin.responses import done, json_response, not_found
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER
 from magnetar.broker.compat import rest_refusals
@@ -43,43 +43,65 @@ async def _change(call: Call, **parts: Any) -> None:
 # --- failure domains --------------------------------------------------------------------------------------------
 
 
+def _domains(call: Call) -> dict[str, dict[str, Any]]:
+    """Those of the cluster, also where an earlier version has kept them: with the cluster itself."""
+    cluster = call.namespaces.clusters.get(call.param("cluster"))
+    kept = (cluster.failure_domains if cluster else None) or _NO_PARTS
+    return kept | call.namespaces.failure_domains.get(call.param("cluster"))
+
+
+async def _adopt_domains(call: Call) -> None:
+    """Those of an earlier version get nodes of their own."""
+    cluster, domains = call.param("cluster"), call.namespaces.failure_domains
+    kept = _cluster(call).failure_domains
+    if kept:
+        for name in kept.keys() - domains.get(cluster).keys():
+            await domains.put(cluster, name, dict(kept[name]))
+        await _change(call, failure_domains=None)
+
+
 @routes.get(CLUSTER + "/failureDomains", SUPER)
 async def failure_domains(call: Call) -> Response:
     """By name; none for a cluster that does not exist."""
-    found = call.namespaces.clusters.get(call.param("cluster"))
-    return json_response((found.failure_domains if found else None) or {})
+    return json_response(_domains(call))
 
 
 @routes.get(DOMAIN, SUPER)
 async def failure_domain(call: Call) -> Response:
-    domains = _cluster(call).failure_domains or _NO_PARTS
-    if call.param("domain_name") not in domains:
-        raise rest_refusals.DOMAIN_UNKNOWN.error(domain=call.param("domain_name"))
-    return json_response(domains[call.param("domain_name")])
+    _cluster(call)
+    name, domains = call.param("domain_name"), _domains(call)
+    if name not in domains:
+        raise rest_refusals.DOMAIN_UNKNOWN.error(domain=name, cluster=call.param("cluster"))
+    return json_response(domains[name])
 
 
 @routes.post(DOMAIN, SUPER)
 async def set_failure_domain(call: Call) -> Response:
     """A broker belongs to one domain only."""
-    name, domains = call.param("domain_name"), _cluster(call).failure_domains or _NO_PARTS
+    cluster, name = call.param("cluster"), call.param("domain_name")
+    _cluster(call)
     body = await call.body(dict[str, Any])
+    await _adopt_domains(call)
     if body is None:  # as if there were none
-        await _change(call, failure_domains={key: domain for key, domain in domains.items() if key != name})
+        await call.namespaces.failure_domains.delete(cluster, name)
         return done()
     brokers = list(dict.fromkeys(body.get("brokers") or []))
-    for other, domain in domains.items():
-        if other != name and set(domain.get("brokers", ())) & set(brokers):
-            raise conflict(f"Broker is already in domain {other}")
-    await _change(call, failure_domains=domains | {name: {"brokers": brokers} if brokers else {}})
+    for other, domain in _domains(call).items():
+        common = [each for each in brokers if each in (domain.get("brokers") or ())]
+        if other != name and common:
+            raise rest_refusals.DOMAIN_HAS_BROKERS.error(brokers=", ".join(common), domain=other)
+    await call.namespaces.failure_domains.put(cluster, name, {"brokers": brokers} if brokers else {})
     return done()
 
 
 @routes.delete(DOMAIN, SUPER)
 async def delete_failure_domain(call: Call) -> Response:
-    name, domains = call.param("domain_name"), _cluster(call).failure_domains or _NO_PARTS
-    if name not in domains:
-        raise rest_refusals.DOMAIN_UNKNOWN.error(domain=name)
-    await _change(call, failure_domains={key: domain for key, domain in domains.items() if key != name})
+    cluster, name = call.param("cluster"), call.param("domain_name")
+    _cluster(call)
+    if name not in _domains(call):
+        raise rest_refusals.DOMAIN_TO_DELETE_UNKNOWN.error(domain=name, cluster=cluster)
+    await _adopt_domains(call)
+    await call.namespaces.failure_domains.delete(cluster, name)
     return done(200)
 
 

@@ -83,6 +83,7 @@ async def delete_cluster(call: Call) -> Response:
         if policies is not None and name in policies.replication_clusters:
             raise precondition(f"Cluster not empty: namespace {namespace} lives in it")
     await call.namespaces.isolation.forget(name)
+    await call.namespaces.failure_domains.forget(name)
     await call.namespaces.clusters.delete(name)
     return done()
 

@@ -7,13 +7,14 @@ a bundle twice, which costs a reconnection and nothing else.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.ownership.auto_split import SplitRules, bundles_to_split
-from magnetar.broker.ownership.shedding import Shedder, SheddingRules
+from magnetar.broker.ownership.shedding import SHEDDERS, Shedder, SheddingRules
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from magnetar.broker.policies.values import BundlesData
     from magnetar.broker.settings import Settings
 
-__all__ = ["Balancing", "Calls", "shedding_rules", "split_rules"]
+__all__ = ["Balancing", "BalancingFigures", "Calls", "make_shedder", "shedding_rules", "split_rules"]
 
 log = structlog.get_logger(__name__)
 
 _MINUTE_S: Final = 60.0
+_LEAST_BROKERS: Final = 2
+"""A broker alone would have both parts of a split bundle."""
 
 
 class Calls(Protocol):
@@ -36,6 +39,15 @@ class Calls(Protocol):
     async def call(self, method: str, path: str, body: object = None) -> object:
         """Raises RestError."""
         ...
+
+
+@dataclass(slots=True)
+class BalancingFigures:
+    """Counts since the start; those of a broker that never was the leader stay 0."""
+
+    unloaded_brokers: int = 0
+    unloaded_bundles: int = 0
+    splits: int = 0
 
 
 class Balancing:
@@ -49,47 +61,61 @@ class Balancing:
         policy_bundles: Callable[[str], BundlesData | None],
         now_s: Callable[[], float],
     ) -> None:
-        self.unloaded = self.splits = 0
-        """Bundles this broker has had moved and split."""
+        self.figures = BalancingFigures()
         self._settings, self._ownership, self._calls = settings, ownership, calls
         self._policy_bundles, self._now_s = policy_bundles, now_s
-        self._shedder = Shedder(shedding_rules(settings))
+        self._shedder = make_shedder(settings)
 
     async def run_shedding(self) -> None:
+        """The settings may change while the broker runs."""
         settings = self._settings
-        while settings.load_balancer_enabled and settings.load_balancer_shedding_enabled:
+        while True:
             await asyncio.sleep(settings.load_balancer_shedding_interval_minutes * _MINUTE_S)
-            await self._logged("shedding", self.shed)
+            if settings.load_balancer_enabled and settings.load_balancer_shedding_enabled:
+                await self._logged("shedding", self.shed)
 
     async def run_splitting(self) -> None:
         settings = self._settings
-        while settings.load_balancer_enabled and settings.load_balancer_auto_bundle_split_enabled:
+        while True:
             await asyncio.sleep(settings.load_balancer_split_interval_minutes * _MINUTE_S)
-            await self._logged("splitting", self.split)
+            if settings.load_balancer_enabled and settings.load_balancer_auto_bundle_split_enabled:
+                await self._logged("splitting", self.split)
 
     async def shed(self) -> None:
         """Raises StorageError."""
-        register = self._ownership.register
+        register, assignments = self._ownership.register, self._ownership.assignments
         if not register.is_leader:
             return
+        self._shedder.rules = shedding_rules(self._settings)
         reports = await register.candidates(persistent=True)
+        relieved = set()
         for broker, bundle in self._shedder.plan(reports, self._now_s()):
-            self._ownership.unassign(bundle)
-            log.info("bundle.shed", bundle=bundle, broker=broker)
-            if await self._call(f"/admin/v2/namespaces/{bundle}/unload"):
-                self.unloaded += 1
+            target = await assignments.destination(bundle, broker, reports)
+            if target is None:
+                log.info("bundle.stays", bundle=bundle, broker=broker)
+                continue
+            log.info("bundle.shed", bundle=bundle, broker=broker, target=target)
+            if await self._call(f"/admin/v2/namespaces/{bundle}/unload?destinationBroker={target}"):
+                self._shedder.moved(bundle, self._now_s())
+                self.figures.unloaded_bundles += 1
+                relieved.add(broker)
+        self.figures.unloaded_brokers += len(relieved)
 
     async def split(self) -> None:
         """Raises StorageError."""
-        register = self._ownership.register
+        register, assignments = self._ownership.register, self._ownership.assignments
         if not register.is_leader:
             return
         reports = await register.candidates(persistent=True)
-        unload = str(self._settings.load_balancer_auto_unload_split_bundles_enabled).lower()
+        if len(reports) < _LEAST_BROKERS:
+            return
         for bundle in bundles_to_split(reports, split_rules(self._settings), self._count):
-            log.info("bundle.too_large", bundle=bundle)
-            if await self._call(f"/admin/v2/namespaces/{bundle}/split?unload={unload}"):
-                self.splits += 1
+            owner = next(name for name, each in sorted(reports.items()) if bundle in each.last_stats)
+            unload = self._settings.load_balancer_auto_unload_split_bundles_enabled
+            unload = unload and await assignments.may_leave(bundle, owner, reports)
+            log.info("bundle.too_large", bundle=bundle, unload=unload)
+            if await self._call(f"/admin/v2/namespaces/{bundle}/split?unload={str(unload).lower()}"):
+                self.figures.splits += 1
 
     def _count(self, namespace: str) -> int | None:
         bundles = self._ownership.bundles(namespace) or self._policy_bundles(namespace)
@@ -110,16 +136,30 @@ class Balancing:
             log.warning("balancing.failed", work=work, reason=str(error))
 
 
+def make_shedder(settings: Settings) -> Shedder:
+    """Of loadBalancerLoadSheddingStrategy, which the start has checked."""
+    name = settings.load_balancer_load_shedding_strategy.rpartition(".")[2]
+    return SHEDDERS[name](shedding_rules(settings))
+
+
 def shedding_rules(settings: Settings) -> SheddingRules:
     return SheddingRules(
         threshold_share=settings.load_balancer_broker_threshold_shedder_percentage / 100,
         history_share=settings.load_balancer_history_resource_percentage,
+        lower_boundary=settings.lower_boundary_shedding_enabled,
         cpu_weight=settings.load_balancer_cpu_resource_weight,
         memory_weight=settings.load_balancer_memory_resource_weight,
         direct_memory_weight=settings.load_balancer_direct_memory_resource_weight,
         bandwidth_in_weight=settings.load_balancer_bandwidth_in_resource_weight,
         bandwidth_out_weight=settings.load_balancer_bandwidth_out_resource_weight,
         least_bytes_per_second=settings.load_balancer_bundle_unload_min_throughput_threshold * 2**20,
+        overloaded_share=settings.load_balancer_broker_overloaded_threshold_percentage / 100,
+        message_rate_difference=settings.load_balancer_msg_rate_difference_shedder_threshold / 100,
+        throughput_multiplier=settings.load_balancer_msg_throughput_multiplier_difference_shedder_threshold,
+        given_up_share=settings.max_unload_percentage,
+        least_messages=settings.min_unload_message,
+        least_uniform_bytes=settings.min_unload_message_throughput,
+        most_bundles=settings.max_unload_bundle_num_per_shedding,
         grace_s=settings.load_balancer_shedding_grace_period_minutes * _MINUTE_S,
         excluded_namespaces=settings.load_balancer_shedding_excluded_namespaces,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.clustering.zookeeper_client_file import ZooKeeperSecurity, read_security
+from magnetar.broker.ownership.shedding import SHEDDERS
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -75,11 +76,12 @@ def cluster_services(settings: Settings) -> ClusterServices:
 
 def _check_strategies(settings: Settings) -> None:
     for key, value, known in (
-        ("loadBalancerLoadSheddingStrategy", settings.load_balancer_load_shedding_strategy, "ThresholdShedder"),
-        ("loadBalancerLoadPlacementStrategy", settings.load_balancer_load_placement_strategy, _PLACEMENT),
+        ("loadBalancerLoadSheddingStrategy", settings.load_balancer_load_shedding_strategy, tuple(SHEDDERS)),
+        ("loadBalancerLoadPlacementStrategy", settings.load_balancer_load_placement_strategy, (_PLACEMENT,)),
     ):
-        if settings.load_balancer_enabled and value.rpartition(".")[2] != known:
-            raise ValueError(f"{key} cannot be {value!r}: this broker has {known}; or set loadBalancerEnabled=false")
+        if settings.load_balancer_enabled and value.rpartition(".")[2] not in known:
+            names = ", ".join(known)
+            raise ValueError(f"{key} cannot be {value!r}: this broker has {names}; or set loadBalancerEnabled=false")
 
 
 def _check_own_credentials(settings: Settings) -> None:

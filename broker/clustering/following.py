@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import msgspec
 import structlog
 
+from magnetar.broker.policies.failure_domains import DOMAINS_NODE
 from magnetar.broker.policies.isolation import ISOLATION_NODE
 from magnetar.broker.topics.catalog import ROOT as PARTITIONED
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
@@ -97,6 +98,8 @@ class Following:
             return
         if not part:
             self._spawn(self._namespaces.clusters.load(unquote(name)), path)
+        elif part.partition("/")[0] == DOMAINS_NODE:
+            self._spawn(self._namespaces.failure_domains.load(unquote(cluster)), path)
         elif part == ISOLATION_NODE:
             self._spawn(self._namespaces.isolation.load(unquote(cluster)), path)
 

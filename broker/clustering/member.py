@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from magnetar import __version__
 from magnetar.broker.clustering.balancing import Balancing
 from magnetar.broker.clustering.cluster_bookies import ClusterBookies
 from magnetar.broker.clustering.cluster_settings import cluster_services
@@ -24,24 +21,25 @@ from magnetar.broker.clustering.policy_log import events_topic
 from magnetar.broker.clustering.pulsar_schemas import PulsarSchemas
 from magnetar.broker.clustering.topic_policies import ClusterTopicPolicies
 from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.load_reports import addresses_of
 from magnetar.broker.ownership.bundle_ownership import BundleOwnership
-from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
-from magnetar.broker.ownership.ownership import BrokerAddresses
 from magnetar.broker.ownership.peers import Peers
+from magnetar.broker.ownership.placement import PlacementRules
 from magnetar.broker.ownership.register import BrokerRegister
-from magnetar.broker.policies.records import bundle_of, hash_of
+from magnetar.broker.ownership.report_changes import ReportRules
+from magnetar.broker.policies.records import hash_of
 from magnetar.storage.errors import StorageError
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from magnetar.broker.advertised import AdvertisedUrls
+    from magnetar.broker.clustering.balancing import BalancingFigures
     from magnetar.broker.clustering.ports import MemberBroker
+    from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
-    from magnetar.broker.policies.values import BundlesData
+    from magnetar.broker.policies.values import BundlesData, LocalPolicies
     from magnetar.broker.schemas.schema_store import StoredSchema
-    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.protocol.topic_name import TopicName
 
 __all__ = ["ClusterMember", "StartingUp"]
@@ -88,6 +86,12 @@ class StartingUp:
     async def split(self, bundle: str, hashes: Sequence[int]) -> bool:  # noqa: ARG002
         return False
 
+    async def local_policies(self, namespace: str) -> LocalPolicies | None:  # noqa: ARG002
+        raise ServiceNotReadyError("This broker is starting")
+
+    async def change_local_policies(self, namespace: str, members: Mapping[str, object]) -> bool:  # noqa: ARG002
+        raise ServiceNotReadyError("This broker is starting")
+
     async def forget(self, namespace: str) -> None:  # noqa: ARG002
         return
 
@@ -110,11 +114,11 @@ class ClusterMember:
         self.schemas: PulsarSchemas
         self.topic_policies: ClusterTopicPolicies | None = None
         """None: policies of topics are off (topicLevelPoliciesEnabled)."""
+        self.balancing: BalancingFigures | None = None
         self.credentials = peer_credentials(broker.settings)
         self._broker = broker
         self._following: Following
         self._ownership: BundleOwnership | None = None
-        self._started_ms = broker.now_ms()
         self._guard = Guard(broker.settings.metadata_store_session_timeout_millis / 1000 * _STANDSTILL)
 
     async def open(self, cache_bytes: int, max_record_bytes: int) -> ClusterStores:
@@ -144,8 +148,12 @@ class ClusterMember:
     async def join(self) -> Ownership:
         """Other brokers and clients may come. Raises ValueError, StorageError."""
         broker = self._broker
-        own = self._own_addresses()
-        register = BrokerRegister(self.stores.metadata, broker.urls.broker_id, self.report, broker.tasks)
+        own = addresses_of(broker.addresses)
+        assert broker.load_reports is not None, "a member of a cluster has a web port"
+        report = broker.load_reports.current
+        register = BrokerRegister(
+            self.stores.metadata, broker.urls.broker_id, report, broker.tasks, report_rules=self._report_rules
+        )
         ownership = self._ownership = BundleOwnership(
             self.stores.metadata,
             own,
@@ -166,6 +174,7 @@ class ClusterMember:
         broker = self._broker
         assert broker.peers is not None, "a member of a cluster"
         balancing = Balancing(broker.settings, ownership, broker.peers, self.default_bundles, time.monotonic)
+        self.balancing = balancing.figures
         broker.tasks.spawn(balancing.run_shedding(), "cluster.shedding")
         broker.tasks.spawn(balancing.run_splitting(), "cluster.splitting")
 
@@ -227,64 +236,21 @@ class ClusterMember:
                 elif isinstance(result, BaseException):
                     log.error("topic.not_closed", topic=str(name), exc_info=result)
 
-    def report(self) -> LoadReport:
-        """True figures: a broker that reports none gets every bundle."""
-        broker = self._broker
-        load = broker.process_load
-        cores = len(os.sched_getaffinity(0))
-        topics = list(broker.topics.loaded.values())
-        bundles: dict[str, BundleUsage] = {}
-        for topic in topics:
-            bundle = self._bundle(topic.name)
-            bundles[bundle] = bundles.get(bundle, BundleUsage()) + _usage_of(topic)
-        whole = sum(bundles.values(), BundleUsage())
-        return LoadReport.of(
-            self._own_addresses(),
-            persistent_topics_enabled=broker.settings.enable_persistent_topics,
-            non_persistent_topics_enabled=broker.settings.enable_non_persistent_topics,
-            cpu=Usage(load.cpu_percent() * cores, 100.0 * cores),
-            memory=Usage(load.memory_percent(), 100.0),
-            msg_rate_in=whole.msg_rate_in,
-            msg_throughput_in=whole.msg_throughput_in,
-            msg_rate_out=whole.msg_rate_out,
-            msg_throughput_out=whole.msg_throughput_out,
-            num_consumers=whole.consumer_count,
-            num_producers=whole.producer_count,
-            last_update=broker.now_ms(),
-            last_stats=bundles,
-            num_topics=len(topics),
-            num_bundles=len(bundles),
-            bundles=sorted(bundles),
-            broker_version_string=f"Magnetar {__version__}",
-            start_timestamp=self._started_ms,
+    def placement(self) -> PlacementRules:
+        """See ``BundleTopics``."""
+        settings = self._broker.settings
+        domains = self._broker.namespaces.failure_domains.brokers(settings.cluster_name)
+        return PlacementRules(
+            overloaded_share=settings.load_balancer_broker_overloaded_threshold_percentage / 100,
+            most_topics=settings.load_balancer_broker_max_topics,
+            evenly=settings.load_balancer_distribute_bundles_evenly_enabled,
+            domains=domains if settings.failure_domains_enabled else {},
         )
 
-    def _own_addresses(self) -> BrokerAddresses:
-        """With those of the advertised listeners: other brokers answer lookups with them."""
-        addresses = self._broker.addresses
-        listeners = [(name, _addresses(urls)) for name, urls in sorted(addresses.listeners.items())]
-        return replace(_addresses(addresses.own), listeners=tuple(listeners))
-
-    def _bundle(self, name: TopicName) -> str:
-        known = None if self._ownership is None else self._ownership.bundles(name.namespace)
-        bundles = known or self.default_bundles(name.namespace)
-        return f"{name.namespace}/{bundle_of(str(name), bundles)}" if bundles else name.namespace
-
-
-def _addresses(urls: AdvertisedUrls) -> BrokerAddresses:
-    return BrokerAddresses(urls.service_url, urls.service_url_tls, urls.http_url, urls.http_url_tls)
-
-
-def _usage_of(topic: ServedTopic) -> BundleUsage:
-    rate = topic.publishing.rate_in.rates()
-    consumers = [each for subscription in topic.subscriptions.by_name.values() for each in subscription.consumers]
-    rates = [each.out.rates() for each in consumers]
-    return BundleUsage(
-        rate.messages_per_second,
-        rate.bytes_per_second,
-        sum((each.messages_per_second for each in rates), 0.0),
-        sum((each.bytes_per_second for each in rates), 0.0),
-        consumer_count=len(consumers),
-        producer_count=len(topic.producers),
-        topics=1,
-    )
+    def _report_rules(self) -> ReportRules:
+        settings = self._broker.settings
+        return ReportRules(
+            look_s=settings.load_balancer_report_update_min_interval_millis / 1000,
+            longest_s=settings.load_balancer_report_update_max_interval_minutes * 60.0,
+            threshold_percent=settings.load_balancer_report_update_threshold_percentage,
+        )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import BookiesApi, BrokerUrls
     from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.advertised import AdvertisedAddresses
+    from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.process_load import ProcessLoad
     from magnetar.broker.schemas.registry import SchemaRegistry
@@ -28,6 +29,7 @@ class MemberBroker(Protocol):
     tasks: TaskSet
     addresses: AdvertisedAddresses
     process_load: ProcessLoad
+    load_reports: LoadReports | None
     namespaces: NamespaceStore
     catalog: TopicCatalog
     schemas: SchemaRegistry

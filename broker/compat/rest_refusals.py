@@ -60,7 +60,8 @@ BROKER_UNKNOWN: Final = RestRefusal(404, "Broker id '{broker}' not found in avai
 BUNDLE_RANGE_UNKNOWN: Final = RestRefusal(404, "Bundle range {bundle} not found")
 CLUSTER_MISSING: Final = RestRefusal(404, "Cluster does not exist")
 CLUSTER_UNKNOWN: Final = RestRefusal(404, "Cluster {cluster} does not exist.")
-DOMAIN_UNKNOWN: Final = RestRefusal(404, "Domain {domain} does not exist")
+DOMAIN_TO_DELETE_UNKNOWN: Final = RestRefusal(404, "Domain-name {domain} or cluster {cluster} does not exist")
+DOMAIN_UNKNOWN: Final = RestRefusal(404, "Domain {domain} for cluster {cluster} does not exist")
 ISOLATION_POLICIES_UNKNOWN: Final = RestRefusal(404, "NamespaceIsolationPolicies for cluster {cluster} does not exist")
 ISOLATION_POLICY_UNKNOWN: Final = RestRefusal(404, "Cannot find NamespaceIsolationPolicy {name} for cluster {cluster}")
 LOCAL_POLICIES_MISSING: Final = RestRefusal(404, "Namespace local-policies does not exist")
@@ -115,6 +116,7 @@ BUNDLE_IN_USE: Final = RestRefusal(409, "Cannot delete non empty bundle")
 BUNDLE_UNLOADING: Final = RestRefusal(409, "Bundle {bundle} is being unloaded")
 COMPACTION_RUNNING: Final = RestRefusal(409, "Compaction already in progress")
 DESTINATION_INACTIVE: Final = RestRefusal(409, "Not allowed unload namespace bundle to inactive destination broker")
+DOMAIN_HAS_BROKERS: Final = RestRefusal(409, "[{brokers}] already exists in {domain}")
 FUNCTIONS_DISABLED: Final = RestRefusal(
     409,
     "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false",

@@ -34,13 +34,18 @@ def is_candidate(broker_id: str, report: LoadReport, *, persistent: bool) -> boo
     )
 
 
-def choose_broker(reports: Mapping[str, LoadReport], given: Mapping[str, int], random: Random) -> str | None:
+def choose_broker(
+    reports: Mapping[str, LoadReport],
+    given: Mapping[str, int],
+    random: Random,
+    overloaded_share: float = OVERLOADED_SHARE,
+) -> str | None:
     """The id of a broker, None when there is none.
 
     given: bundles given to each broker since its report was written; they count, so that a burst of lookups does not
     go to one broker.
     """
-    rested = {name: each for name, each in reports.items() if each.highest_share < OVERLOADED_SHARE} or reports
+    rested = {name: each for name, each in reports.items() if each.highest_share < overloaded_share} or reports
     if not rested:
         return None
     burden = {name: (each.msg_rate_in + each.msg_rate_out, given.get(name, 0)) for name, each in rested.items()}

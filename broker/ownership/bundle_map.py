@@ -1,6 +1,7 @@
 """How each namespace is cut into bundles: ``/admin/local-policies/<tenant>/<namespace>`` of the cluster.
 
-That node beats the bundles in the namespace's policies. When it is not there, the first lookup makes it from them.
+That node beats the bundles in the namespace's policies. When it is not there, the first lookup makes it from them. The
+node also names the anti-affinity group of the namespace and the bookies that it prefers.
 """
 
 import contextlib
@@ -12,12 +13,12 @@ import structlog
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import MetadataError
 from magnetar.broker.policies.records import bundle_ranges
-from magnetar.broker.policies.values import BundlesData
+from magnetar.broker.policies.values import BundlesData, LocalPolicies
 from magnetar.storage.errors import BadVersionError, NoNodeError
 from magnetar.storage.interfaces import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from magnetar.storage.coordination import Coordination
 
@@ -26,11 +27,6 @@ __all__ = ["LOCAL_POLICIES", "BundleMap"]
 log = structlog.get_logger(__name__)
 
 LOCAL_POLICIES: Final = "/admin/local-policies"
-
-
-class _LocalPolicies(msgspec.Struct):
-    bundles: BundlesData
-    migrated: bool = False
 
 
 _MOST_ATTEMPTS: Final = 7
@@ -49,15 +45,20 @@ class BundleMap:
         self._metadata = metadata
         self._defaults = defaults
         self._on_change = on_change
-        self._known: dict[str, BundlesData] = {}
+        self._known: dict[str, LocalPolicies] = {}
         self._stop = metadata.watch(LOCAL_POLICIES, self._changed)
 
     def known(self, namespace: str) -> BundlesData | None:
         """The bundles as read; None: not read yet, or changed since."""
-        return self._known.get(namespace)
+        known = self._known.get(namespace)
+        return None if known is None else known.bundles
 
     async def bundles(self, namespace: str) -> BundlesData:
         """Raises MetadataError when there is no such namespace, or its node cannot be read."""
+        return (await self.policies(namespace)).bundles
+
+    async def policies(self, namespace: str) -> LocalPolicies:
+        """The whole node. Raises MetadataError as ``bundles``."""
         known = self._known.get(namespace)
         if known is not None:
             return known
@@ -68,44 +69,59 @@ class BundleMap:
             if default is None or not default.boundaries:
                 raise wire_refusals.NAMESPACE_MISSING.error(namespace=namespace)
             try:
-                await self._metadata.put(path, msgspec.json.encode(_LocalPolicies(default)), MUST_NOT_EXIST)
+                await self._metadata.put(path, msgspec.json.encode(LocalPolicies(bundles=default)), MUST_NOT_EXIST)
             except BadVersionError:
                 log.info("bundles.made_by_another_broker", namespace=namespace)
             found = await self._metadata.get(path)
         try:
-            bundles = msgspec.json.decode(found[0], type=_LocalPolicies).bundles
+            policies = msgspec.json.decode(found[0], type=LocalPolicies)
         except msgspec.DecodeError as error:
             raise MetadataError(f"The bundles of namespace {namespace} cannot be read") from error
-        if not bundle_ranges(bundles):
+        if not bundle_ranges(policies.bundles):
             raise MetadataError(f"Namespace {namespace} has no bundles")
-        self._known[namespace] = bundles
-        return bundles
+        self._known[namespace] = policies
+        return policies
 
     async def cut(self, namespace: str, hashes: "Sequence[int]") -> BundlesData:
         """Add boundaries by compare-and-set; what else the node holds stays. Known here on return.
 
         Raises MetadataError, StorageError (the boundaries may be added then or not).
         """
+
+        def with_boundaries(node: "dict[str, object]") -> "dict[str, object]":
+            before = msgspec.convert(node.get("bundles"), BundlesData)
+            boundaries = sorted({*(before.boundaries or []), *(f"0x{each:08x}" for each in hashes)})
+            return {"bundles": BundlesData(boundaries=boundaries, num_bundles=len(boundaries) - 1)}
+
+        return (await self._change(namespace, with_boundaries)).bundles
+
+    async def change(self, namespace: str, members: "Mapping[str, object]") -> None:
+        """Set members of the node, those that are None go. Raises as ``cut``."""
+        await self._change(namespace, lambda _node: dict(members))
+
+    async def _change(
+        self, namespace: str, change: "Callable[[dict[str, object]], dict[str, object]]"
+    ) -> LocalPolicies:
         path = f"{LOCAL_POLICIES}/{namespace}"
         for _ in range(_MOST_ATTEMPTS):
             self._known.pop(namespace, None)
-            await self.bundles(namespace)  # made where it was not there, and checked
+            await self.policies(namespace)  # made where it was not there, and checked
             found = await self._metadata.get(path)
             if found is None:
                 continue
             try:
                 node = msgspec.json.decode(found[0], type=dict[str, object])
-                before = msgspec.convert(node.get("bundles"), BundlesData)
+                after = {name: each for name, each in (node | change(node)).items() if each is not None}
+                value = msgspec.json.encode(after)
+                policies = msgspec.json.decode(value, type=LocalPolicies)
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
                 raise MetadataError(f"The bundles of namespace {namespace} cannot be read") from error
-            boundaries = sorted({*(before.boundaries or []), *(f"0x{each:08x}" for each in hashes)})
-            after = BundlesData(boundaries=boundaries, num_bundles=len(boundaries) - 1)
             try:
-                await self._metadata.put(path, msgspec.json.encode(node | {"bundles": after}), found[1])
+                await self._metadata.put(path, value, found[1])
             except BadVersionError:
                 continue
-            self._known[namespace] = after
-            return after
+            self._known[namespace] = policies
+            return policies
         raise MetadataError(f"The bundles of namespace {namespace} are being changed by others")
 
     async def forget(self, namespace: str) -> None:

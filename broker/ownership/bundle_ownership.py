@@ -32,7 +32,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from magnetar.broker.errors import MetadataError, ServiceNotReadyError
-from magnetar.broker.ownership.broker_choice import choose_broker
+from magnetar.broker.ownership.assignments import Assignments
 from magnetar.broker.ownership.bundle_map import BundleMap
 from magnetar.broker.ownership.cluster_nodes import NAMESPACES, BundleOwner, decode_owner, encode_node
 from magnetar.broker.ownership.owner_nodes import OwnerNodes
@@ -42,14 +42,13 @@ from magnetar.storage.coordination import Session
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
-    from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import BrokerAddresses, LookupAnswer
     from magnetar.broker.ownership.ports import BundleTopics, OtherBrokers
     from magnetar.broker.ownership.register import BrokerRegister
-    from magnetar.broker.policies.values import BundlesData
+    from magnetar.broker.policies.values import BundlesData, LocalPolicies
     from magnetar.broker.tasks import TaskSet
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.coordination import Coordination
@@ -98,14 +97,12 @@ class BundleOwnership:
         self._node = encode_node(BundleOwner.of(own))
         self._topics = topics
         self._tasks = tasks
-        self._random = random
         self._others = others
         self._nodes = OwnerNodes(metadata)
         self._bundles = BundleMap(metadata, topics.default_bundles, self._namespace_cut_anew)
+        self.assignments = Assignments(topics, self._bundles, random)
         self._owned: dict[str, _Bundle] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._given: dict[str, str] = {}
-        """Bundles given to other brokers as the leader: they are sent there as long as that broker is registered."""
         self._given_up: set[str] = set()
         """Nodes that may still be this session's, of bundles that are not served any more."""
         self._session = Session.CONNECTED
@@ -152,12 +149,8 @@ class BundleOwnership:
     async def assign(self, bundle: str, broker: str) -> bool:
         if await self.register.leader() != self.register.broker_id:
             return False
-        self._given[f"{NAMESPACES}/{bundle}"] = broker
+        self.assignments.given[bundle] = broker
         return True
-
-    def unassign(self, bundle: str) -> None:
-        """As the leader: the next lookup of the bundle is decided anew."""
-        self._given.pop(f"{NAMESPACES}/{bundle}", None)
 
     async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
         """The order of Apache Pulsar: nodes of the new bundles, local policies, the old node goes. The topics of the
@@ -180,6 +173,13 @@ class BundleOwnership:
             finally:  # cut or not: what is no bundle goes, at once or when the metadata service answers
                 self._namespace_cut_anew(owned.namespace)
         log.info("bundle.split", bundle=bundle, parts=len(hashes) + 1)
+        return True
+
+    async def local_policies(self, namespace: str) -> LocalPolicies | None:
+        return await self._bundles.policies(namespace)
+
+    async def change_local_policies(self, namespace: str, members: Mapping[str, object]) -> bool:
+        await self._bundles.change(namespace, members)
         return True
 
     async def forget(self, namespace: str) -> None:
@@ -248,7 +248,7 @@ class BundleOwnership:
 
     async def _decide(self, path: str, *, persistent: bool) -> LookupAnswer:
         candidates = await self.register.candidates(persistent=persistent)
-        namespace = path.removeprefix(f"{NAMESPACES}/").rpartition("/")[0]
+        bundle = path.removeprefix(f"{NAMESPACES}/")
         own = self.register.broker_id
         leader = await self.register.leader()
         if leader is not None and leader != own and leader in candidates:
@@ -256,28 +256,16 @@ class BundleOwnership:
                 return AskBroker(candidates[leader].addresses, authoritative=False)
             del candidates[leader]
         found = len(candidates)
-        candidates = self._topics.eligible(namespace, candidates)
+        candidates = self._topics.eligible(bundle.rpartition("/")[0], candidates)
         if found and not candidates:
             raise ServiceNotReadyError(f"The isolation policies leave no broker for {path}. {_AGAIN}")
         while True:
-            chosen = self._chosen(path, candidates)
-            if chosen is None or chosen == own:
-                self._given[path] = own
+            chosen = await self.assignments.choose(bundle, candidates, otherwise=own)
+            if chosen == own:
                 return await self._take(path)
-            self._given[path] = chosen
             if await self._others.answers(candidates[chosen].addresses):
                 return AskBroker(candidates[chosen].addresses, authoritative=True)
             del candidates[chosen]
-
-    def _chosen(self, path: str, candidates: dict[str, LoadReport]) -> str | None:
-        """The broker that got the bundle before while it is there, else the one with the least load."""
-        chosen = self._given.get(path)
-        if chosen in candidates:
-            return chosen
-        counts: dict[str, int] = {}
-        for broker in self._given.values():
-            counts[broker] = counts.get(broker, 0) + 1
-        return choose_broker(candidates, counts, self._random)
 
     async def _take(self, path: str) -> LookupAnswer:
         """Become the owner, or name the owner."""

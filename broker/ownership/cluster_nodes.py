@@ -23,6 +23,7 @@ __all__ = [
     "BROKERS",
     "LEADER",
     "NAMESPACES",
+    "NO_LIMIT",
     "BundleOwner",
     "BundleUsage",
     "Leader",
@@ -69,7 +70,8 @@ class BundleUsage(msgspec.Struct, rename="camel", frozen=True):
         return BundleUsage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
-_NO_LIMIT: Final = Usage(0.0, -1000.0)
+NO_LIMIT: Final = Usage(0.0, -1000.0)
+"""Of a network that does not state its speed."""
 
 
 class ListenerNode(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
@@ -93,8 +95,8 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     cpu: Usage = Usage()
     memory: Usage = Usage()
     direct_memory: Usage = Usage()
-    bandwidth_in: Usage = _NO_LIMIT
-    bandwidth_out: Usage = _NO_LIMIT
+    bandwidth_in: Usage = NO_LIMIT
+    bandwidth_out: Usage = NO_LIMIT
     msg_throughput_in: float = 0.0
     msg_throughput_out: float = 0.0
     msg_rate_in: float = 0.0
@@ -138,10 +140,16 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
             _listeners(self.advertised_listeners),
         )
 
+    def with_highest(self) -> LoadReport:
+        """The same with the share of the resource that is used most, for Apache Pulsar's tools."""
+        return msgspec.structs.replace(self, max_resource_usage=self.highest_share)
+
     @property
     def highest_share(self) -> float:
-        """Of the resource that is nearest to its limit."""
-        resources = (self.cpu, self.memory, self.direct_memory, self.bandwidth_in, self.bandwidth_out)
+        """Of the resource that is nearest to its limit. Memory does not count, as in Apache Pulsar: a heap that is full
+        says nothing of a broker in Java.
+        """
+        resources = (self.cpu, self.direct_memory, self.bandwidth_in, self.bandwidth_out)
         return max(each.share for each in resources)
 
 

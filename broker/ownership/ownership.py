@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from magnetar.broker.policies.values import BundlesData
+    from magnetar.broker.policies.values import BundlesData, LocalPolicies
     from magnetar.protocol.topic_name import TopicName
 
 __all__ = [
@@ -115,6 +115,16 @@ class Ownership(Protocol):
         """
         ...
 
+    async def local_policies(self, namespace: str) -> LocalPolicies | None:
+        """What the cluster keeps of the namespace; None where its policies have that. Raises StorageError,
+        MetadataError.
+        """
+        ...
+
+    async def change_local_policies(self, namespace: str, members: Mapping[str, object]) -> bool:
+        """Set members of them, None takes one out; False where they are in the policies. Raises the same."""
+        ...
+
     async def forget(self, namespace: str) -> None:
         """The namespace was deleted: nothing is kept of how it was cut. Raises StorageError."""
         ...
@@ -162,6 +172,12 @@ class EverythingHere:
     async def split(self, bundle: str, hashes: Sequence[int]) -> bool:  # noqa: ARG002 - bundles are a policy only
         return False
 
+    async def local_policies(self, namespace: str) -> LocalPolicies | None:  # noqa: ARG002 - as the policies say
+        return None
+
+    async def change_local_policies(self, namespace: str, members: Mapping[str, object]) -> bool:  # noqa: ARG002
+        return False
+
     async def forget(self, namespace: str) -> None:  # noqa: ARG002 - nothing was kept
         return
 
@@ -207,6 +223,12 @@ class OwnershipDoor:
 
     async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
         return await self.current.split(bundle, hashes)
+
+    async def local_policies(self, namespace: str) -> LocalPolicies | None:
+        return await self.current.local_policies(namespace)
+
+    async def change_local_policies(self, namespace: str, members: Mapping[str, object]) -> bool:
+        return await self.current.change_local_policies(namespace, members)
 
     async def forget(self, namespace: str) -> None:
         await self.current.forget(namespace)

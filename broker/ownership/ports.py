@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import BrokerAddresses
+    from magnetar.broker.ownership.placement import PlacementRules
     from magnetar.broker.policies.values import BundlesData
 
 __all__ = ["BundleTopics", "OtherBrokers"]
@@ -23,6 +24,10 @@ class BundleTopics(Protocol):
 
     def eligible(self, namespace: str, reports: Mapping[str, LoadReport]) -> dict[str, LoadReport]:
         """The brokers, of those with these reports, that may serve the namespace by its isolation policies."""
+        ...
+
+    def placement(self) -> PlacementRules:
+        """The rules in force now by which a broker is chosen."""
         ...
 
     async def unload(self, namespace: str, low: int, high: int) -> None:

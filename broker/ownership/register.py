@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from magnetar.broker.ownership.broker_choice import is_candidate
@@ -18,6 +19,7 @@ from magnetar.broker.ownership.cluster_nodes import (
     encode_node,
     encode_report,
 )
+from magnetar.broker.ownership.report_changes import ReportRules, is_due
 from magnetar.broker.ownership.shared_read import SharedRead
 from magnetar.storage.errors import BadVersionError, StorageError
 
@@ -32,7 +34,6 @@ __all__ = ["BrokerRegister"]
 
 log = structlog.get_logger(__name__)
 
-REPORT_EVERY_S: Final = 15.0
 _RETRY_S: Final = 0.2
 _FRESH_S: Final = 0.2
 """For so long what was read of the other brokers serves further lookups: thousands come when a broker has died."""
@@ -48,6 +49,7 @@ class BrokerRegister:
         report: Callable[[], LoadReport],
         tasks: TaskSet,
         fresh_s: float = _FRESH_S,
+        report_rules: Callable[[], ReportRules] = ReportRules,
     ) -> None:
         self.broker_id = broker_id
         self.is_leader = False
@@ -55,6 +57,8 @@ class BrokerRegister:
         self._report = report
         self._tasks = tasks
         self._path = f"{BROKERS}/{broker_id}"
+        self._report_rules = report_rules
+        self._written: LoadReport | None = None
         self._entered = False
         self._stops: list[Callable[[], None]] = []
         self._writing = asyncio.Lock()
@@ -127,17 +131,23 @@ class BrokerRegister:
             return None
         return leader.broker_id or leader.service_url.partition("://")[2], leader.service_url
 
-    async def _write(self) -> None:
+    async def _write(self, report: LoadReport | None = None) -> None:
         async with self._writing:
             if self._entered:
-                await self._metadata.put_ephemeral(self._path, encode_report(self._report()))
+                report = _with_changes(report or self._report(), self._written)
+                await self._metadata.put_ephemeral(self._path, encode_report(report))
+                self._written = report
 
     async def _repeat(self) -> None:
+        """Write the report again when it says something new."""
         while self._entered:
-            await asyncio.sleep(REPORT_EVERY_S)
+            await asyncio.sleep(self._report_rules().look_s)
+            report = self._report()
+            if self._written is not None and not is_due(self._written, report, self._report_rules()):
+                continue
             try:
-                await self._write()
-            except StorageError as error:
+                await self._write(report)
+            except (StorageError, ValueError) as error:
                 log.warning("ownership.report_failed", reason=str(error))
 
     async def _elect(self) -> None:
@@ -170,3 +180,10 @@ class BrokerRegister:
                 await asyncio.sleep(_RETRY_S)
             else:
                 return
+
+
+def _with_changes(report: LoadReport, written: LoadReport | None) -> LoadReport:
+    """With the bundles that came and went since the report before."""
+    before = set(written.bundles) if written is not None else set()
+    gains, losses = set(report.bundles) - before, before - set(report.bundles)
+    return msgspec.structs.replace(report, last_bundle_gains=sorted(gains), last_bundle_losses=sorted(losses))

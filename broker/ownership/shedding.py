@@ -1,7 +1,10 @@
-"""Which bundles an overloaded broker gives up: Apache Pulsar's ThresholdShedder. Pure.
+"""Which bundles a broker gives up because of its load: Apache Pulsar's strategies, by their class names. Pure.
 
-The usage of a broker is that of its resource used most, each weighted, and smoothed over the calls. Brokers above the
-average by more than the threshold give up bundles, those with most traffic first, until what they carry fits.
+ThresholdShedder      brokers above the average by more than a threshold give up bundles until what they carry fits;
+                      the usage of a broker is that of its resource used most, each weighted, smoothed over the calls
+OverloadShedder       brokers of which a resource is used beyond a limit, until they are below it
+UniformLoadShedder    the broker with most messages, or most traffic, gives up a part of what it has more than the
+                      broker with least
 """
 
 from __future__ import annotations
@@ -10,24 +13,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport
 
-__all__ = ["Shedder", "SheddingRules"]
+__all__ = ["SHEDDERS", "OverloadShedder", "Shedder", "SheddingRules", "ThresholdShedder", "UniformLoadShedder"]
 
 _MARGIN: Final = 0.05
 """More than needed is given up, so that the broker does not stay at the threshold."""
+_LOWER_BOUNDARY_PART: Final = 0.5
+"""Of the threshold: so much traffic goes to brokers far below the average."""
 _LEAST_BUNDLES: Final = 2
 """A single bundle would overload the next broker as well."""
+_BEYOND: Final = 1000.0
+"""A bundle may have so much more than is to be given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheddingRules:
-    """Settings ``loadBalancer*``; shares are 0.0 to 1.0."""
+    """Settings; shares are 0.0 to 1.0."""
 
     threshold_share: float = 0.10
     history_share: float = 0.9
+    lower_boundary: bool = False
     cpu_weight: float = 1.0
     memory_weight: float = 0.0
     direct_memory_weight: float = 0.0
@@ -35,33 +43,86 @@ class SheddingRules:
     bandwidth_out_weight: float = 1.0
     least_bytes_per_second: float = 10 * 2**20
     """Less traffic is not worth a move."""
+    overloaded_share: float = 0.85
+    message_rate_difference: float = 0.5
+    """Of the broker with least messages; 0.0: never."""
+    throughput_multiplier: float = 4.0
+    """Of the broker with least traffic; 0.0: never."""
+    given_up_share: float = 0.2
+    least_messages: float = 1000.0
+    least_uniform_bytes: float = 2**20
+    most_bundles: int = -1
+    """-1: as many as it takes."""
     grace_s: float = 30 * 60.0
     """A bundle that was moved stays for so long."""
     excluded_namespaces: tuple[str, ...] = ()
 
 
 class Shedder:
-    """Remembers usage and moves between the calls of ``plan``."""
+    """Remembers moves between the calls of ``plan``."""
 
     def __init__(self, rules: SheddingRules) -> None:
         self.rules = rules
-        self._usage: dict[str, float] = {}
         self._moved: dict[str, float] = {}
 
     def plan(self, reports: Mapping[str, LoadReport], now_s: float) -> list[tuple[str, str]]:
-        """(broker id, bundle) to give up now; counted as moved."""
+        """(broker id, bundle) to give up now. A move that took place is told by ``moved``."""
         self._moved = {bundle: at for bundle, at in self._moved.items() if now_s - at < self.rules.grace_s}
+        return self._plan(reports) if reports else []
+
+    def moved(self, bundle: str, now_s: float) -> None:
+        self._moved[bundle] = now_s
+
+    def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
+        raise NotImplementedError
+
+    def _heaviest(self, report: LoadReport, wanted: float, weigh: Callable[[BundleUsage], float]) -> list[str]:
+        """Bundles that may move, until the wanted weight is reached; one stays, one goes at least."""
+        free = {name: weigh(each) for name, each in report.last_stats.items() if self._may_move(name)}
+        chosen: list[str] = []
+        given = 0.0
+        for name in sorted(free, key=lambda each: free[each], reverse=True):
+            if (chosen and given >= wanted) or len(chosen) == len(report.last_stats) - 1:
+                break
+            chosen.append(name)
+            given += free[name]
+        return chosen
+
+    def _may_move(self, bundle: str) -> bool:
+        return bundle not in self._moved and bundle.rpartition("/")[0] not in self.rules.excluded_namespaces
+
+
+class ThresholdShedder(Shedder):
+    """Remembers usage as well."""
+
+    def __init__(self, rules: SheddingRules) -> None:
+        super().__init__(rules)
+        self._usage: dict[str, float] = {}
+
+    def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
         self._usage = {name: self._smoothed(name, report) for name, report in reports.items()}
-        if not reports:
-            return []
         average = sum(self._usage.values()) / len(self._usage)
         chosen: list[tuple[str, str]] = []
         for name, report in sorted(reports.items()):
             excess = self._usage[name] - average - self.rules.threshold_share
-            if excess > 0 and len(report.last_stats) >= _LEAST_BUNDLES:
-                chosen += [(name, bundle) for bundle in self._of_broker(report, excess + _MARGIN)]
-        self._moved |= {bundle: now_s for _, bundle in chosen}
+            if excess > 0:
+                chosen += self._of_broker(name, report, excess + _MARGIN)
+        if not chosen and self.rules.lower_boundary:
+            return self._to_idle_brokers(reports, average)
         return chosen
+
+    def _to_idle_brokers(self, reports: Mapping[str, LoadReport], average: float) -> list[tuple[str, str]]:
+        """The broker used most gives something to brokers that are below the average by more than the threshold."""
+        if all(each >= average - self.rules.threshold_share for each in self._usage.values()):
+            return []
+        busiest = max(sorted(self._usage), key=lambda name: self._usage[name])
+        return self._of_broker(busiest, reports[busiest], self.rules.threshold_share * _LOWER_BOUNDARY_PART)
+
+    def _of_broker(self, name: str, report: LoadReport, share: float) -> list[tuple[str, str]]:
+        wanted = (report.msg_throughput_in + report.msg_throughput_out) * share
+        if wanted < self.rules.least_bytes_per_second or len(report.last_stats) < _LEAST_BUNDLES:
+            return []
+        return [(name, bundle) for bundle in self._heaviest(report, wanted, _traffic)]
 
     def _smoothed(self, name: str, report: LoadReport) -> float:
         rules = self.rules
@@ -76,23 +137,69 @@ class Shedder:
         now = max(weighted)
         return now if before is None else before * rules.history_share + now * (1 - rules.history_share)
 
-    def _of_broker(self, report: LoadReport, share: float) -> list[str]:
-        wanted = (report.msg_throughput_in + report.msg_throughput_out) * share
-        if wanted < self.rules.least_bytes_per_second:
-            return []
-        free = {name: each for name, each in report.last_stats.items() if self._may_move(name)}
-        chosen: list[str] = []
-        given = 0.0
-        for name in sorted(free, key=lambda each: _traffic(free[each]), reverse=True):
-            if given >= wanted or len(chosen) == len(report.last_stats) - 1:
-                break
-            chosen.append(name)
-            given += _traffic(free[name])
+
+class OverloadShedder(Shedder):
+    """Looks at each broker alone."""
+
+    def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
+        chosen: list[tuple[str, str]] = []
+        for name, report in sorted(reports.items()):
+            excess = report.highest_share - self.rules.overloaded_share
+            if excess < 0 or len(report.last_stats) < _LEAST_BUNDLES:
+                continue
+            wanted = (report.msg_throughput_in + report.msg_throughput_out) * (excess + _MARGIN)
+            chosen += [(name, bundle) for bundle in self._heaviest(report, wanted, _traffic)]
         return chosen
 
-    def _may_move(self, bundle: str) -> bool:
-        return bundle not in self._moved and bundle.rpartition("/")[0] not in self.rules.excluded_namespaces
+
+class UniformLoadShedder(Shedder):
+    """Looks at the two brokers that are furthest apart: by messages, else by traffic."""
+
+    def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
+        rules = self.rules
+        least, most, name = _ends(reports, _messages)
+        if 0 < rules.message_rate_difference < (most - least) / (least or 1.0):
+            return self._apart(name, reports[name], most - least, rules.least_messages, _messages)
+        least, most, name = _ends(reports, _traffic)
+        if 0 < rules.throughput_multiplier < most / (least or 1.0):
+            return self._apart(name, reports[name], most - least, rules.least_uniform_bytes, _traffic)
+        return []
+
+    def _apart(
+        self, name: str, report: LoadReport, difference: float, least: float, weigh: Callable[[BundleUsage], float]
+    ) -> list[tuple[str, str]]:
+        wanted = difference * self.rules.given_up_share
+        if wanted < least or len(report.last_stats) < _LEAST_BUNDLES:
+            return []
+        free = {bundle: weigh(each) for bundle, each in report.last_stats.items() if self._may_move(bundle)}
+        most = len(report.last_stats) - 1
+        if self.rules.most_bundles != -1:
+            most = min(most, self.rules.most_bundles)
+        chosen: list[tuple[str, str]] = []
+        for bundle in sorted(free, key=lambda each: free[each], reverse=True):
+            if len(chosen) < most and 0 < free[bundle] <= wanted + _BEYOND:
+                chosen.append((name, bundle))
+                wanted -= free[bundle]
+        return chosen
 
 
-def _traffic(usage: BundleUsage) -> float:
+SHEDDERS: Final[Mapping[str, type[Shedder]]] = {
+    each.__name__: each for each in (ThresholdShedder, OverloadShedder, UniformLoadShedder)
+}
+
+
+def _ends(
+    reports: Mapping[str, LoadReport], weigh: Callable[[BundleUsage | LoadReport], float]
+) -> tuple[float, float, str]:
+    """The least and the most of all brokers, and which has the most."""
+    weights = {name: weigh(each) for name, each in sorted(reports.items())}
+    most = max(weights, key=lambda name: weights[name])
+    return min(weights.values()), weights[most], most
+
+
+def _traffic(usage: BundleUsage | LoadReport) -> float:
     return usage.msg_throughput_in + usage.msg_throughput_out
+
+
+def _messages(usage: BundleUsage | LoadReport) -> float:
+    return usage.msg_rate_in + usage.msg_rate_out

@@ -28,6 +28,7 @@ from magnetar.broker.policies.effective import (
     effective_config,
     events_config,
 )
+from magnetar.broker.policies.failure_domains import FailureDomains
 from magnetar.broker.policies.isolation import IsolationPolicies
 from magnetar.broker.policies.records import Policies, TopicPolicies, even_bundles
 from magnetar.broker.policies.topic_records import TopicRecords
@@ -183,6 +184,7 @@ class NamespaceStore:
         self._settings = settings
         self.clusters = Records(metadata, ClusterData, lambda name: f"{_CLUSTERS}/{quote(name, safe='')}")
         self.isolation = IsolationPolicies(metadata, _CLUSTERS)
+        self.failure_domains = FailureDomains(metadata, _CLUSTERS)
         self.tenants = Records(metadata, TenantInfo, lambda name: f"{_POLICIES}/{name}")
         self.namespaces = Records(metadata, Policies, lambda name: f"{_POLICIES}/{name}")
         self.resource_groups = Records(
@@ -214,6 +216,7 @@ class NamespaceStore:
         for cluster in await self._metadata.children(_CLUSTERS):
             await self.clusters.load(unquote(cluster))
             await self.isolation.load(unquote(cluster))
+            await self.failure_domains.load(unquote(cluster))
         for group in await self._metadata.children(_RESOURCE_GROUPS):
             await self.resource_groups.load(unquote(group))
         for quota in await self._metadata.children(_QUOTAS):

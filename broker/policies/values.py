@@ -200,6 +200,15 @@ class BookieAffinity(msgspec.Struct, rename="camel", kw_only=True):
     bookkeeper_affinity_group_secondary: str | None = None
 
 
+class LocalPolicies(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What a cluster keeps of a namespace beside its policies. ``migrated`` is always written, as by Apache Pulsar."""
+
+    bundles: BundlesData
+    bookie_affinity: BookieAffinity | None = msgspec.field(name="bookieAffinityGroup", default=None)
+    anti_affinity_group: str | None = msgspec.field(name="namespaceAntiAffinityGroup", default=None)
+    migrated: bool = msgspec.field(default_factory=bool)
+
+
 class EntryFilters(msgspec.Struct, rename="camel", kw_only=True):
     """Names of entry filters; none exist here."""
 

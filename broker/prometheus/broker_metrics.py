@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from magnetar.broker.descriptors import DescriptorShares
     from magnetar.broker.foreign_entries.service import Converting
     from magnetar.broker.handlers.client import LookupCounters
+    from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.loop_watch import LoopWatch
     from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.meters.distributions import CacheMeter
     from magnetar.broker.meters.operations import SchemaMeters
     from magnetar.broker.network.connections import Connections
     from magnetar.broker.process_load import ProcessLoad
+    from magnetar.broker.prometheus.resources import BalancingCounts
     from magnetar.broker.stores import Stores
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.broker.traces.sampling import Sampling
@@ -45,6 +47,9 @@ class Measured:
     process_load: ProcessLoad
     schemas: Mapping[str, SchemaMeters]
     """By namespace."""
+    load_reports: LoadReports | None
+    balancing: BalancingCounts | None
+    """None of a broker that is no member of a cluster."""
     sampling: Sampling | None
     """Of traces; None without them."""
 
@@ -95,6 +100,7 @@ def resources(broker: Measured) -> ResourceFigures:
     """Resources of the broker and their free part: memory for clients, connections, the disk, the processor."""
     memory = broker.memory
     engine = broker.storage.stats()
+    received, sent = (0.0, 0.0) if broker.load_reports is None else broker.load_reports.bandwidth_percent()
     return ResourceFigures(
         broker_id=broker.broker_id,
         client_memory_used_bytes=memory.used_bytes,
@@ -106,5 +112,8 @@ def resources(broker: Measured) -> ResourceFigures:
         connections_limit=broker.descriptors.connections,
         cpu_percent=broker.process_load.cpu_percent(),
         memory_percent=broker.process_load.memory_percent(),
+        bandwidth_in_percent=received,
+        bandwidth_out_percent=sent,
+        balancing=broker.balancing,
         engine=engine,
     )

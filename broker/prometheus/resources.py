@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,6 +16,14 @@ __all__ = ["ResourceFigures", "resource_metrics"]
 Samples = list[tuple[str, float]]
 FULL_SOURCES: Final = ("journal", "write-behind", "checkpoint", "disk-usage")
 """Parts of the embedded engine that can run out of space; a part without a sample would leave an alert without data."""
+
+
+class BalancingCounts(Protocol):
+    """What this broker has had moved and split as the leader of its cluster, since its start."""
+
+    unloaded_brokers: int
+    unloaded_bundles: int
+    splits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +40,9 @@ class ResourceFigures:
     connections_limit: int = 0
     cpu_percent: float = 0.0
     memory_percent: float = 0.0
+    bandwidth_in_percent: float = 0.0
+    bandwidth_out_percent: float = 0.0
+    balancing: BalancingCounts | None = None
     engine: EngineStats | None = None
 
 
@@ -48,8 +59,16 @@ _LOAD: Final[tuple[tuple[str, Callable[[ResourceFigures], float]], ...]] = (
     ("pulsar_lb_cpu_usage", lambda f: f.cpu_percent),
     ("pulsar_lb_memory_usage", lambda f: f.memory_percent),
     ("pulsar_lb_directMemory_usage", lambda f: _percent(f.client_memory_used_bytes, f.client_memory_limit_bytes)),
+    ("pulsar_lb_bandwidth_in_usage", lambda f: f.bandwidth_in_percent),
+    ("pulsar_lb_bandwidth_out_usage", lambda f: f.bandwidth_out_percent),
 )
 """Rows of Apache Pulsar's load report; its labels are broker and metric="loadBalancing"."""
+_BALANCING: Final[tuple[tuple[str, str, Callable[[BalancingCounts], int]], ...]] = (
+    ("pulsar_lb_unload_broker_total", "bundleUnloading", lambda f: f.unloaded_brokers),
+    ("pulsar_lb_unload_bundle_total", "bundleUnloading", lambda f: f.unloaded_bundles),
+    ("pulsar_lb_bundles_split_total", "bundlesSplit", lambda f: f.splits),
+)
+"""Rows of a member of a cluster, with the label metric."""
 _ENGINE: Final[tuple[tuple[str, str, Callable[[EngineStats], float]], ...]] = (
     ("magnetar_storage_writable", "gauge", lambda s: int(s.state == "running")),
     ("magnetar_storage_failed", "gauge", lambda s: int(s.state == "failed")),
@@ -77,6 +96,9 @@ def resource_metrics(figures: ResourceFigures, cluster: str) -> Iterator[tuple[s
     load = f'{cluster},broker="{figures.broker_id}",metric="loadBalancing"'
     for name, of in _LOAD:
         yield name, "gauge", [(load, of(figures))]
+    if (balancing := figures.balancing) is not None:
+        for name, metric, counted in _BALANCING:
+            yield name, "gauge", [(f'{cluster},metric="{metric}"', counted(balancing))]
     if figures.engine is not None:
         yield from _engine_metrics(figures.engine, cluster)
 

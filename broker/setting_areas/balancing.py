@@ -122,6 +122,116 @@ class BalancingSettings(Table):
     load_balancer_namespace_bundle_max_bandwidth_mbytes: int = setting(
         "loadBalancerNamespaceBundleMaxBandwidthMbytes", 100, "Traffic in and out of a bundle.", unit="MiB/s", minimum=1
     )
+    lower_boundary_shedding_enabled: bool = setting(
+        "lowerBoundarySheddingEnabled",
+        False,
+        "ThresholdShedder: where no broker is far above the average, the broker used most gives bundles to brokers far "
+        "below it.",
+    )
+    load_balancer_broker_overloaded_threshold_percentage: int = setting(
+        "loadBalancerBrokerOverloadedThresholdPercentage",
+        85,
+        "A broker of which a resource is used so far gets bundles when all brokers are; OverloadShedder: it gives up "
+        "bundles.",
+        unit="%",
+        minimum=0,
+        maximum=100,
+    )
+    load_balancer_msg_rate_difference_shedder_threshold: float = setting(
+        "loadBalancerMsgRateDifferenceShedderThreshold",
+        50.0,
+        "UniformLoadShedder: the broker with most messages gives up bundles when it has so much more than the one with "
+        "least; 0 = never.",
+        unit="%",
+        minimum=0,
+    )
+    load_balancer_msg_throughput_multiplier_difference_shedder_threshold: float = setting(
+        "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
+        4.0,
+        "UniformLoadShedder: the same by traffic, when the broker has so many times that of the one with least; 0 = "
+        "never.",
+        unit="times",
+        minimum=0,
+    )
+    max_unload_percentage: float = setting(
+        "maxUnloadPercentage",
+        0.2,
+        "UniformLoadShedder: so much of the difference is given up at once.",
+        unit="share",
+        minimum=0,
+        maximum=1,
+    )
+    min_unload_message: int = setting(
+        "minUnloadMessage",
+        1000,
+        "UniformLoadShedder: fewer messages are not worth a move.",
+        unit="messages/s",
+        minimum=0,
+    )
+    min_unload_message_throughput: int = setting(
+        "minUnloadMessageThroughput",
+        2**20,
+        "UniformLoadShedder: less traffic is not worth a move.",
+        unit="bytes/s",
+        minimum=0,
+    )
+    max_unload_bundle_num_per_shedding: int = setting(
+        "maxUnloadBundleNumPerShedding",
+        -1,
+        "UniformLoadShedder: bundles given up at once; -1 = as many as it takes.",
+        unit="bundles",
+        minimum=-1,
+    )
+    load_balancer_broker_max_topics: int = setting(
+        "loadBalancerBrokerMaxTopics",
+        50_000,
+        "A broker with more topics gets no bundles while others have fewer.",
+        unit="topics",
+        minimum=0,
+    )
+    load_balancer_distribute_bundles_evenly_enabled: bool = setting(
+        "loadBalancerDistributeBundlesEvenlyEnabled",
+        True,
+        "A bundle goes to one of the brokers with fewest bundles of its namespace.",
+    )
+    failure_domains_enabled: bool = setting(
+        "failureDomainsEnabled",
+        False,
+        "Namespaces of one anti-affinity group are spread over the failure domains of the cluster first.",
+    )
+    load_balancer_report_update_min_interval_millis: int = setting(
+        "loadBalancerReportUpdateMinIntervalMillis",
+        5000,
+        "How often a broker looks whether its load report has changed.",
+        unit="ms",
+        minimum=100,
+    )
+    load_balancer_report_update_max_interval_minutes: int = setting(
+        "loadBalancerReportUpdateMaxIntervalMinutes",
+        15,
+        "A load report is written after this time, changed or not.",
+        unit="min",
+        minimum=1,
+    )
+    load_balancer_report_update_threshold_percentage: int = setting(
+        "loadBalancerReportUpdateThresholdPercentage",
+        10,
+        "A load report is written when usage, messages, traffic or bundles have changed by more.",
+        unit="%",
+        minimum=0,
+    )
+    load_balancer_override_broker_nics: tuple[str, ...] = setting(
+        "loadBalancerOverrideBrokerNics",
+        (),
+        "Network interfaces whose traffic the load report has; empty: the physical ones.",
+    )
+    load_balancer_override_broker_nic_speed_gbps: float = setting(
+        "loadBalancerOverrideBrokerNicSpeedGbps",
+        0.0,
+        "Speed of each network interface; 0 = as the machine states it.",
+        unit="Gbit/s",
+        minimum=0,
+    )
     load_balancer_namespace_maximum_bundles: int = setting(
         "loadBalancerNamespaceMaximumBundles",
         128,
@@ -132,7 +242,7 @@ class BalancingSettings(Table):
     load_balancer_load_shedding_strategy: str = setting(
         "loadBalancerLoadSheddingStrategy",
         "org.apache.pulsar.broker.loadbalance.impl.ThresholdShedder",
-        "How the leader finds bundles to move: ThresholdShedder, Apache Pulsar's default.",
+        "How the leader finds bundles to move: ThresholdShedder, OverloadShedder, UniformLoadShedder.",
     )
     load_balancer_load_placement_strategy: str = setting(
         "loadBalancerLoadPlacementStrategy",

@@ -19,7 +19,8 @@ from magnetar.broker.errors import (
     TopicTerminatedError,
 )
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
-from magnetar.broker.ownership.ownership import OwnershipDoor
+from magnetar.broker.ownership.cluster_nodes import LoadReport
+from magnetar.broker.ownership.ownership import BrokerAddresses, OwnershipDoor
 from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.prometheus.exposition import BrokerMetrics
 from magnetar.broker.schemas.compatibility import Strategy
@@ -256,8 +257,14 @@ class FakeBroker:
         self.publishing = FakePublishing(self.schemas)
         self.web_sockets = None
         self.urls = BrokerUrls("localhost:8080", "pulsar://localhost:6650", "", "http://localhost:8080", "")
+        self.load_reports = self
         self.ready = True
         self.health_error = None
+
+    def current(self):
+        """The load report."""
+        addresses = BrokerAddresses(self.urls.service_url, None, self.urls.web_url, None)
+        return LoadReport.of(addresses, num_topics=len(self.admin_topics.loaded_names()))
 
     def listener_urls(self, listener):
         return self.urls if listener in ("", "known") else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import uuid
 
 import pulsar
 import pytest
 import requests
+from kazoo.client import KazooClient
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.raw import RawPeer, command, frame
@@ -34,7 +36,8 @@ def listeners(name):
     urls += [f"outside:pulsar://{name}.example:6650"]
     urls += [f"outside:http://{name}.example:8080", f"only-{name}:pulsar://{name}.example:6660"]
     ports = {"brokerServicePort": port, "webServicePort": web_port}
-    return {**ports, "advertisedListeners": ",".join(urls), "internalListenerName": "inside"}
+    names = {"advertisedListeners": ",".join(urls), "internalListenerName": "inside"}
+    return {**ports, **names, "failureDomainsEnabled": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +218,17 @@ def test_isolation_policies_choose_the_broker(members, client):
     assert any(name.startswith(namespace) for name in owned)
 
 
+@contextlib.contextmanager
+def zookeeper_session(zookeeper):
+    client = KazooClient(zookeeper)
+    client.start(30)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
 def named_lookup(member, topic, listener):
     """The answer to a LOOKUP of the binary protocol."""
     with contextlib.closing(RawPeer(member.url)) as peer:
@@ -246,3 +260,35 @@ def test_lookups_by_listener_give_the_addresses_of_the_owner(members, namespace)
             answer = named_lookup(each, topic, listener)
             assert (answer.error, answer.message) == (pb.ServiceNotReady, f"the broker do not have {listener} listener")
             assert requests.get(f"{each.http}/{path}?listenerName={listener}", timeout=60).status_code == 500
+
+
+def test_namespaces_of_an_anti_affinity_group_are_apart(members, cluster):
+    """The nodes are those that Apache Pulsar 4.2.4 wrote for the same calls."""
+    group, names = uuid.uuid4().hex, [f"public/{uuid.uuid4().hex}" for _ in range(2)]
+    ids = [each.http.removeprefix("http://") for each in members]
+    with zookeeper_session(cluster.zookeeper) as zookeeper:
+        for number, name in enumerate(names):
+            asked, other = members[number], members[1 - number]
+            call(asked, "PUT", f"namespaces/{name}", {"bundles": {"numBundles": 1}})
+            domain = {"brokers": [ids[number]]}
+            call(asked, "POST", f"clusters/c1/failureDomains/d{number}", domain)
+            assert json.loads(zookeeper.get(f"/admin/clusters/c1/failureDomain/d{number}")[0]) == domain
+            url = f"{asked.http}/admin/v2/namespaces/{name}/antiAffinity"
+            assert requests.post(url, data=group, headers={"content-type": "application/json"}, timeout=60).ok
+            assert json.loads(zookeeper.get(f"/admin/local-policies/{name}")[0])["namespaceAntiAffinityGroup"] == group
+            url = f"{other.http}/admin/v2/namespaces/{name}"
+            wait_for(lambda u=url: requests.get(u, timeout=30).status_code == 200)
+            assert call(other, "GET", f"namespaces/{name}/antiAffinity", status=200).text == group
+            path = f"{other.http}/admin/v2/clusters/c1/failureDomains/d{number}"
+            wait_for(lambda u=path, d=domain: requests.get(u, timeout=30).json() == d)
+    found = call(members[0], "GET", f"namespaces/c1/antiAffinity/{group}?tenant=public", status=200).json()
+    assert sorted(found) == sorted(names)
+    conflict = call(members[0], "POST", "clusters/c1/failureDomains/d9", {"brokers": [ids[1]]}, status=409)
+    assert conflict.json()["reason"] == f"[{ids[1]}] already exists in d1"
+    owners = {lookup(members[number], f"persistent://{name}/t") for number, name in enumerate(names)}
+    assert owners == {each.url for each in members}
+    for number in range(2):
+        call(members[0], "DELETE", f"clusters/c1/failureDomains/d{number}", status=200)
+    report = call(members[0], "GET", "broker-stats/load-report", status=200).json()
+    assert report["advertisedListeners"].keys() == {"inside", "outside", "only-b1"}
+    assert report["cpu"]["limit"] >= 100

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from magnetar.broker.clustering.balancing import Balancing
+from magnetar.broker.clustering.balancing import Balancing, BalancingFigures, make_shedder
 from magnetar.broker.clustering.isolation import eligible_brokers
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
@@ -18,9 +20,10 @@ class World:
     """The ownership, its register, and the brokers that are called."""
 
     def __init__(self):
-        self.register = self
+        self.register = self.assignments = self
         self.is_leader = True
-        self.called, self.unassigned = [], []
+        self.called = []
+        self.target, self.may_go = "b:1", True
         self.refuses = False
         usage = BundleUsage(topics=2000, msg_throughput_in=100.0 * 2**20)
         busy = LoadReport(
@@ -34,8 +37,13 @@ class World:
         assert persistent
         return self.reports
 
-    def unassign(self, bundle):
-        self.unassigned.append(bundle)
+    async def destination(self, _bundle, source, _reports):
+        assert source == "a:1"
+        return self.target
+
+    async def may_leave(self, bundle, source, _reports):
+        assert (bundle, source) == (LARGE, "a:1")
+        return self.may_go
 
     def bundles(self, _namespace):
         return None
@@ -58,22 +66,49 @@ def balancing(world):
 
 async def test_a_bundle_of_an_overloaded_broker_is_unloaded_and_placed_anew(world, balancing):
     await balancing.shed()
-    assert world.called == [("PUT", f"/admin/v2/namespaces/{LARGE}/unload", None)]
-    assert world.unassigned == [LARGE]
-    assert balancing.unloaded == 1
+    assert world.called == [("PUT", f"/admin/v2/namespaces/{LARGE}/unload?destinationBroker=b:1", None)]
+    assert balancing.figures == BalancingFigures(unloaded_brokers=1, unloaded_bundles=1)
+
+
+async def test_a_bundle_without_a_better_place_stays(world, balancing):
+    world.target = None
+    await balancing.shed()
+    assert world.called == []
+    world.target = "b:1"
+    await balancing.shed()
+    assert balancing.figures.unloaded_bundles == 1, "what stayed may go later"
 
 
 async def test_a_large_bundle_is_split(world, balancing):
     await balancing.split()
     assert world.called == [("PUT", f"/admin/v2/namespaces/{LARGE}/split?unload=true", None)]
-    assert balancing.splits == 1
+    assert balancing.figures == BalancingFigures(splits=1)
+
+
+async def test_the_parts_of_a_bundle_that_no_other_broker_may_have_stay(world, balancing):
+    world.may_go = False
+    await balancing.split()
+    assert world.called == [("PUT", f"/admin/v2/namespaces/{LARGE}/split?unload=false", None)]
+
+
+async def test_a_broker_alone_splits_nothing(world, balancing):
+    del world.reports["b:1"]
+    await balancing.split()
+    assert world.called == []
+
+
+@pytest.mark.parametrize("name", ["ThresholdShedder", "OverloadShedder", "UniformLoadShedder"])
+def test_the_strategy_is_chosen_by_its_class_in_apache_pulsar(name):
+    full = f"org.apache.pulsar.broker.loadbalance.impl.{name}"
+    settings = dataclasses.replace(Settings(), load_balancer_load_shedding_strategy=full)
+    assert type(make_shedder(settings)).__name__ == name
 
 
 async def test_a_refusal_is_not_counted(world, balancing):
     world.refuses = True
     await balancing.shed()
     await balancing.split()
-    assert (balancing.unloaded, balancing.splits) == (0, 0)
+    assert balancing.figures == BalancingFigures()
 
 
 async def test_others_than_the_leader_do_nothing(world, balancing):

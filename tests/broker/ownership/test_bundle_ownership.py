@@ -15,6 +15,7 @@ from magnetar.broker.ownership.bundle_ownership import BundleOwnership
 from magnetar.broker.ownership.cluster_nodes import LoadReport
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, EverythingHere, Here, ServedAt
 from magnetar.broker.ownership.peers import Peers
+from magnetar.broker.ownership.placement import PlacementRules
 from magnetar.broker.ownership.register import BrokerRegister
 from magnetar.broker.policies.records import even_bundles, hash_of
 from magnetar.broker.tasks import TaskSet
@@ -58,6 +59,9 @@ class World:
 
     def eligible(self, _namespace, reports):
         return {name: report for name, report in reports.items() if name in (self.allowed or reports)}
+
+    def placement(self):
+        return PlacementRules()
 
     async def unload(self, namespace, low, high):
         await self.unload_waits.wait()
@@ -371,7 +375,7 @@ async def test_a_bundle_that_was_assigned_goes_to_that_broker(brokers):
     assert await leader.ownership.assign(bundle, third.name)
     assert await second.ownership.release(bundle)
     assert await leader.lookup() == AskBroker(third.own, authoritative=True)
-    leader.ownership.unassign(bundle)
+    leader.ownership.assignments.given.clear()
     second.rate = third.rate = 50.0
     for each in (second, third):
         await each.ownership.register._write()

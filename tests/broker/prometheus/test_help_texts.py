@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from magnetar.broker.clustering.balancing import BalancingFigures
 from magnetar.broker.foreign_entries.converter_figures import ConverterFigures, ConvertingFigures
 from magnetar.broker.foreign_entries.counters import ConverterCounters
 from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
@@ -32,7 +33,7 @@ def full_page():
         publish_latency_quantiles_ms={0.5: 1.0},
         authentication_successes={("TokenProvider", "token"): 1},
         authentication_failures={("TokenProvider", "EXPIRED"): 1},
-        resources=ResourceFigures(engine=engine()),
+        resources=ResourceFigures(engine=engine(), balancing=BalancingFigures()),
         converting=converting,
     )
     settings = Settings(

@@ -1,0 +1,92 @@
+"""Which broker gets a bundle, as the leader decides it, and what it has given before.
+
+Lookups of a bundle are sent to the broker that got it for as long as that broker is there: the leader repeats itself
+until the lookup has reached the broker, and after it, when the broker has given the bundle up for a moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import MetadataError
+from magnetar.broker.ownership.placement import Served, is_better_elsewhere, place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from magnetar.broker.ownership.bundle_map import BundleMap
+    from magnetar.broker.ownership.cluster_nodes import LoadReport
+    from magnetar.broker.ownership.ports import BundleTopics
+
+__all__ = ["Assignments"]
+
+
+class Assignments:
+    """given: full name of a bundle -> broker id."""
+
+    def __init__(self, topics: BundleTopics, bundles: BundleMap, random: Random) -> None:
+        self.given: dict[str, str] = {}
+        self._topics, self._bundles, self._random = topics, bundles, random
+
+    async def choose(self, bundle: str, candidates: Mapping[str, LoadReport], *, otherwise: str) -> str:
+        """The broker that got the bundle before while it is a candidate, else the best one; ``otherwise``: there is
+        no candidate. Remembered. Raises StorageError.
+        """
+        chosen = self.given.get(bundle)
+        if chosen is None or chosen not in candidates:
+            chosen = await self._place(bundle.rpartition("/")[0], candidates) or otherwise
+            self.given[bundle] = chosen
+        return chosen
+
+    async def destination(self, bundle: str, source: str, reports: Mapping[str, LoadReport]) -> str | None:
+        """The broker that would get the bundle from the one that has it; None: it stays there. Raises StorageError."""
+        namespace = bundle.rpartition("/")[0]
+        candidates = self._topics.eligible(namespace, reports)
+        if not await self.may_leave(bundle, source, reports):
+            return None
+        chosen = await self._place(namespace, candidates)
+        return None if chosen == source else chosen
+
+    async def may_leave(self, bundle: str, source: str, reports: Mapping[str, LoadReport]) -> bool:
+        """Whether isolation policies and the anti-affinity group let another broker have the bundle."""
+        namespace = bundle.rpartition("/")[0]
+        candidates = self._topics.eligible(namespace, reports)
+        if not candidates.keys() - {source}:
+            return False
+        served, group = await self._served(namespace, candidates)
+        return is_better_elsewhere(source, candidates, served, group)
+
+    async def _place(self, namespace: str, candidates: Mapping[str, LoadReport]) -> str | None:
+        """By the rules of placement; bundles given since the reports were written count."""
+        served, group = await self._served(namespace, candidates)
+        counts: dict[str, int] = {}
+        for broker in self.given.values():
+            counts[broker] = counts.get(broker, 0) + 1
+        return place(namespace, candidates, served, group, self._topics.placement(), counts, self._random)
+
+    async def _served(self, namespace: str, reports: Mapping[str, LoadReport]) -> tuple[Served, set[str]]:
+        """What each broker serves or is given, and the namespaces of the anti-affinity group of this one."""
+        group = await self._anti_affinity_group(namespace)
+        if group is None:
+            return self._bundles_below(f"{namespace}/", reports), set()
+        served = self._bundles_below("", reports)
+        others = [each for each in served.namespaces() if await self._anti_affinity_group(each) == group]
+        return served, {namespace, *others}
+
+    def _bundles_below(self, prefix: str, reports: Mapping[str, LoadReport]) -> Served:
+        bundles = {}
+        for name, each in reports.items():
+            bundles[name] = {one for of in (each.bundles, each.last_stats) for one in of if one.startswith(prefix)}
+        for bundle, broker in self.given.items():
+            if broker in bundles and bundle.startswith(prefix):
+                bundles[broker].add(bundle)
+        return Served(bundles)
+
+    async def _anti_affinity_group(self, namespace: str) -> str | None:
+        """Groups are compared without case, as in Apache Pulsar. A namespace that cannot be read has none."""
+        with contextlib.suppress(MetadataError):
+            group = (await self._bundles.policies(namespace)).anti_affinity_group
+            return group.lower() if group and group.strip() else None
+        return None

@@ -1,0 +1,66 @@
+"""Failure domains of clusters, where Apache Pulsar keeps them: ``/admin/clusters/<cluster>/failureDomain/<name>``.
+
+Each is a list of brokers. Mirrored in memory; a write is durable first.
+"""
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from magnetar.storage.errors import NoNodeError
+
+if TYPE_CHECKING:
+    from magnetar.storage.interfaces import MetadataStore
+
+__all__ = ["DOMAINS_NODE", "FailureDomains"]
+
+DOMAINS_NODE: Final = "failureDomain"
+Domains = dict[str, dict[str, Any]]
+
+
+class FailureDomains:
+    """By cluster. Other brokers write them too: ``load`` reads them again."""
+
+    def __init__(self, metadata: "MetadataStore", clusters: str) -> None:
+        self._metadata, self._clusters = metadata, clusters
+        self._known: dict[str, Domains] = {}
+
+    def get(self, cluster: str) -> Domains:
+        return self._known.get(cluster, {})
+
+    def brokers(self, cluster: str) -> dict[str, str]:
+        """Broker id -> domain."""
+        return {broker: name for name, each in self.get(cluster).items() for broker in each.get("brokers") or ()}
+
+    async def load(self, cluster: str) -> None:
+        """Raises StorageError, msgspec.DecodeError."""
+        found: Domains = {}
+        for child in await self._metadata.children(f"{self._clusters}/{quote(cluster, safe='')}/{DOMAINS_NODE}"):
+            node = await self._metadata.get(self._path(cluster, unquote(child)))
+            if node is not None:
+                found[unquote(child)] = msgspec.json.decode(node[0] or b"{}", type=dict[str, Any])
+        self._known[cluster] = found
+
+    async def put(self, cluster: str, name: str, domain: dict[str, Any]) -> None:
+        """Raises StorageError."""
+        await self._metadata.put(self._path(cluster, name), msgspec.json.encode(domain))
+        self._known[cluster] = self.get(cluster) | {name: domain}
+
+    async def delete(self, cluster: str, name: str) -> None:
+        """One that is not there is fine. Raises StorageError."""
+        with contextlib.suppress(NoNodeError):
+            await self._metadata.delete(self._path(cluster, name))
+        self._known[cluster] = {key: each for key, each in self.get(cluster).items() if key != name}
+
+    async def forget(self, cluster: str) -> None:
+        """Delete all of them: ZooKeeper deletes no cluster that has one. Raises StorageError."""
+        for name in list(self.get(cluster)):
+            await self.delete(cluster, name)
+        with contextlib.suppress(NoNodeError):
+            await self._metadata.delete(f"{self._clusters}/{quote(cluster, safe='')}/{DOMAINS_NODE}")
+        self._known.pop(cluster, None)
+
+    def _path(self, cluster: str, name: str) -> str:
+        return f"{self._clusters}/{quote(cluster, safe='')}/{DOMAINS_NODE}/{quote(name, safe='')}"
