@@ -19,6 +19,7 @@ __all__ = [
     "Damage",
     "RecordHeader",
     "Run",
+    "find_again",
     "find_entry",
     "is_placeholder",
     "peek_record",
@@ -31,6 +32,11 @@ __all__ = [
 ]
 
 ANY_LEDGER = -1
+_PAGE_BYTES = 4096
+_CERTAIN_BYTES = 1 << 20
+"""No device puts so much at a wrong place at once."""
+_MOST_CHAINS = 64
+_MOST_TRIES = 1024
 _HEADER = struct.Struct("<IIQQq")
 _NOT_ZERO = re.compile(rb"[^\0]")
 _IDS = struct.Struct("<QQ")
@@ -158,6 +164,70 @@ def _behind_zeros(buffer: bytes, at: int, end: int) -> int:
     return end if found is None else max(at + 1, found.start() - 15)
 
 
+class _Chain(NamedTuple):
+    """Intact consecutive records somewhere behind damage."""
+
+    start: int
+    first_entry_id: int
+    end: int
+    end_entry_id: int
+    weight: int
+    """Its bytes; more when nothing but the end of the buffer ends it."""
+
+
+def find_again(buffer: bytes, at: int, end: int, ledger_id: int, expected: int) -> tuple[int, int] | None:
+    """(offset, entry id) of the intact record at which a ledger goes on behind the damage at ``at``, where entry
+    ``expected`` should be; None when there is none.
+
+    A device may have put a page of other records of the same ledger there. The entries before a record need room, and
+    where records contradict each other those count that leave the most.
+    """
+    chains = _chains_behind(buffer, at, end, ledger_id, expected)
+    best: list[tuple[int, int]] = []
+    """For each chain, from the last on: (weight with the best that may follow, index of that one)."""
+    for index in range(len(chains) - 1, -1, -1):
+        chain = chains[index]
+        follower = max(
+            (
+                (best[len(chains) - 1 - later][0], -later)
+                for later in range(index + 1, len(chains))
+                if _may_follow(chains[later], chain.end, chain.end_entry_id)
+            ),
+            default=(0, 0),
+        )
+        best.append((chain.weight + follower[0], index))
+    first = max((weight, -index) for weight, index in best) if best else None
+    return None if first is None else (chains[-first[1]].start, chains[-first[1]].first_entry_id)
+
+
+def _may_follow(chain: _Chain, at: int, entry_id: int) -> bool:
+    """Whether the entries from ``entry_id`` on have room between ``at`` and the chain; a few may lack without any."""
+    between = chain.first_entry_id - entry_id
+    return 0 <= between * RECORD_HEADER_BYTES <= max(chain.start - at, _PAGE_BYTES if chain.start == at else 0)
+
+
+def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: int) -> list[_Chain]:
+    """The chains that may follow, up to one that is longer than what a device puts at a wrong place."""
+    chains: list[_Chain] = []
+    position, tries = at, 0
+    while len(chains) < _MOST_CHAINS and tries < _MOST_TRIES:
+        tries += 1
+        found = find_entry(buffer, position, end, ledger_id, expected)
+        if found is None:
+            break
+        start, first = found
+        offsets, stop, reason = scan_records(buffer, start, end, ledger_id)
+        count = (len(offsets) >> 3) - 1
+        reaches_end = stop >= end or reason == "short"
+        chain = _Chain(start, first, stop, first + count, stop - start + (_PAGE_BYTES if reaches_end else 0))
+        position = stop
+        if _may_follow(chain, at, expected):
+            chains.append(chain)
+            if reaches_end or chain.weight >= _CERTAIN_BYTES:
+                break
+    return chains
+
+
 def walk(buffer: bytes, start: int, end: int, ledger_id: int, first_entry_id: int) -> list[Run | Damage]:
     """Everything intact in ``start .. end``, in order, with the damage between.
 
@@ -177,10 +247,11 @@ def walk(buffer: bytes, start: int, end: int, ledger_id: int, first_entry_id: in
                 expected, at = expected + count, at_end
                 if at >= end:
                     break
-        following = find_entry(buffer, at, end, ledger_id, expected + 1)
+        following = find_again(buffer, at, end, ledger_id, expected)
         if following is None:
             found.append(Damage(ledger_id, expected, expected - 1, at, end, reason or "order"))
             break
-        found.append(Damage(ledger_id, expected, following[1] - 1, at, following[0], reason or "order"))
+        if following[1] > expected:
+            found.append(Damage(ledger_id, expected, following[1] - 1, at, following[0], reason or "order"))
         at, expected = following
     return found

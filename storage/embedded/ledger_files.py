@@ -16,7 +16,7 @@ from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGI
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer
 from magnetar.storage.embedded.ledger_head import HEAD_ALIGNMENT, encode_ledger_head, find_data_offset
 from magnetar.storage.errors import DamagedFileError
-from magnetar.storage.records import find_entry
+from magnetar.storage.records import find_entry, scan_records, valid_record_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -258,20 +258,48 @@ def head_shift(file: File, ledger_id: int) -> int | None:
     try:
         header = parse_file_header("", data, LEDGER_MAGIC)
     except DamagedFileError:
-        data = file.read(_SEARCH_BYTES, 0)
-        size = find_data_offset(data)
-        if size is None:
-            found = find_entry(data, 0, len(data), ledger_id, 0)
-            if found is not None:
-                size = found[0] if found[1] == 0 else _head_before(file, ledger_id, found[0])
-        return size - FILE_HEADER_BYTES if size is not None and size >= FILE_HEADER_BYTES else None
+        size = _head_bytes(file, ledger_id, file.read(_SEARCH_BYTES, 0))
+        return size - FILE_HEADER_BYTES if size is not None else None
     return header.generation - FILE_HEADER_BYTES if header.generation else 0
 
 
-def _head_before(file: File, ledger_id: int, record_at: int) -> int:
-    """Bytes of a lost head; the first intact record behind it is at ``record_at``."""
+def _head_bytes(file: File, ledger_id: int, data: bytes) -> int | None:
+    """Bytes of a damaged head. In its place the device may have put a page with other records of this ledger."""
+    known = find_data_offset(data)
+    if known is None:
+        known = _first_record(data, ledger_id)
+    if known is not None:
+        return known
+    found = find_entry(data, 0, len(data), ledger_id, 0)
+    if found is None:
+        return None
     size = file.size()
     footer = parse_footer(file.read(FOOTER_BYTES, size - FOOTER_BYTES))
     if footer is not None and footer.ledger_id == ledger_id:
         return size - FOOTER_BYTES - footer.index_bytes - footer.length_bytes
-    return HEAD_ALIGNMENT if record_at >= HEAD_ALIGNMENT else FILE_HEADER_BYTES
+    if size <= HEAD_ALIGNMENT or _goes_on(data, found[0], ledger_id):
+        return FILE_HEADER_BYTES
+    return HEAD_ALIGNMENT
+
+
+def _first_record(data: bytes, ledger_id: int) -> int | None:
+    """Where entry 0 is, of the places where it may be."""
+    places: list[int] = [*range(HEAD_ALIGNMENT, len(data), HEAD_ALIGNMENT), FILE_HEADER_BYTES]
+    for at in places:
+        header = valid_record_at(data, at, len(data))
+        if header is not None and (header.ledger_id, header.entry_id) == (ledger_id, 0):
+            return at
+    return None
+
+
+def _goes_on(data: bytes, record_at: int, ledger_id: int) -> bool:
+    """Whether the records from there on go on behind the first page: they are no stray page of the journal."""
+    while record_at < HEAD_ALIGNMENT:
+        _, end, _ = scan_records(data, record_at, len(data), ledger_id)
+        if end > HEAD_ALIGNMENT:
+            return True
+        found = find_entry(data, end, len(data), ledger_id, 0)
+        if found is None:
+            return False
+        record_at = found[0]
+    return False

@@ -13,6 +13,8 @@ from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab
 __all__ = ["LedgerBytes", "LedgerReader", "Piece"]
 
 _SCAN_BYTES = 4 << 20
+_DOUBT_BYTES = 64 << 10
+"""So much behind damage tells whether the records that follow it are the ledger's next ones."""
 
 
 class LedgerBytes(Protocol):
@@ -58,12 +60,18 @@ class LedgerReader:
             total += len(data)
             complete = offset + len(data) >= end or len(data) < size
             found = walk(data, 0, len(data), self._ledger_id, first)
+            doubt = -1
             for part in found:
                 if isinstance(part, Run) and part.first_entry_id <= entry_id < part.first_entry_id + part.entries:
                     slab = self._cut(data, part, entry_id)
                     return Piece(slab, offset + part.end, "", total)
                 if isinstance(part, Damage) and part.first_entry_id <= entry_id <= part.last_entry_id:
-                    return Piece(None, None, self._reason(data, part), total)
+                    if complete or len(data) - part.start > _DOUBT_BYTES:
+                        return Piece(None, None, self._reason(data, part), total)
+                    doubt = part.start
+            if doubt >= 0:
+                size = max(size * 2, doubt + _DOUBT_BYTES + 1)
+                continue
             if complete or entry_id > last_entry_id:
                 tail = found[-1] if found else None
                 reason = self._reason(data, tail) if isinstance(tail, Damage) else "ledger file ends before it"

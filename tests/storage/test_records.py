@@ -149,3 +149,24 @@ def test_a_torn_tail_of_zeros_costs_no_look_at_each_byte(monkeypatch):
     monkeypatch.setattr(records, "_entry_id_at", lambda *place: looked.append(1) or look(*place))
     assert find_entry(bytes(1 << 20), 0, 1 << 20, 0, 1) is None
     assert len(looked) < 10
+
+
+def test_a_page_of_later_records_of_the_same_ledger_costs_only_what_is_under_it():
+    """As a device puts it there that writes at a wrong place: its records are intact, too."""
+    whole = b"".join(record(3, number, b"%d" % number * 40) for number in range(300))
+    starts = [whole.index(record(3, number, b"%d" % number * 40)) for number in range(300)]
+    later = b"".join(record(3, number, b"%d" % number * 40) for number in range(80, 140))[:4096]
+    far = b"".join(record(3, number, b"%d" % number * 40) for number in range(5000, 5060))[:4096]
+    for page in (later, far):
+        broken = whole[:4096] + page + whole[8192:]
+        intact = set()
+        for part in walk(broken, 0, len(broken), 3, 0):
+            if isinstance(part, Run):
+                intact.update(range(part.first_entry_id, part.first_entry_id + part.entries))
+        untouched = {k for k in range(299) if starts[k + 1] <= 4096 or starts[k] >= 8192} | {299}
+        assert untouched <= intact <= set(range(300))
+
+
+def test_the_entry_asked_for_is_found_behind_records_of_others():
+    data = record(3, 0, b"zero") + b"damage" * 9 + record(3, 1, b"one") + record(3, 2, b"two")
+    assert [part.first_entry_id for part in walk(data, 0, len(data), 3, 0)] == [0, 1]

@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
+from magnetar.storage.embedded.journal.format import PAGE_BYTES
 from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.position import Position
-from magnetar.storage.records import find_entry, peek_record, placeholder, scan_records
+from magnetar.storage.records import find_again, find_entry, peek_record, placeholder, scan_records
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -188,32 +189,49 @@ class LedgerReplay:
         header = peek_record(window, 0)
         if header is None:
             return False
-        if (header.ledger_id, header.entry_id) != (self.ledger_id, self.next_entry):
-            found = self._find(self.next_entry)
-            if found is None or found[1] != self.next_entry:
-                return False
-            self.offset += found[0]
-            return self._take_from_file()
-        if RECORD_HEADER_BYTES + header.body_bytes > len(window):
-            window = self._read(min(RECORD_HEADER_BYTES + header.body_bytes, limit, _GAP_WINDOW_BYTES))
-        offsets, end, _ = scan_records(window, 0, len(window), self.ledger_id)
-        count = (len(offsets) >> 3) - 1
-        if count == 0:
+        if (header.ledger_id, header.entry_id) == (self.ledger_id, self.next_entry):
+            if RECORD_HEADER_BYTES + header.body_bytes > len(window):
+                window = self._read(min(RECORD_HEADER_BYTES + header.body_bytes, limit, _GAP_WINDOW_BYTES))
+            offsets, end, _ = scan_records(window, 0, len(window), self.ledger_id)
+            count = (len(offsets) >> 3) - 1
+            if count > 0:
+                self._pass(count, end)
+                return True
+        return self._take_displaced()
+
+    def _take_displaced(self) -> bool:
+        """The next entry from behind the present offset. A few records with nothing of the ledger behind them may be a
+        page that the device put there; they are copied, for the ledger's end is not to move.
+        """
+        window = self._window()
+        found = find_entry(window, 0, len(window), self.ledger_id, self.next_entry)
+        while found is not None and found[1] != self.next_entry:
+            found = find_entry(window, found[0] + 1, len(window), self.ledger_id, self.next_entry)
+        if found is None:
             return False
-        self.offset += end
-        self.next_entry += count
-        self.changed = True
+        offsets, end, reason = scan_records(window, found[0], len(window), self.ledger_id)
+        count = (len(offsets) >> 3) - 1
+        if end - found[0] > PAGE_BYTES or end == len(window) or reason == "short":
+            self._pass(count, end)
+        else:
+            self._put(window[found[0] : end], count)
+            self.flush()
         return True
 
-    def _following_in_file(self) -> int | None:
-        """The next entry that is intact in the file, behind damage."""
-        found = self._find(self.next_entry + 1)
-        return None if found is None else found[1]
+    def _pass(self, entries: int, size: int) -> None:
+        """These entries are in the file."""
+        self.offset += size
+        self.next_entry += entries
+        self.changed = True
 
-    def _find(self, least_entry_id: int) -> tuple[int, int] | None:
-        """(where behind the present offset, entry id)"""
-        window = self._read(min(_GAP_WINDOW_BYTES, self._limit()))
-        return find_entry(window, 0, len(window), self.ledger_id, least_entry_id) if window else None
+    def _following_in_file(self) -> int | None:
+        """The next entry but one, or a later one, that is intact in the file, behind damage."""
+        window = self._window()
+        found = find_again(window, 0, len(window), self.ledger_id, self.next_entry) if window else None
+        return None if found is None or found[1] <= self.next_entry else found[1]
+
+    def _window(self) -> bytes:
+        return self._read(min(_GAP_WINDOW_BYTES, self._limit()))
 
     def _limit(self) -> int:
         """Bytes behind the present offset that may hold records."""
