@@ -6,7 +6,7 @@ The file is `$XDG_CONFIG_HOME/magnetar/contexts.json` (`~/.config` without the v
                                               "admin_url": "https://mq.example.org:8443",
                                               "token": "file:/home/me/admin.token"}}}
 
-A token is best a reference, `file:PATH` or `env:NAME`; a token itself is taken too, which is why the mode is 0600.
+A token should be a reference, `file:PATH` or `env:NAME`; the file may also contain a token, so its mode is 0600.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Context:
         return {key: value for key, value in asdict(self).items() if value != getattr(default, key)}
 
     def shown(self) -> dict[str, Any]:
-        """The same without secrets: a token itself is replaced, a reference to one is shown."""
+        """The same without secrets: stars replace a token; a reference to a token stays."""
         shown = self.to_json()
         if self.token is not None and not self.token.startswith(("file:", "env:")):
             shown["token"] = "(a token)"  # noqa: S105 - says that there is one

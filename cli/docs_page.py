@@ -12,8 +12,9 @@ PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "cli-admin.md"
 _HEAD: Final = """\
 # Verbs of `magnetar admin`
 
-Generated from the table in `cli/pulsar_admin`. Verbs and flags are those of Apache Pulsar's `pulsar-admin`; requests
-and output are compared with what that program sends and prints. How to choose the broker: [command line](cli.md).
+Generated from the table in `cli/pulsar_admin`. Verbs and flags are those of Apache Pulsar's
+`pulsar-admin`; tests compare requests and output with that program. [Command line](cli.md) describes
+how to choose the broker.
 """
 
 
@@ -30,7 +31,10 @@ def page_text() -> str:
                 for each in verb.flags
             )
             parts.append(f"| `{name}{arguments}` | {flags} | {verb.help} |\n")
-    parts.append("\n## Left out\n\nThese end with an error that says why.\n\n| verb | why |\n|---|---|\n")
+    parts.append(
+        "\n## Unsupported verbs\n\nThese verbs end with an error that gives the reason.\n\n| verb | "
+        "reason |\n|---|---|\n"
+    )
     parts += [f"| `{name}` | {reason} |\n" for name, reason in sorted(UNSUPPORTED.items())]
     return "".join(parts)
 

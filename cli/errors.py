@@ -1,10 +1,10 @@
 """Why a command ends without success. Each class carries its exit code; `exit_codes` lists all; texts say what to do.
 
 CliError
-├── CommandLineError    2   the command line itself is wrong
+├── CommandLineError    2   the command line is invalid
 ├── NotFoundError       66  a topic, subscription, context or file that the command names is not there (EX_NOINPUT)
 ├── UnreachableError    69  no broker answers at the address, or not in time (EX_UNAVAILABLE)
-├── BrokerFailedError   70  the broker answered with an error of its own (EX_SOFTWARE)
+├── BrokerFailedError   70  the broker failed (EX_SOFTWARE)
 ├── FileError           74  a file cannot be written or read (EX_IOERR)
 ├── ConflictError       75  the thing is in use, or in a state that does not allow this now (EX_TEMPFAIL)
 ├── DeniedError         77  the broker refuses: credentials, or the right to this (EX_NOPERM)
@@ -41,7 +41,7 @@ class UnreachableError(CliError):
 
 
 class BrokerFailedError(CliError):
-    """The broker answered with an error of its own, or with what no broker answers."""
+    """The broker failed, or its answer is invalid."""
 
     exit_code = 70
 

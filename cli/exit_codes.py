@@ -6,16 +6,16 @@ from typing import Final
 
 EXIT_CODES: Final[dict[int, str]] = {
     0: "done",
-    1: "done, and the answer is no: `lag --above` found a larger backlog, `doctor` an error; "
-    "any failure of `admin` and `client`, as of the programs they stand for",
-    2: "the command line itself is wrong",
-    66: "what the command names is not there: topic, subscription, context, file (EX_NOINPUT)",
+    1: "done with a negative result: `lag --above` found a larger backlog, `doctor` found an error; any failure "
+    "of `admin` and `client`, as in `pulsar-admin` and `pulsar-client`",
+    2: "the command line is invalid",
+    66: "a named topic, subscription, context or file does not exist (EX_NOINPUT)",
     69: "no broker answers at the address, or not in time; the same command may work later (EX_UNAVAILABLE)",
-    70: "the broker failed, its log says why (EX_SOFTWARE)",
+    70: "the broker failed; its log has the reason (EX_SOFTWARE)",
     74: "a file cannot be read or written (EX_IOERR)",
-    75: "in use, or in a state that does not allow this now (EX_TEMPFAIL)",
-    77: "the broker refuses: credentials, or the right to this (EX_NOPERM)",
+    75: "the resource is in use, or its state forbids the action now (EX_TEMPFAIL)",
+    77: "the broker refuses the credentials, or the role lacks the right (EX_NOPERM)",
     78: "a context, a token or a library cannot be used (EX_CONFIG)",
     130: "interrupted with Ctrl-C",
-    141: "what read the output has closed it",
+    141: "the reader of the output closed it",
 }

@@ -92,7 +92,7 @@ def _printable(text: str) -> str:
 
 
 def safe_text(data: bytes) -> str:
-    """A payload for a terminal: text as it is but for control characters, what is no text as hex."""
+    """A payload for a terminal: text without control characters, other bytes as hex."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Progress of what takes longer than a second: a bar on a terminal, nothing elsewhere."""
+"""Progress of commands that take longer than a second: a bar on a terminal, no output elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which broker a command speaks to, and with what: from flags, environment, context and pulsar-client's file.
+"""The broker and credentials of a command: from flags, environment, context and pulsar-client's file.
 
 The first source with a value wins, for each value on its own:
 
@@ -46,7 +46,7 @@ class Target:
     credentials: Credentials
 
     def address(self) -> Address:
-        """Raises: CommandLineError for what is no service URL."""
+        """Raises: CommandLineError for an invalid service URL."""
         try:
             return Address.parse(self.service_url)
         except InputError as error:
@@ -56,7 +56,7 @@ class Target:
 def chosen_target(flags: Context, context: str | None, environ: Mapping[str, str]) -> Target:
     """The target of a command.
 
-    Args:    flags: what its own flags say; None where they say nothing.
+    Args:    flags: values of the command's flags; None for absent flags.
     Raises:  CommandLineError, ConfigurationError, NotFoundError.
     """
     environment: dict[str, Any] = {key: environ.get(variable) or None for key, variable in _ENVIRONMENT.items()}
@@ -91,7 +91,7 @@ def _named(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, Co
 
 
 def _service_url_beside(admin_url: str | None) -> str:
-    """The broker port on the host of the admin address; the default without one."""
+    """The broker port on the host of the admin address; the default without an admin address."""
     parts = urlsplit(admin_url or "")
     if not parts.hostname:
         return DEFAULT_SERVICE_URL

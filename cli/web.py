@@ -1,4 +1,4 @@
-"""Requests to the admin API, and the errors of this room for what goes wrong with them."""
+"""Requests to the admin API; failures become errors of this room."""
 
 from __future__ import annotations
 

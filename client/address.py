@@ -1,4 +1,4 @@
-"""Where the broker is, and with what to come to it: service URL, token, TLS."""
+"""Address of the broker and credentials: service URL, token, TLS."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Address:
 
     @staticmethod
     def parse(url: str) -> Address:
-        """Raises: InputError for what is no service URL."""
+        """Raises: InputError for an invalid service URL."""
         parts = urlsplit(url)
         try:
             port = parts.port

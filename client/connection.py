@@ -1,4 +1,4 @@
-"""One connection to a broker: the handshake, requests and their answers, PING. What is pushed goes to subscribers."""
+"""One connection to a broker: the handshake, requests and their answers, PING. Pushed commands go to subscribers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUT_S = 30.0
 _LAST_WORD_S = 1.0
 _DEFAULT_MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 
-# What will be refused again. Everything else passes: brokers restart, topics move, names are freed.
+# Errors that a repetition cannot cure. Everything else passes: brokers restart, topics move, names are freed.
 _LASTING = {
     pb.AuthenticationError,
     pb.AuthorizationError,
@@ -117,7 +117,7 @@ class BrokerConnection(asyncio.Protocol):
             raise self.lost
 
     def cut_with(self, make: Callable[[AnswerCutter], Cutter]) -> None:
-        """Cut what comes from here on with another cutter, made of the one so far. Once."""
+        """Cut all later bytes with another cutter, made from the present cutter. Once."""
         assert isinstance(self._cutter, AnswerCutter), "once"
         self._cutter = make(self._cutter)
 
@@ -156,7 +156,7 @@ class BrokerConnection(asyncio.Protocol):
         try:
             answers = self._cutter.feed(data)
         except MalformedAnswerError as error:
-            self._fail(RefusedError(f"what answers there does not speak Pulsar's protocol ({error})"))
+            self._fail(RefusedError(f"the peer does not speak Pulsar's protocol ({error})"))
             self.close()
             return
         for answer in answers:

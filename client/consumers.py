@@ -1,4 +1,6 @@
-"""A consumer of a topic and its partitions: takes what the broker pushes, acknowledges, comes again after a loss."""
+"""A consumer of a topic and its partitions: receives pushed messages, acknowledges, and reconnects after a lost
+connection.
+"""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Encryption:
         self._cipher = AESGCM(data_key)
 
     def encrypt(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
-        """The payload (compressed before) encrypted; `metadata` says how, whatever it said before."""
+        """The encrypted payload (compressed before); replaces the encryption fields of `metadata`."""
         nonce = os.urandom(NONCE_BYTES)
         del metadata.encryption_keys[:]
         for reader, encrypted_key in self._for_readers:

@@ -41,8 +41,8 @@ async def partitions(connection: BrokerConnection, topic: str, *, absent_ok: boo
 async def topics_like(connection: BrokerConnection, pattern: str) -> list[str]:
     """Persistent topics of the pattern's namespace, partitions by their own names, whose whole name matches.
 
-    As of the client for Java the domain is no part of what is matched, and a partition matches by its topic's name.
-    Raises: InputError for a pattern without a namespace or that is no regular expression, RefusedError, RetryError.
+    As in the client for Java the match ignores the domain, and a partition matches by its topic's name. Raises:
+    InputError for a pattern without a namespace or that is no regular expression, RefusedError, RetryError.
     """
     rest = pattern.removeprefix("persistent://")
     if "://" in rest:

@@ -1,6 +1,6 @@
 """Messages as a consumer sees them: entries taken apart, chunks put together. Pure.
 
-What cannot be looked into (encrypted, damaged) comes as one message with the payload as it is stored and the reason.
+An unreadable entry (encrypted, damaged) becomes one message with the stored payload and the reason.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class EntryReader:
         redelivery_count: int,
         problem: str | None,
     ) -> ReceivedMessage:
-        """A message that is an entry of its own; the fields of its metadata are those of a message in a batch."""
+        """A message that is a separate entry; its metadata have the fields of a message in a batch."""
         single = pb.SingleMessageMetadata(payload_size=len(payload), properties=metadata.properties)
         if metadata.HasField("partition_key"):
             single.partition_key = metadata.partition_key

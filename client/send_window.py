@@ -1,4 +1,4 @@
-"""The messages that one producer has sent and that have no receipt yet. Receipts come in the order of the entries."""
+"""The messages of a producer without receipt. Receipts come in the order of the entries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SendWindow(Generic[T]):
         return len(self._waiting)
 
     def items(self) -> list[T]:
-        """What has no receipt, in the order it was added: to be sent again when the producer is gone."""
+        """The messages without receipt, in order, for a repetition after the loss of the producer."""
         return [waiting.item for waiting in self._waiting]
 
     def has_room(self, size_bytes: int) -> bool:

@@ -1,4 +1,4 @@
-"""Sends messages to a topic as entries of their own, ahead of their receipts, to the Java client's partition."""
+"""Sends messages to a topic as separate entries, ahead of their receipts, to the Java client's partition."""
 
 from __future__ import annotations
 
@@ -134,8 +134,7 @@ class _Part:
 class TopicSender:
     """Open with `async with`. Keys decide the partition, messages without one go round them.
 
-    schema: what the messages are encoded in; None for bytes. codec: pb.CompressionType.
-    encryption: of payloads; None for none.
+    schema: encoding of the messages; None for bytes. codec: pb.CompressionType. encryption: of payloads; None for none.
     """
 
     def __init__(

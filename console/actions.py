@@ -28,7 +28,7 @@ class RestCall(NamedTuple):
 
 
 class Action(NamedTuple):
-    """One form. done: what the page says afterwards; back: the page that is shown then."""
+    """One form. done: text of the page afterwards; back: the page that follows."""
 
     done: str
     call: Callable[[Form], RestCall]

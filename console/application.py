@@ -92,7 +92,7 @@ class Console:
         except _BadRequestError as e:
             return self._refused(e.status, str(e))
         if self._waiting >= _MOST_WAITING:
-            return self._refused(503, "Too many pages are asked for at once.")
+            return self._refused(503, "Too many requests for pages at once.")
         self._waiting += 1
         try:
             async with self._at_work:

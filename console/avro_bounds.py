@@ -1,8 +1,8 @@
 """Whether a value of an Avro schema can be decoded in bounded work. Pure.
 
-A value may take no bytes at all: null, fixed of size 0, a record without other fields. An array of such values has as
-many as its count says (up to 2^63 in nine bytes), and records that name others twice per level unfold to 2^levels
-values. Arrays of the first kind are refused; of the others, the number of values follows from the payload's length.
+A value may take no bytes at all: null, fixed of size 0, a record without other fields. The count of an array of such
+values may be up to 2^63 in nine bytes. Records that name others twice per level unfold to 2^levels values. Arrays of
+the first kind are refused; of the others, the number of values follows from the payload's length.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 __all__ = ["SchemaTooWideError", "empty_values"]
 
 MOST_EMPTY: Final = 1000
-"""Values without bytes that one record may unfold to."""
+"""Most values without bytes in an unfolded record."""
 _NO_NAMES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 
@@ -23,7 +23,7 @@ class SchemaTooWideError(ValueError):
 def empty_values(schema: Any) -> int:
     """How many values a payload of this parsed JSON schema holds at most per byte, without those that take bytes.
 
-    Raises: SchemaTooWideError, and KeyError, TypeError or RecursionError for what is no schema.
+    Raises: SchemaTooWideError, and KeyError, TypeError or RecursionError for an invalid schema.
     """
     return _Walk().run(schema)
 

@@ -46,7 +46,7 @@ def forget_cookie(*, secure: bool) -> str:
 
 
 def header_of(cookies: str) -> str | None:
-    """The `Authorization` value in a `Cookie` header; None when there is none or it is none of ours."""
+    """The `Authorization` value in a `Cookie` header; None if the header is missing or comes from another program."""
     try:
         found = SimpleCookie(cookies).get(NAME)
     except CookieError:

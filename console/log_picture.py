@@ -51,7 +51,7 @@ class LogPicture:
 
 
 def log_picture(internal_stats: dict[str, Any]) -> LogPicture | None:
-    """The picture of what ``internalStats`` of a topic tells; None for a topic without ledgers."""
+    """The picture of a topic's ``internalStats``; None for a topic without ledgers."""
     ledgers = [(int(each["ledgerId"]), int(each["entries"])) for each in internal_stats.get("ledgers", ())]
     if not ledgers:
         return None

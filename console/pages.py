@@ -66,7 +66,7 @@ async def value_of(answer: Answer, default: Any = None) -> Any:
 
 
 class Page(NamedTuple):
-    """A template and what fills it."""
+    """A template and its values."""
 
     template: str
     load: Callable[[Visit], Awaitable[dict[str, Any]]]

@@ -38,15 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sequence-ids",
         choices=["auto", "offset", "position"],
         default="auto",
-        help="what the file's progress is counted in; auto: offsets for Kafka's segment names, else positions. "
+        help="unit of the file's progress; auto: offsets for Kafka's segment names, else positions. "
         "Never change it between runs of one import",
     )
     parser.add_argument(
         "--isolation-level",
         choices=[*Isolation],
         default=Isolation.READ_COMMITTED,
-        help="read_committed (default): leave out the records of aborted Kafka transactions, and stop in front of the "
-        "first open one; read_uncommitted: store every record",
+        help="read_committed (default): omit records of aborted Kafka transactions, and stop at the first open "
+        "transaction; read_uncommitted: store every record",
     )
     parser.add_argument(
         "--open-transactions",
@@ -80,7 +80,7 @@ def _add_broker_arguments(parser: argparse.ArgumentParser) -> None:
     broker.add_argument(
         "--first-import",
         action="store_true",
-        help="the files were never imported into this topic: do not read it for what a forgotten run has stored",
+        help="the files were never imported into this topic: do not search the topic for entries of a forgotten run",
     )
     broker.add_argument(
         "--protect",

@@ -42,7 +42,7 @@ def run_import(options: argparse.Namespace) -> int:
         progress.complain("error", str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        progress.complain("error", "interrupted; what is stored stays: run the same command again to go on")
+        progress.complain("error", "interrupted; stored entries stay: run the same command again to continue")
         code = EXIT_INTERRUPTED
     if options.json:
         sys.stdout.write(
@@ -128,7 +128,7 @@ def _topic(text: str) -> TopicName:
     except InvalidTopicNameError as error:
         raise InputError(f"--topic {text}: {error}") from error
     if not topic.persistent:
-        raise InputError(f"--topic {text}: only a persistent topic keeps what is imported")
+        raise InputError(f"--topic {text}: only a persistent topic keeps imported entries")
     return topic
 
 

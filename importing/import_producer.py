@@ -30,7 +30,7 @@ class ImportProducer:
         self._window: SendWindow[ImportStep] = SendWindow(self._stored)
 
     async def open(self, topic: str) -> None:
-        """Attach under the name; only one can be there at a time. Raises: RefusedError, RetryError."""
+        """Attach under the name; the broker allows a single producer of this name. Raises: RefusedError, RetryError."""
         opened = await self._producers.open(topic, self.name, self._window)
         if opened.name != self.name:
             raise RefusedError(f"the broker did not give the producer the name {self.name}")

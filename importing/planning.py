@@ -1,4 +1,4 @@
-"""From a file to the entries that are sent, and what happens to damage and to open transactions."""
+"""Plans the entries of a file, and the treatment of damage and of open transactions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class FilePolicy:
     """The part of a file that is stored. Stops at damage, or leaves it out; notes each place once.
 
-    check_records: whether records are decoded before they are stored.
-    transactions: of the file's log; None stores records whatever became of their transaction.
+    check_records: whether records are decoded before they are stored. transactions: of the file's log; None stores
+    records of all transactions.
     """
 
     def __init__(

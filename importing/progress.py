@@ -64,7 +64,7 @@ class Progress:
         self._line_open = False
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """A separate line."""
         if not self._quiet:
             self._end_line()
             self._out.write(f"{text}\n")
@@ -101,7 +101,7 @@ class Progress:
             self._show(f"{path}: reading its transactions: {100.0 * position / max(size, 1):.0f} %")
 
     def reading(self, entries: int) -> None:
-        """The topic is being read for what is there already."""
+        """The import searches the topic for stored entries."""
         now = self._now()
         if not self._quiet and now - self._shown >= self._period:
             self._shown = now

@@ -1,8 +1,8 @@
 """The offsets that earlier imports have stored, read out of the topic itself.
 
 A broker forgets the sequence ids of a producer that was away for long (brokerDeduplicationProducerInactivityTimeout-
-Minutes, six hours by default). The entries are still there, with the name and the ids in their metadata: so an import
-whose name the broker does not know reads the topic once before it stores anything. Entries come unconverted
+Minutes, six hours by default). The entries still exist, with the name and the ids in their metadata. So an import whose
+name the broker does not know reads the topic once before it stores entries. Entries come unconverted
 (`entry.format.raw`), and nothing is acknowledged.
 """
 
@@ -112,8 +112,8 @@ class _Scan:
 
 
 def no_right_to_read(error: RefusedError) -> RefusedError:
-    """The same with what can be done about it."""
+    """The same error with a remedy."""
     return RefusedError(
-        f"the topic cannot be read for what an earlier run has stored ({error}): grant the role `consume`, or say "
-        "--first-import when the file was never imported into this topic"
+        f"the topic cannot be searched for entries of an earlier run ({error}): grant the role `consume`, or use "
+        "--first-import if the file was never imported into this topic"
     )

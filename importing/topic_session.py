@@ -33,7 +33,7 @@ class TopicSession:
         self._producers = Producers(connection)
 
     async def open_producer(self, name: str) -> ImportProducer:
-        """A producer of this name; only one can be there at a time. Raises: RefusedError, RetryError."""
+        """Open the only producer of this name. Raises: RefusedError, RetryError."""
         producer = ImportProducer(self._producers, name)
         await producer.open(self.topic)
         return producer

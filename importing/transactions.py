@@ -2,7 +2,7 @@
 
 A transaction may begin in one segment and end in a later one. For a segment of a partition's directory the survey
 therefore covers the segments from the first one given on, and, behind the last one given, as many of the directory's
-further segments as it takes to see every open transaction end. Any other file is a log of its own.
+further segments as it takes to see every open transaction end. Any other file is a separate log.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     open the producer -> last sequence id L of its name
         L >= 0   the broker deduplicates and knows us: confirm L, continue behind it
-        L == -1  make sure that the topic deduplicates, read the topic for what a forgotten run has stored
+        L == -1  make sure that the topic deduplicates, search the topic for entries of a forgotten run
     send everything behind the resume point, many entries ahead of their receipts
     connection lost, broker restarted, topic moved -> from the top, with the broker's current answers
 
@@ -40,10 +40,9 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 class TransferOptions:
     """The options of the command line.
 
-    assume_deduplication: do not ask the admin API; the first entry proves it.
-    protect: what is done for a topic that nothing keeps; with `subscription` as the name of the subscription.
-    first_import: do not read the topic for what forgotten runs have stored.
-    retry_s: for how long attempts without any progress go on.
+    assume_deduplication: skip the admin API; the first entry proves deduplication. protect: protection of a topic
+    without subscription and retention; with `subscription` as the name of the subscription. first_import: do not search
+    the topic for entries of forgotten runs. retry_s: for how long attempts without any progress go on.
     """
 
     enable_deduplication: bool = False
@@ -89,8 +88,8 @@ class Transfer:
                     pause, deadline = _FIRST_PAUSE_S, time.monotonic() + self._options.retry_s
                 if time.monotonic() > deadline:
                     raise UnreachableError(
-                        f"{error}; gave up after {self._options.retry_s:.0f} s without progress. What is stored stays: "
-                        "run the same command again to go on"
+                        f"{error}; gave up after {self._options.retry_s:.0f} s without progress. Stored entries stay: "
+                        "run the same command again to continue"
                     ) from error
                 self._progress.say(f"{error}; trying again")
                 await asyncio.sleep(pause)
@@ -215,7 +214,7 @@ class Transfer:
             raise DeduplicationError(
                 f"the topic does not deduplicate, against --assume-deduplication: the first entry ({report.messages} "
                 "messages) has been stored, and another run would store it again. Switch deduplication on, and run "
-                "again without --assume-deduplication: what is stored is found in the topic then"
+                "again without --assume-deduplication: the import finds the stored entries in the topic then"
             )
         self._deduplicates = True
         return again

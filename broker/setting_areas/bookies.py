@@ -68,7 +68,7 @@ class BookieSettings(Table):
     bookkeeper_client_enforce_min_num_racks_per_write_quorum: bool = setting(
         "bookkeeperClientEnforceMinNumRacksPerWriteQuorum",
         False,
-        "Rather no new ledger than one with fewer racks; bookies without a rack get no ledgers then.",
+        "Create no ledger if its bookies have fewer racks; bookies without a rack get no ledgers then.",
     )
     bookkeeper_client_reorder_read_sequence_enabled: bool = setting(
         "bookkeeperClientReorderReadSequenceEnabled",
@@ -79,7 +79,7 @@ class BookieSettings(Table):
     bookkeeper_client_isolation_groups: str = setting(
         "bookkeeperClientIsolationGroups",
         "",
-        "Groups of bookies (a,b) for ledgers of namespaces that name no groups of their own; empty: all bookies.",
+        "Groups of bookies (a,b) for ledgers of namespaces without groups; empty: all bookies.",
     )
     bookkeeper_client_secondary_isolation_groups: str = setting(
         "bookkeeperClientSecondaryIsolationGroups",

@@ -31,7 +31,7 @@ class ConvertingSettings(Table):
     message_converter_failure_policy: str = setting(
         "messageConverterFailurePolicy",
         "park",
-        "What becomes of an entry that cannot be converted: raw sends it as stored, park tries again later, dlq "
+        "Treatment of an entry that cannot be converted: raw sends it as stored, park tries again later, dlq "
         "publishes it to a dead letter topic after some attempts, skip acknowledges it. Namespaces and topics may set "
         "a property of this name.",
         choices=("raw", "park", "dlq", "skip"),
@@ -48,7 +48,7 @@ class ConvertingSettings(Table):
     message_converter_dead_letter_attempts: int = setting(
         "messageConverterDeadLetterAttempts",
         3,
-        "With the policy dlq an entry goes to the dead letter topic after so many failed attempts.",
+        "Failed attempts before the policy dlq sends an entry to the dead letter topic.",
         unit="attempts",
         minimum=1,
         source=_OURS,
@@ -64,8 +64,8 @@ class ConvertingSettings(Table):
     message_converter_inline_max_bytes: int = setting(
         "messageConverterInlineMaxBytes",
         32 * 1024,
-        "Entries up to this size are converted in the broker itself, if that is expected to be quick; larger ones, and "
-        "all of converters that do not come with the broker, in a worker process.",
+        "Largest entry that the broker converts in its process; worker processes convert larger entries, and all "
+        "entries of converters from outside the broker.",
         unit="bytes",
         minimum=0,
         source=_OURS,

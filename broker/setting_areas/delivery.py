@@ -59,7 +59,8 @@ class DeliverySettings(Table):
     active_consumer_failover_delay_time_millis: int = setting(
         "activeConsumerFailoverDelayTimeMillis",
         1000,
-        "A new active consumer of a Failover subscription waits this long for acknowledgements to the old one.",
+        "A new active consumer of a Failover subscription waits this long for acknowledgements of the previous "
+        "consumer.",
         unit="ms",
         minimum=0,
     )
@@ -101,7 +102,11 @@ class DeliverySettings(Table):
         minimum=0,
     )
     subscription_expiry_check_interval_in_minutes: int = setting(
-        "subscriptionExpiryCheckIntervalInMinutes", 5, "How often that is looked for.", unit="min", minimum=1
+        "subscriptionExpiryCheckIntervalInMinutes",
+        5,
+        "Interval between checks for expired subscriptions.",
+        unit="min",
+        minimum=1,
     )
     dispatcher_max_read_batch_size: int = setting(
         "dispatcherMaxReadBatchSize",
@@ -120,7 +125,7 @@ class DeliverySettings(Table):
     dispatcher_max_round_robin_batch_size: int = setting(
         "dispatcherMaxRoundRobinBatchSize",
         20,
-        "Most messages a shared consumer gets before it is the next one's turn.",
+        "Most messages that a shared consumer gets before the next consumer's turn.",
         unit="messages",
         minimum=1,
     )
@@ -131,7 +136,7 @@ class DeliverySettings(Table):
         "Shared and Key_Shared subscriptions hold messages back until their deliver_at_time.",
     )
     delayed_delivery_tick_time_millis: int = setting(
-        "delayedDeliveryTickTimeMillis", 1000, "How exact that is.", unit="ms", minimum=1
+        "delayedDeliveryTickTimeMillis", 1000, "Precision of the delivery time.", unit="ms", minimum=1
     )
     is_delayed_delivery_deliver_at_time_strict: bool = setting(
         "isDelayedDeliveryDeliverAtTimeStrict", False, "Never deliver before the time, not even by a part of a tick."
@@ -146,7 +151,7 @@ class DeliverySettings(Table):
     delayed_delivery_tracker_factory_class_name: str = setting(
         "delayedDeliveryTrackerFactoryClassName",
         _DELAYED + "BucketDelayedDeliveryTrackerFactory",
-        "Which index of delayed messages is used. Apache Pulsar's default is the one in memory.",
+        "Index of delayed messages. Apache Pulsar's default is the index in memory.",
         choices=(_DELAYED + "BucketDelayedDeliveryTrackerFactory", _DELAYED + "InMemoryDelayedDeliveryTrackerFactory"),
         source="Magnetar",
     )
@@ -188,7 +193,7 @@ class DeliverySettings(Table):
     delayed_delivery_bitmap_memory_mb: int = setting(
         "delayedDeliveryBitmapMemoryMB",
         64,
-        "Memory of all topics for the bitmaps that tell what waits; what exceeds it is in a scratch file.",
+        "Memory of all topics for the bitmaps of waiting messages; a scratch file holds the rest.",
         unit="MiB",
         minimum=1,
         source="Magnetar",

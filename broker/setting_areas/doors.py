@@ -15,7 +15,7 @@ class DoorSettings(Table):
     web_socket_max_text_frame_size: int = setting(
         "webSocketMaxTextFrameSize",
         1 << 20,
-        "Largest message of a WebSocket client; a larger one closes its session with 1009.",
+        "Largest message of a WebSocket client; a larger message closes its session with 1009.",
         unit="bytes",
         minimum=1024,
         maximum=128 << 20,
@@ -37,7 +37,7 @@ class DoorSettings(Table):
     fault_kit_port: int | None = setting(
         "faultKitPort",
         None,
-        "Port on 127.0.0.1 of the fault kit, by which tests make this broker fail; 0 picks a free one, empty turns it "
+        "Port on 127.0.0.1 of the fault kit, which lets tests cause faults; 0 picks a free port, empty turns the kit "
         "off. Every client that reaches it may do anything: never in production.",
         minimum=0,
         maximum=65535,

@@ -81,5 +81,6 @@ extensions.ExtensibleLoadManagerImpl extensions.ExtensibleLoadManagerWrapper imp
 impl.ModularLoadManagerWrapper impl.SimpleLoadManagerImpl
 """.split()  # noqa: SIM905 - as above
 )
-"""Classes loadManagerClassName may name, the one dynamic key whose text Apache Pulsar 4.2.4 looks at before taking it.
-It has no effect here, since there is one broker."""
+"""Valid classes of loadManagerClassName, the only dynamic key whose text Apache Pulsar 4.2.4 checks. It has no effect
+here, since there is one broker.
+"""

@@ -227,12 +227,11 @@ NOTHING_TO_PROTECT: Final[dict[str, str]] = {
     "managedLedgerNewEntriesCheckDelayInMillis": "new entries are dispatched at once",
     "*InfoCompressionThresholdInBytes": "metadata are not compressed",
     "compactionRate": "of bookies' garbage collection",
-    "topicNameCacheMaxCapacity": "the cache of names has a bound of its own",
-    "maxSecondsToClearTopicNameCache": "the cache of names has a bound of its own",
+    "topicNameCacheMaxCapacity": "the cache of names has a separate bound",
+    "maxSecondsToClearTopicNameCache": "the cache of names has a separate bound",
     "topicPoliciesCacheInitTimeoutSeconds": "policies are in memory before the broker listens",
     "allowedTopicPropertyKeysForMetrics": "metrics have no labels of properties",
     "healthCheckMetricsUpdateTimeInSeconds": "every request for the health runs the check",
 }
-"""Keys whose names sound like protections or limits, and why nothing is open without them; every such key that has no
-effect has a reason here.
+"""Keys whose names sound like protections or limits, each with the reason why the broker needs no such protection.
 """

@@ -1,4 +1,4 @@
-"""Settings of rates and shared limits: what all topics, subscriptions and requests together may take."""
+"""Settings of rates and of limits that all topics, subscriptions and requests share."""
 
 from magnetar.broker.setting_areas.setting import Table, setting, table
 
@@ -71,8 +71,8 @@ class LimitSettings(Table):
     dispatch_throttling_rate_relative_to_publish_rate: bool = setting(
         "dispatchThrottlingRateRelativeToPublishRate",
         False,
-        "The rates of topics and subscriptions above are on top of what was published to the topic per second in the "
-        "last period of statsUpdateFrequencyInSecs.",
+        "Add the publish rate of the last period of statsUpdateFrequencyInSecs to the rates of topics and "
+        "subscriptions above.",
     )
     dispatch_throttling_on_batch_message_enabled: bool = setting(
         "dispatchThrottlingOnBatchMessageEnabled", False, "Dispatch rates count a batch as one message."

@@ -8,7 +8,7 @@ _PORT = 65535
 
 @table
 class NetworkSettings(Table):
-    """Where the broker listens, what it tells clients, and how much a connection may ask for."""
+    """Settings of listeners, advertised addresses, and limits of connections."""
 
     cluster_name: str = setting(
         "clusterName", "standalone", "Name of the cluster this broker is; label of every metric."
@@ -22,7 +22,7 @@ class NetworkSettings(Table):
     broker_service_port: int | None = setting(
         "brokerServicePort",
         6650,
-        "Port of the binary protocol; 0 picks a free one, empty turns it off.",
+        "Port of the binary protocol; 0 picks a free port, empty turns it off.",
         minimum=0,
         maximum=_PORT,
     )
@@ -36,7 +36,7 @@ class NetworkSettings(Table):
     web_service_port: int | None = setting(
         "webServicePort",
         8080,
-        "Port of the admin REST API, HTTP lookup and metrics; 0 picks a free one, empty turns it off.",
+        "Port of the admin REST API, HTTP lookup and metrics; 0 picks a free port, empty turns it off.",
         minimum=0,
         maximum=_PORT,
     )
@@ -63,7 +63,7 @@ class NetworkSettings(Table):
     internal_listener_name: str = setting(
         "internalListenerName",
         "",
-        "Listener given to clients that name none; empty: the first one of advertisedListeners.",
+        "Listener for clients that name none; empty: the first of advertisedListeners.",
     )
 
     ha_proxy_protocol_enabled: bool = setting(
@@ -151,15 +151,16 @@ class NetworkSettings(Table):
     max_http_server_connections: int = setting(
         "maxHttpServerConnections",
         2048,
-        "Most HTTP connections at a time, at most a quarter of the descriptors. At the limit the one that is idle for "
-        "longest gives way; where none is, health and metrics are answered and all else is 503.",
+        "Most HTTP connections at a time, at most a quarter of the descriptors. At the limit the broker closes the "
+        "connection with the longest idle time; without idle connections health and metrics answer, and all other "
+        "routes give 503.",
         unit="connections",
         minimum=1,
     )
     http_max_request_header_size: int = setting(
         "httpMaxRequestHeaderSize",
         8192,
-        "Largest head of an HTTP request (path and headers); a larger one is answered 431, or 400 when it is endless.",
+        "Largest head of an HTTP request (path and headers); a larger head gets 431, an endless head 400.",
         unit="bytes",
         minimum=1024,
         maximum=1 << 20,
@@ -189,7 +190,7 @@ class NetworkSettings(Table):
     http_max_request_size: int = setting(
         "httpMaxRequestSize",
         16 * 1024 * 1024,
-        "Largest body of an HTTP request; a larger one is answered 413. Apache Pulsar's default is -1: no limit.",
+        "Largest body of an HTTP request; a larger body gets 413. Apache Pulsar's default is -1: no limit.",
         unit="bytes",
         minimum=-1,
         source=_OWN,

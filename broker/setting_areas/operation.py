@@ -10,7 +10,7 @@ class OperationSettings(Table):
     unknown_settings: str = setting(
         "unknownSettings",
         "refuse",
-        "What a key does that neither this broker nor Apache Pulsar 4.2 knows: stop the start, or be listed in a "
+        "Treatment of keys unknown to this broker and to Apache Pulsar 4.2: stop the start, or list them in a "
         "warning. A key that is all but the name of a security setting always stops it.",
         choices=("refuse", "list"),
         source="Magnetar",
@@ -36,7 +36,7 @@ class OperationSettings(Table):
     split_topic_and_partition_label_in_prometheus: bool = setting(
         "splitTopicAndPartitionLabelInPrometheus",
         False,
-        "Partitions share the topic label and differ in a label of their own.",
+        "Partitions share the topic label and have a separate label for the partition.",
     )
     traces_enabled: bool = setting(
         "tracesEnabled",
@@ -55,7 +55,7 @@ class OperationSettings(Table):
     traces_sample_ratio: float = setting(
         "tracesSampleRatio",
         0.0,
-        "The share of bursts that begin a trace of their own where their messages bring no context.",
+        "Share of bursts without context that begin a new trace.",
         unit="share",
         minimum=0,
         maximum=1,

@@ -1,14 +1,14 @@
 """Keys of Apache Pulsar 4.2 that protect or limit something there and cannot do so here: refused at start.
 
-An operator that sets such a key relies on it. A broker that ignored it would run open, so any value but a harmless
-value (the default, or one that turns the protection off) stops the start with the reason and the remedy.
+An operator that sets such a key relies on it. A broker that ignored such a key would run open. So every value except a
+harmless value (the default, or a value that turns the protection off) stops the start with the reason and the remedy.
 """
 
 from typing import Final, NamedTuple
 
 
 class Refusal(NamedTuple):
-    """Values that ask for nothing (compared without regard to case), and what to do instead of the others.
+    """Harmless values (compared without regard to case), and the remedy for other values.
 
     kept_by: keys of which any one, where it is set, gives what the refused key asks for.
     """
@@ -18,7 +18,7 @@ class Refusal(NamedTuple):
     kept_by: tuple[str, ...] = ()
 
     def allows(self, text: str) -> bool:
-        """Whether the value asks for nothing; an empty one never does."""
+        """Whether the value is harmless, as an empty value always is."""
         return not text or text.lower() in (value.lower() for value in self.harmless)
 
 

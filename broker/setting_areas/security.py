@@ -53,7 +53,7 @@ class SecuritySettings(Table):
         secret=True,
     )
 
-    authorization_enabled: bool = setting("authorizationEnabled", False, "Roles need grants for what they do.")
+    authorization_enabled: bool = setting("authorizationEnabled", False, "Roles need grants for their actions.")
     authorization_provider: str = setting(
         "authorizationProvider", _PULSAR_AUTHORIZATION, "Rules of authorization.", choices=(_PULSAR_AUTHORIZATION,)
     )

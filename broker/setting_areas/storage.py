@@ -10,28 +10,28 @@ class StorageSettings(Table):
     managed_ledger_max_entries_per_ledger: int = setting(
         "managedLedgerMaxEntriesPerLedger",
         50000,
-        "A ledger with this many entries is followed by a new one.",
+        "Most entries of a ledger before the topic begins a new ledger.",
         unit="entries",
         minimum=1,
     )
     managed_ledger_max_size_per_ledger_mbytes: int = setting(
         "managedLedgerMaxSizePerLedgerMbytes",
         2048,
-        "A ledger of this size is followed by a new one.",
+        "Size of a ledger at which the topic begins a new ledger.",
         unit="MiB",
         minimum=1,
     )
     managed_ledger_min_ledger_rollover_time_minutes: int = setting(
         "managedLedgerMinLedgerRolloverTimeMinutes",
         10,
-        "A ledger younger than this is kept open, whatever its size.",
+        "A ledger younger than this stays open, at any size.",
         unit="min",
         minimum=0,
     )
     managed_ledger_max_ledger_rollover_time_minutes: int = setting(
         "managedLedgerMaxLedgerRolloverTimeMinutes",
         240,
-        "A ledger older than this is followed by a new one.",
+        "Age of a ledger at which the topic begins a new ledger.",
         unit="min",
         minimum=1,
     )
@@ -53,7 +53,7 @@ class StorageSettings(Table):
     managed_ledger_cursor_max_entries_per_ledger: int = setting(
         "managedLedgerCursorMaxEntriesPerLedger",
         50000,
-        "A cursor ledger with this many entries is compacted into a new one.",
+        "Most entries of a cursor ledger before the cursor compacts it into a new ledger.",
         unit="entries",
         minimum=1,
     )
@@ -73,21 +73,21 @@ class StorageSettings(Table):
     managed_ledger_default_ensemble_size: int = setting(
         "managedLedgerDefaultEnsembleSize",
         1,
-        "What persistence policies show as bookies of a ledger; here is one machine and one copy.",
+        "Value that persistence policies show as bookies of a ledger; this broker has a single copy on its machine.",
         unit="bookies",
         minimum=1,
     )
     managed_ledger_default_write_quorum: int = setting(
         "managedLedgerDefaultWriteQuorum",
         1,
-        "What persistence policies show as copies of an entry; here is one machine and one copy.",
+        "Value that persistence policies show as copies of an entry; this broker has a single copy on its machine.",
         unit="copies",
         minimum=1,
     )
     managed_ledger_default_ack_quorum: int = setting(
         "managedLedgerDefaultAckQuorum",
         1,
-        "What persistence policies show as acknowledged copies of an entry; here is one machine and one copy.",
+        "Value that persistence policies show as acknowledged copies; this broker has a single copy on its machine.",
         unit="copies",
         minimum=1,
     )
@@ -147,7 +147,7 @@ class StorageSettings(Table):
     backlog_quota_default_retention_policy: str = setting(
         "backlogQuotaDefaultRetentionPolicy",
         "producer_request_hold",
-        "What happens beyond the quota: producers wait, producers are refused, or the oldest messages are skipped.",
+        "Effect of an exceeded quota: producers wait, the broker refuses producers, or it skips the oldest messages.",
         choices=("producer_request_hold", "producer_exception", "consumer_backlog_eviction"),
     )
     precise_time_based_backlog_quota_check: bool = setting(

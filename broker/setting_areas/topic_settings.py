@@ -24,7 +24,7 @@ class TopicSettings(Table):
     allow_auto_topic_creation_type: str = setting(
         "allowAutoTopicCreationType",
         "non-partitioned",
-        "What kind of topic that is.",
+        "Kind of automatically created topics.",
         choices=("non-partitioned", "partitioned"),
     )
     default_num_partitions: int = setting(
@@ -62,7 +62,7 @@ class TopicSettings(Table):
     default_number_of_namespace_bundles: int = setting(
         "defaultNumberOfNamespaceBundles",
         4,
-        "Bundles of namespaces created without a number of their own.",
+        "Bundles of namespaces created without a number of bundles.",
         unit="bundles",
         minimum=1,
         maximum=2**20,
@@ -98,7 +98,7 @@ class TopicSettings(Table):
     topic_level_policies_enabled: bool = setting(
         "topicLevelPoliciesEnabled",
         True,
-        "Topics may have policies of their own; off, the REST calls for them are refused.",
+        "Topics may have policies; off, the broker refuses the REST calls for topic policies.",
     )
     force_delete_tenant_allowed: bool = setting(
         "forceDeleteTenantAllowed", False, "Tenants with namespaces may be deleted by force."
@@ -117,7 +117,7 @@ class TopicSettings(Table):
     broker_delete_inactive_topics_mode: str = setting(
         "brokerDeleteInactiveTopicsMode",
         "delete_when_no_subscriptions",
-        "What counts as unused: no subscription at all, or every subscription without consumers and backlog.",
+        "Definition of unused: no subscription at all, or every subscription without consumers and backlog.",
         choices=("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"),
     )
     broker_delete_inactive_topics_max_inactive_duration_seconds: int | None = setting(
@@ -137,8 +137,8 @@ class TopicSettings(Table):
             "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",
             "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
         ),
-        "What is stored with every entry: Apache Pulsar's class names (broker timestamp, index) or Python classes "
-        "(package.module.Class, see features/entry-metadata.md).",
+        "Interceptors that add metadata to every entry: Apache Pulsar's class names (broker timestamp, index) or "
+        "Python classes (package.module.Class, see features/entry-metadata.md).",
     )
     exposing_broker_entry_metadata_to_client_enabled: bool = setting(
         "exposingBrokerEntryMetadataToClientEnabled",
@@ -174,7 +174,7 @@ class TopicSettings(Table):
     broker_deduplication_snapshot_interval_seconds: int = setting(
         "brokerDeduplicationSnapshotIntervalSeconds",
         120,
-        "A snapshot is due by time when the last one is this old; 0 never.",
+        "Age of the last snapshot at which a new snapshot is due; 0 never.",
         unit="s",
         minimum=0,
     )
@@ -193,7 +193,7 @@ class TopicSettings(Table):
         "isAllowAutoUpdateSchemaEnabled", True, "Clients may add schema versions; off, only administrators may."
     )
     is_schema_validation_enforced: bool = setting(
-        "isSchemaValidationEnforced", False, "Refuse producers and consumers without a schema on topics that have one."
+        "isSchemaValidationEnforced", False, "Refuse producers and consumers without a schema on topics with a schema."
     )
 
     enable_broker_side_subscription_pattern_evaluation: bool = setting(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LONGEST_STOP_S: Final = 10.0
-"""The guard lets the broker go on after so long, whatever happens here."""
+"""The guard resumes the broker after this time in any case."""
 _SETTLED_S: Final = 0.05
 """Time within which writes that began before the stop end."""
 _STOPPED: Final = frozenset("Tt")
@@ -97,13 +97,13 @@ def _state(process: int | str) -> str:
 
 
 def _guard(pid: int) -> Callable[[], None]:
-    """A process that lets the broker go on when this one is gone, or after LONGEST_STOP_S. The result ends it."""
+    """A process that resumes the broker when the backup process ends, or after LONGEST_STOP_S. The result ends it."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(writing)
-        os.setsid()  # what ends the group of this command leaves it alone
-        select.select([reading], [], [], LONGEST_STOP_S)  # its end: the parent has closed it, or is dead
+        os.setsid()  # a signal to the group of this command does not reach the guard
+        select.select([reading], [], [], LONGEST_STOP_S)  # the end of the pipe: the parent has closed it, or is dead
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGCONT)
         os._exit(0)

@@ -48,7 +48,7 @@ class Taken:
     stopped_ms: float = 0.0
     copied: dict[str, int] = field(default_factory=dict)
     ledgers: dict[str, tuple[int, os.stat_result]] = field(default_factory=dict)
-    """Name -> descriptor, and what the file was; descriptor -1 for one that the image before has."""
+    """Name -> descriptor and stat of the file; descriptor -1 for a file that the image before has."""
 
 
 def take(data_dir: Path, target: Path, known: dict[str, list[int]], stack: ExitStack) -> Taken:

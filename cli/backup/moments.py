@@ -1,4 +1,5 @@
-"""Which moments of the broker's clock images cover, and a data directory as of one of them. Files and processes.
+"""Finds the moments of the broker's clock that images cover, and builds a data directory for such a moment. Files and
+processes.
 
 Between two successive images of one store every moment can be gone back to: the image before has the state, the image
 behind has the messages stored since (`storage/joining/`).

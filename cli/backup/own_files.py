@@ -1,8 +1,8 @@
 """Opening the files of a data directory for a user who may read more than the broker may, as root does.
 
 The broker's user can put anything into the directory: a link to a file that only root reads, a FIFO that never ends,
-the number of a foreign process in LOCK. So only regular files of the directory's own owner are opened, links are not
-followed, and a folder may be a link only to another folder of that owner (a journal on a disk of its own).
+the number of a foreign process in LOCK. So the backup opens only regular files of the directory's owner and follows no
+links. A folder may be a link only to another folder of that owner (for a journal on another disk).
 """
 
 from __future__ import annotations

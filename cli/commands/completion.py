@@ -1,4 +1,4 @@
-"""`completion`: what makes bash, zsh and fish complete `magnetar`."""
+"""`completion`: scripts that let bash, zsh and fish complete `magnetar`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from magnetar.cli.target import chosen_target
 
 @click.group("context", context_settings=HELP, no_args_is_help=True)
 def context() -> None:
-    """Brokers by name, so that addresses and credentials are said once."""
+    """Brokers by name, so that other commands need no addresses and credentials."""
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="print JSON")
@@ -25,7 +25,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="print JSON")
 @context.command("list")
 @_JSON
 def list_contexts(as_json: bool) -> None:
-    """All contexts; the current one has a star."""
+    """All contexts; the current context has a star."""
     file = ContextFile.load(os.environ)
     rows = [
         ("*" if name == file.current else "", name, each.service_url, each.admin_url, each.description)

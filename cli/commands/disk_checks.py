@@ -28,7 +28,7 @@ _STREAM_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DiskFigures:
-    """Microseconds of a 4 KiB write with sync, and bytes a second of a long write with one."""
+    """Microseconds of a 4 KiB write with sync, and bytes a second of a long write with sync."""
 
     sync_median_us: float
     sync_p99_us: float
@@ -93,7 +93,7 @@ def verdict(kind: str, figures: DiskFigures) -> tuple[str, str]:
     if figures.sync_median_us < TOO_FAST_US:
         return "warning", (
             f"{shown}: no disk is that fast. Something answers syncs unwritten: a virtual disk with cache=unsafe, "
-            "eatmydata, nobarrier. What is acknowledged may be lost with the power"
+            "eatmydata, nobarrier. A power failure may lose acknowledged messages"
         )
     if figures.sync_median_us > SLOW_MS * 1000:
         return "warning", f"{shown}: receipts take as long. A disk with a power-protected cache answers in 100 us"

@@ -1,6 +1,6 @@
-"""`doctor`: looks for what commonly goes wrong, says what to do about it, changes nothing.
+"""`doctor`: checks for common faults and names the remedies, without any change.
 
-Each check gives (subject, verdict, text); the exit code is 1 when one of them is an error.
+Each check gives (subject, verdict, text); the exit code is 1 when a check finds an error.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def _handshake(session: Session) -> None:
 
 
 def clock_finding(date: str | None, now_s: float) -> Finding:
-    """The broker's clock against ours, to the second that HTTP tells."""
+    """The difference between the broker's clock and the local clock, by the Date header (whole seconds)."""
     if date is None:
         return "clock", WARNING, "the broker states no time"
     skew = now_s - email.utils.parsedate_to_datetime(date).timestamp()

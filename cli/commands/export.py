@@ -130,7 +130,7 @@ _SUFFIXES: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".p
 def export(session: Session, topic: str, file: str, kind: str | None, force: bool) -> None:
     """Write every message that TOPIC holds now to FILE, JSON lines (.jsonl) or Parquet (.parquet).
 
-    FILE appears when it is complete. No subscription is made and nothing is taken from anybody.
+    FILE appears when it is complete. The export creates no subscription and takes no message from consumers.
     """
     path = Path(file)
     chosen = kind or _SUFFIXES.get(path.suffix.lower())
@@ -155,7 +155,7 @@ def export(session: Session, topic: str, file: str, kind: str | None, force: boo
 
 
 def end_of_parts(session: Session, topic: str) -> dict[str, tuple[int, int]]:
-    """Ledger and entry of the last message of the topic or each partition; empty ones are left out."""
+    """Ledger and entry of the last message of the topic or each partition, without empty partitions."""
     base = admin_path(topic)
     count = int((session.web.get(f"{base}/partitions") or {}).get("partitions", 0))
     name = topic_of(topic)

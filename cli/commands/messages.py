@@ -181,7 +181,7 @@ def consume(session: Session, topic: str, subscription: str, kind: str, start: s
 @_printed
 @with_broker
 def tail(session: Session, topic: str, since: str | None, start: str, **given: Any) -> None:
-    """Show what is published to TOPIC, without a subscription and without taking anything from anybody."""
+    """Show the messages published to TOPIC, without a subscription and without effect on consumers."""
     wanted = Wanted(
         str(topic_of(topic)),
         f"magnetar-tail-{os.urandom(5).hex()}",

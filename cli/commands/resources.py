@@ -1,4 +1,4 @@
-"""`topics`, `subscriptions`, `namespaces`, `tenants`, `permissions`, `schemas`: what there is, made and deleted."""
+"""`topics`, `subscriptions`, `namespaces`, `tenants`, `permissions`, `schemas`: lists, creates and deletes them."""
 
 from __future__ import annotations
 

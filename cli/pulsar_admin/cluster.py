@@ -90,7 +90,7 @@ _CLUSTER_FLAGS: Final = (
 
 
 def _cluster(values: Values) -> Any:
-    """ClusterData of what was given, with the defaults that the Java client adds."""
+    """ClusterData of the given values, with the defaults of the Java client."""
     fields = {**_CLUSTER_FIELDS, **_CLUSTER_SWITCHES}
     given = {field: values[name.lstrip("-").replace("-", "_")] for name, field in fields.items()}
     return {field: value for field, value in given.items() if value is not None}

@@ -115,7 +115,7 @@ def _option(flag: Flag) -> click.Option:
 
 
 def values_of(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
-    """The values of a verb from what click found: converted, with the defaults. Raises: CommandLineError."""
+    """The values of a verb from the result of click: converted, with the defaults. Raises: CommandLineError."""
     values: dict[str, Any] = {name: given[name] for name in verb.argument.split()}
     for flag in verb.flags:
         found = given.get(flag.key)
@@ -142,7 +142,7 @@ def _carry_out(verb: Verb, given: dict[str, Any]) -> None:
 
 
 def _failed(error: CliError) -> None:
-    """As pulsar-admin says it, with the reason on a line of its own."""
+    """The words of pulsar-admin, with the reason on a separate line."""
     reason = error.__notes__[0] if hasattr(error, "__notes__") else str(error)
     first = str(error) if isinstance(error, UnreachableError) else reason
     click.echo(f"{first}\n\nReason: {reason}", err=True)

@@ -55,7 +55,7 @@ def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessag
                     headers,
                 )
         except ProtocolError:
-            pass  # what cannot be looked into is shown as a whole
+            pass  # an unreadable entry is shown as a whole
         else:
             return
     properties = json.loads(headers.get("X-Pulsar-PROPERTY", "{}"))

@@ -1,5 +1,5 @@
-"""Verbs of pulsar-admin that came behind version 4.0: what the admin interface of 4.2.4 has in addition and a broker
-here serves. The tools themselves were compared up to 4.0.6.
+"""Verbs of pulsar-admin that are newer than version 4.0: additions of the admin interface of 4.2.4 that this broker
+supports. The tools themselves were compared up to 4.0.6.
 """
 
 from __future__ import annotations

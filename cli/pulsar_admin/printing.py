@@ -24,7 +24,7 @@ def parsed(answer: bytes) -> Any:
     try:
         return json.loads(answer)
     except ValueError:
-        raise BrokerFailedError(f"the broker answered with what is no JSON: {answer[:200]!r}") from None
+        raise BrokerFailedError(f"the broker's answer is no JSON: {answer[:200]!r}") from None
 
 
 def jackson(value: Any, indent: str = "") -> str:

@@ -1,5 +1,5 @@
-"""Verbs that are more than one request, or whose route depends on what was given. `ask` does the requests, so that all
-of this can be tested without a broker.
+"""Verbs that need several requests, or whose route depends on the given values. `ask` does the requests, so that all of
+this can be tested without a broker.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ STEPS: Final[dict[str, Step]] = {
 
 
 def carried_out(verb: Verb, values: dict[str, Any], around: Surroundings) -> Iterator[str]:
-    """Do what the verb says; the pieces of what it prints, as they come. Raises: CliError."""
+    """Run the verb; yield the pieces of its output. Raises: CliError."""
     values = dict(values)
     if "topic" in values:
         values["full_topic"] = str(topic_of(values["topic"]))

@@ -27,7 +27,7 @@ GROUPS: Final = {
     "resourcegroups": "resource groups: none here",
     "ns-isolation-policy": "isolation policies",
 }
-_OFFLOAD: Final = "nothing is offloaded: ledgers stay on the broker's disk"
+_OFFLOAD: Final = "the broker offloads no ledgers"
 _GEO: Final = "there is no replication to other clusters"
 _SHADOW: Final = "there are no shadow topics"
 _FILTERS: Final = "there are no entry filters"
@@ -57,8 +57,8 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "topics get-shadow-source": _SHADOW,
     "topicPolicies set-entry-filters-per-topic": _FILTERS,
     "namespaces set-entry-filters": _FILTERS,
-    "namespaces set-resource-group": "there are no resource groups",
-    **{f"resourcegroups {word}": "there are no resource groups" for word in ("create", "update", "delete")},
+    "namespaces set-resource-group": "resource groups have no effect here",
+    **{f"resourcegroups {word}": "resource groups have no effect here" for word in ("create", "update", "delete")},
     "namespaces list-cluster": "deprecated in Pulsar itself: use `list`",
     "namespaces destinations": "deprecated in Pulsar itself: use `topics`",
     **{
@@ -70,7 +70,7 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "clusters get-cluster-migration": "clusters are not migrated",
     "clusters update-cluster-migration": "clusters are not migrated",
     "brokers shutdown": "stop the process with SIGTERM",
-    "broker-stats allocator-stats": "there is no allocator of a JVM",
+    "broker-stats allocator-stats": "the broker has no JVM",
     "schemas extract": "reads classes of a Java archive",
     **{
         f"ns-isolation-policy {word}": "there is one broker, which serves every namespace"

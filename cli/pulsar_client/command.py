@@ -38,10 +38,10 @@ UNSUPPORTED: Final = {
 }
 """Flags of pulsar-client that end with an error, with the way out."""
 NO_EFFECT: Final = {
-    "--disable-batching": "messages are entries of their own",
+    "--disable-batching": "each message is a separate entry",
     "--chunking": "a message larger than maxMessageSize is refused",
     "--disable-replication": "there is no replication",
-    "--queue-size": "messages are asked for in advance",
+    "--queue-size": "messages are requested in advance",
     "--max_chunked_msg": "ten at a time",
     "--auto_ack_chunk_q_full": "the oldest is given up",
     "--pool-messages": "a matter of the JVM",
@@ -223,7 +223,7 @@ def _shown(command: Any) -> Any:
     type=click.IntRange(min=0),
     default=0,
     metavar="MS",
-    help="move the subscription to what was published then or later",
+    help="move the subscription to the first message published then or later",
 )
 @click.option(
     "-etp",

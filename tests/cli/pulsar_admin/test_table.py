@@ -159,7 +159,7 @@ def neutral(path):
     ("argv", "text"),
     [
         (["functions", "list"], "not supported: there are no functions"),
-        (["topics", "offload", "t"], "nothing is offloaded"),
+        (["topics", "offload", "t"], "the broker offloads no ledgers"),
         (["topics", "lst"], "Did you mean list"),
         (["topic", "list"], "Did you mean topics"),
         (["topics", "set-retention", "t", "-t", "soon", "-s", "1M"], "--time: 'soon' is no duration"),
