@@ -13,8 +13,8 @@ _HEAD: Final = """\
 # Verbs of `magnetar admin`
 
 Generated from the table in `cli/pulsar_admin`. Verbs and flags are those of Apache Pulsar's
-`pulsar-admin`; tests compare requests and output with that program. [Command line](cli.md) describes
-how to choose the broker.
+`pulsar-admin`; tests compare requests and output with that program. [Command line](cli.md)
+describes how to choose the broker.
 """
 
 

@@ -10,7 +10,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "admin.md").read_text(encoding="utf
 
 
 def test_public_routes_of_the_page_are_those_of_the_table():
-    rows = [line for line in PAGE.splitlines() if line.startswith(("| everybody,", "| every role,"))]
+    rows = [line for line in PAGE.splitlines() if line.startswith(("| every client,", "| every role,"))]
     named = {path.removeprefix("/admin/v2/") for path in re.findall(r"`(/?[a-z/]+)`", "".join(rows))}
     probes = {row.path.removeprefix("/admin/v2/") for row in all_routes() if row.need is PROBE}
     assert named == probes - {"/status.html", "/metrics/"} | {"brokers/version"}
