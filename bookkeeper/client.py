@@ -7,7 +7,8 @@ import secrets
 from typing import TYPE_CHECKING, Self
 
 from magnetar.bookkeeper.background import Background
-from magnetar.bookkeeper.bookies.pool import BookiePool
+from magnetar.bookkeeper.bookies.pool import BookiePool, connect_tcp
+from magnetar.bookkeeper.bookies.secure_connect import SecureConnect
 from magnetar.bookkeeper.errors import (
     ClientClosedError,
     LedgerFencedError,
@@ -55,7 +56,7 @@ class BookKeeper:
         own_session: ZooKeeperSession | None = None,
     ) -> None:
         self._background, self._own_session = background, own_session
-        pool = BookiePool(registry, options, background, *([] if connect is None else [connect]))
+        pool = BookiePool(registry, options, background, connect or _connector(options))
         chance = chance or random.Random()  # noqa: S311 - spreads load, keeps no secret
         self._context = LedgerContext(store, registry, pool, options, background, chance)
         self._writers: dict[int, LedgerWriter] = {}
@@ -252,3 +253,9 @@ class BookKeeper:
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosedError("the client is closed")
+
+
+def _connector(options: ClientOptions) -> Connect:
+    """Raises TlsFilesError."""
+    security = options.security
+    return connect_tcp if security.tls is None and security.credentials is None else SecureConnect(security)

@@ -139,7 +139,7 @@ class EntryTooLargeError(LedgerError):
 
 
 class WrongPasswordError(LedgerError):
-    what = "wrong password or digest type"
+    what = "wrong password or digest type, or a bookie that wants credentials"
 
 
 class NotEnoughBookiesError(LedgerError):

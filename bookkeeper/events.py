@@ -16,6 +16,7 @@ __all__ = [
     "LEDGER_FAILED",
     "LEDGER_RECOVERED",
     "RACKS_MALFORMED",
+    "TLS_FILES_UNUSABLE",
 ]
 
 BACKGROUND_CRASHED = "bookkeeper.background_crashed"
@@ -31,3 +32,4 @@ LEDGER_DEGRADED = "ledger.degraded"
 LEDGER_FAILED = "ledger.failed"
 LEDGER_RECOVERED = "ledger.recovered"
 RACKS_MALFORMED = "bookkeeper.racks_malformed"
+TLS_FILES_UNUSABLE = "bookkeeper.tls_files_unusable"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from magnetar.bookkeeper.bookies.placement import PlacementRules
+from magnetar.bookkeeper.bookies.tls import BookieSecurity
 from magnetar.bookkeeper.wire.digests import DigestType
 from magnetar.bookkeeper.wire.frames import DEFAULT_MAX_FRAME_BYTES
 
@@ -67,5 +68,6 @@ class ClientOptions:
     """Read many entries by one request; bookies before 4.17 do not know it."""
     batch_read_bytes: int = 1 << 20
     placement: PlacementRules = field(default_factory=PlacementRules)
+    security: BookieSecurity = field(default_factory=BookieSecurity)
     local_host: str = ""
     """Host of this process: replicas in the rack, then the region, of a bookie on this host are read first."""

@@ -8,7 +8,7 @@ conf/standalone.conf and docs/settings.md. A key is in the table only if it does
 from typing import Final
 
 from magnetar.broker.setting_areas.balancing import BalancingSettings
-from magnetar.broker.setting_areas.bookies import BookieSettings
+from magnetar.broker.setting_areas.bookies import BookieSecuritySettings, BookieSettings
 from magnetar.broker.setting_areas.cluster import ClusterSettings
 from magnetar.broker.setting_areas.converting import ConvertingSettings
 from magnetar.broker.setting_areas.delivery import DeliverySettings
@@ -34,6 +34,7 @@ class Settings(
     StorageSettings,
     ClusterSettings,
     BookieSettings,
+    BookieSecuritySettings,
     BalancingSettings,
     SecuritySettings,
     DoorSettings,
@@ -53,6 +54,7 @@ AREAS: Final[dict[str, type]] = {
     "Storage": StorageSettings,
     "Cluster": ClusterSettings,
     "Cluster: bookies": BookieSettings,
+    "Cluster: security of bookies": BookieSecuritySettings,
     "Cluster: load": BalancingSettings,
     "Security": SecuritySettings,
     "Other doors": DoorSettings,

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import KeeperState
 
 from magnetar.bookkeeper.errors import (
     MetadataAccessError,
@@ -69,6 +70,9 @@ _ERRORS: tuple[tuple[type[Exception], type[MetadataError]], ...] = (
 )
 """In this order: the first class that fits. Anything else is a MetadataRequestError."""
 
+_REFUSALS = (kazoo_errors.AuthFailedError, kazoo_errors.SessionClosedRequireSaslError, kazoo_errors.SASLException)
+"""The service does not take the credentials, or wants some."""
+
 _CONSEQUENCES = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """Errors of the other operations of a failed transaction: consequences, not the cause."""
 
@@ -88,6 +92,23 @@ _STATES = {
 }
 
 
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """kazoo's threads; what one of them raises is reported instead of printed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_failure: Callable[[Exception], None] = lambda _error: None
+
+    def spawn(self, func: Callable[..., object], *arguments: Any, **named: Any) -> Any:
+        def run() -> None:
+            try:
+                func(*arguments, **named)
+            except Exception as error:  # noqa: BLE001 - carried to the caller
+                self.on_failure(error)
+
+        return super().spawn(run)
+
+
 class ZooKeeperSession:
     """Use ``await ZooKeeperSession.connect(options)``; ``close`` ends the session and its ephemeral nodes."""
 
@@ -100,6 +121,7 @@ class ZooKeeperSession:
         self._state = SessionState.LOST
         self._session_id = 0
         self._closing: asyncio.Future[None] | None = None
+        self._starting: asyncio.Future[None] = self._loop.create_future()
         client.add_listener(self._on_kazoo_state)
 
     @classmethod
@@ -107,7 +129,9 @@ class ZooKeeperSession:
         """A connected session. Raises MetadataUnavailableError when no server answers within ``connect_timeout_s``,
         MetadataAccessError when authentication fails.
         """
+        handler = _Handler()
         client = KazooClient(
+            handler=handler,
             hosts=options.servers,
             timeout=options.session_timeout_ms / 1000,
             # kazoo's own default backs off so far that it sleeps through the end of the session
@@ -122,11 +146,12 @@ class ZooKeeperSession:
             check_hostname=options.tls and options.tls_verify and options.tls_verify_names,
         )
         session = cls(client, options)
+        handler.on_failure = session._on_kazoo_failure
         try:
-            await session._off_loop(partial(client.start, options.connect_timeout_s))
+            await session._off_loop(partial(client.start, options.connect_timeout_s), session._starting)
         except (KazooTimeoutError, kazoo_errors.KazooException, OSError) as error:
             await session.close()
-            if isinstance(error, kazoo_errors.AuthFailedError):
+            if isinstance(error, _REFUSALS):
                 raise MetadataAccessError(options.servers, "authentication failed") from error
             detail = f"no connection to ZooKeeper within {options.connect_timeout_s:g} s"
             raise MetadataUnavailableError(options.servers, detail) from error
@@ -264,9 +289,9 @@ class ZooKeeperSession:
         with contextlib.suppress(Exception):
             self._client.close()
 
-    async def _off_loop(self, work: Callable[[], Any]) -> None:
+    async def _off_loop(self, work: Callable[[], Any], ended: asyncio.Future[None] | None = None) -> None:
         """Run what blocks in a thread of its own: the loop's executor may be full of work that waits for us."""
-        done: asyncio.Future[None] = self._loop.create_future()
+        done = ended or self._loop.create_future()
 
         def run() -> None:
             try:
@@ -321,7 +346,13 @@ class ZooKeeperSession:
         else:
             self._post(_resolve, answer, result.value)
 
+    def _on_kazoo_failure(self, error: Exception) -> None:
+        """Kazoo's thread of the connection ended: for good."""
+        self._post(_fail, self._starting, error)
+
     def _on_kazoo_state(self, state: str) -> None:
+        if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001 - kazoo lets `start` wait for its deadline
+            self._post(_fail, self._starting, kazoo_errors.AuthFailedError())
         identity = self._client.client_id
         self._post(self._change_state, _STATES[state], identity[0] if identity else None)
 

@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.bookkeeper.bookies.isolation import isolation_groups
 from magnetar.bookkeeper.bookies.placement import PlacementRules
+from magnetar.bookkeeper.bookies.tls import BookieSecurity, BookieTls, TlsFilesError, tls_context
+from magnetar.bookkeeper.jaas import read_section
 from magnetar.bookkeeper.options import ClientOptions
 from magnetar.bookkeeper.wire.frames import DEFAULT_MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
+    from magnetar.bookkeeper.wire.digest_md5 import DigestCredentials
     from magnetar.broker.settings import Settings
 
 __all__ = ["client_options"]
 
+_SECTION: Final = "BookKeeper"
+"""Java's default."""
 _FRAME_PADDING: Final = 10 * 1024
 """Of an entry around the largest message: what Apache Pulsar's bookies are configured for."""
 
 
 def client_options(settings: Settings) -> ClientOptions:
-    """Deadlines, limits and placement."""
+    """Deadlines, limits, placement, TLS and credentials. Raises ValueError for files that cannot be used."""
     groups = settings.bookkeeper_client_isolation_groups
     quarantine_s = float(settings.bookkeeper_client_health_check_quarantine_time_in_seconds)
     timeout_s = float(settings.bookkeeper_client_timeout_in_seconds)
@@ -32,6 +37,7 @@ def client_options(settings: Settings) -> ClientOptions:
         quarantine_ratio=settings.bookkeeper_client_quarantine_ratio,
         max_frame_bytes=max(settings.max_message_size + _FRAME_PADDING, DEFAULT_MAX_FRAME_BYTES),
         local_host=(settings.advertised_address or "") if local else "",
+        security=_security(settings),
         placement=PlacementRules(
             rack_aware=settings.bookkeeper_client_rackaware_policy_enabled,
             region_aware=settings.bookkeeper_client_regionaware_policy_enabled,
@@ -42,3 +48,44 @@ def client_options(settings: Settings) -> ClientOptions:
             else None,
         ),
     )
+
+
+def _security(settings: Settings) -> BookieSecurity:
+    return BookieSecurity(_tls(settings), _credentials(settings))
+
+
+def _tls(settings: Settings) -> BookieTls | None:
+    if not settings.bookkeeper_tls_client_authentication:
+        return None
+    tls = BookieTls(
+        trust=settings.bookkeeper_tls_trust_certs_file_path,
+        trust_kind=settings.bookkeeper_tls_trust_cert_types,
+        trust_password_file=settings.bookkeeper_tls_trust_store_password_path,
+        key=settings.bookkeeper_tls_key_file_path,
+        key_kind=settings.bookkeeper_tls_key_file_type,
+        key_password_file=settings.bookkeeper_tls_key_store_password_path,
+        certificate=settings.bookkeeper_tls_certificate_file_path,
+        verify_names=settings.bookkeeper_tls_hostname_verification_enabled,
+        refresh_s=float(settings.bookkeeper_tls_cert_files_refresh_duration_seconds),
+    )
+    try:
+        tls_context(tls)
+    except TlsFilesError as error:
+        raise ValueError(f"bookkeeperTLSClientAuthentication=true: {error}") from error
+    return tls
+
+
+def _credentials(settings: Settings) -> DigestCredentials | None:
+    if not settings.bookkeeper_client_authentication_plugin:
+        return None
+    path, section = settings.jaas_login_config_path, ""
+    if settings.bookkeeper_client_authentication_parameters_name:
+        section = settings.bookkeeper_client_authentication_parameters
+    if not path:
+        raise ValueError(
+            "bookkeeperClientAuthenticationPlugin needs jaasLoginConfigPath, the file with the user and the password"
+        )
+    found = read_section(path, section or _SECTION)
+    if found is None:
+        raise ValueError(f"jaasLoginConfigPath: {path} has no section {section or _SECTION}")
+    return found

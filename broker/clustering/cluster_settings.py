@@ -71,7 +71,7 @@ def cluster_services(settings: Settings) -> ClusterServices:
             f"managedLedgerDefaultAckQuorum {sizes[2]} does not hold"
         )
     found = _with_ledgers(servers, settings.bookkeeper_metadata_service_uri)
-    return replace(found, security=read_security(settings.metadata_store_config_path))
+    return replace(found, security=read_security(settings.metadata_store_config_path, settings.jaas_login_config_path))
 
 
 def _check_strategies(settings: Settings) -> None:

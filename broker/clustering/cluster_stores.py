@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.errors import BookKeeperError
 from magnetar.bookkeeper.wire.digests import DigestType
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
-from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
 from magnetar.broker.clustering.bookie_client import client_options
 from magnetar.broker.clustering.pulsar_paths import PulsarPaths
+from magnetar.broker.clustering.zookeeper_client_file import zookeeper_options
 from magnetar.storage.bookkeeper.opening import open_bookkeeper_ledgers
 from magnetar.storage.bookkeeper.store_settings import BookKeeperSettings
 from magnetar.storage.embedded.engine_stats import EngineStats, HistogramStats
@@ -85,18 +86,15 @@ class ClusterStores:
 async def open_cluster_stores(
     settings: Settings, services: ClusterServices, cache_bytes: int, max_record_bytes: int
 ) -> ClusterStores:
-    """Connected. Raises StorageUnavailableError, ValueError for a cluster that was not initialized."""
-    options = ZooKeeperOptions(
-        services.servers,
-        session_timeout_ms=settings.metadata_store_session_timeout_millis,
+    """Connected. Raises StorageUnavailableError, ValueError for a cluster that was not initialized or a file that is
+    not usable.
+    """
+    options = replace(
+        zookeeper_options(services.servers, services.security, settings.metadata_store_session_timeout_millis),
         connect_timeout_s=_CONNECT_S,
         request_timeout_s=float(settings.metadata_store_operation_timeout_seconds),
-        tls=services.security.tls,
-        tls_ca_file=services.security.ca_file,
-        tls_certificate_file=services.security.certificate_file,
-        tls_key_file=services.security.certificate_file,
-        tls_verify_names=services.security.verify_names,
     )
+    client = client_options(settings)
     try:
         session = await ZooKeeperSession.connect(options)
     except BookKeeperError as error:
@@ -114,7 +112,7 @@ async def open_cluster_stores(
                 digest_type=_DIGESTS[settings.managed_ledger_digest_type],
                 cache_bytes=cache_bytes,
                 max_record_bytes=max_record_bytes,
-                client=client_options(settings),
+                client=client,
             ),
         )
     except BookKeeperError as error:

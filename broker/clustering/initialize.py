@@ -14,14 +14,15 @@ import msgspec
 from magnetar.bookkeeper.errors import BookKeeperError, MetadataError, NodeExistsError
 from magnetar.bookkeeper.service_uri import parse_service_uri
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
-from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
 from magnetar.broker.clustering.cluster_settings import zookeeper_servers
-from magnetar.broker.clustering.zookeeper_client_file import read_security
+from magnetar.broker.clustering.zookeeper_client_file import read_security, zookeeper_options
 from magnetar.broker.policies.records import Policies, even_bundles, shown
 from magnetar.broker.policies.values import ClusterData, TenantInfo
 
 if TYPE_CHECKING:
     import argparse
+
+    from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
 
 __all__ = ["add_arguments", "cluster_nodes", "run_initialize"]
 
@@ -60,6 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="FILE",
         help="ZooKeeper's client settings, for TLS: metadataStoreConfigPath of the brokers",
+    )
+    add(
+        "--jaas-login-config",
+        default="",
+        metavar="FILE",
+        help="user and password for ZooKeeper, section Client: jaasLoginConfigPath of the brokers",
     )
     add("--metadata-store-session-timeout-ms", "--zookeeper-session-timeout-ms", type=int, default=30000, metavar="MS")
 
@@ -116,7 +123,7 @@ def _checked(options: argparse.Namespace) -> str:
         raise ValueError("--configuration-metadata-store differs from --metadata-store: brokers here keep both in one")
     if options.ledgers:
         parse_service_uri(options.ledgers)
-    read_security(options.metadata_store_config_path)
+    read_security(options.metadata_store_config_path, options.jaas_login_config)
     if not 1 <= options.default_namespace_bundle_number <= 1024:
         raise ValueError("--default-namespace-bundle-number must be 1 to 1024")
     return servers
@@ -124,18 +131,10 @@ def _checked(options: argparse.Namespace) -> str:
 
 async def _initialize(servers: str, options: argparse.Namespace) -> int:
     hosts, _, chroot = servers.partition("/")
-    security = read_security(options.metadata_store_config_path)
+    security = read_security(options.metadata_store_config_path, options.jaas_login_config)
 
     def service(servers: str) -> ZooKeeperOptions:
-        return ZooKeeperOptions(
-            servers,
-            session_timeout_ms=options.metadata_store_session_timeout_ms,
-            tls=security.tls,
-            tls_ca_file=security.ca_file,
-            tls_certificate_file=security.certificate_file,
-            tls_key_file=security.certificate_file,
-            tls_verify_names=security.verify_names,
-        )
+        return zookeeper_options(servers, security, options.metadata_store_session_timeout_ms)
 
     if chroot:
         root = await ZooKeeperSession.connect(service(hosts))

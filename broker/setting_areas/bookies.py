@@ -91,3 +91,73 @@ class BookieSettings(Table):
         False,
         "Ledgers of namespaces that name no groups of bookies get bookies of no group alone.",
     )
+
+
+@table
+class BookieSecuritySettings(Table):
+    """How `magnetar broker` proves itself to bookies and ZooKeeper, and how connections to bookies are protected."""
+
+    bookkeeper_tls_client_authentication: bool = setting(
+        "bookkeeperTLSClientAuthentication",
+        False,
+        "Connections to bookies use TLS and show the certificate of the next settings; without it they are plain.",
+    )
+    bookkeeper_tls_provider_factory_class: str = setting(
+        "bookkeeperTLSProviderFactoryClass",
+        "org.apache.bookkeeper.tls.TLSContextFactory",
+        "How TLS is made in Apache Pulsar; here by the TLS of this platform.",
+        choices=("org.apache.bookkeeper.tls.TLSContextFactory",),
+    )
+    bookkeeper_tls_trust_certs_file_path: str = setting(
+        "bookkeeperTLSTrustCertsFilePath", "", "Authorities of the bookies; empty: the system's."
+    )
+    bookkeeper_tls_trust_cert_types: str = setting(
+        "bookkeeperTLSTrustCertTypes", "PEM", "Form of that file: PEM or PKCS12."
+    )
+    bookkeeper_tls_trust_store_password_path: str = setting(
+        "bookkeeperTLSTrustStorePasswordPath", "", "File with the password of a PKCS12 file of authorities."
+    )
+    bookkeeper_tls_key_file_path: str = setting("bookkeeperTLSKeyFilePath", "", "Key shown to bookies.")
+    bookkeeper_tls_key_file_type: str = setting(
+        "bookkeeperTLSKeyFileType", "PEM", "Form of that file: PEM, or PKCS12 with the certificate in the same file."
+    )
+    bookkeeper_tls_key_store_password_path: str = setting(
+        "bookkeeperTLSKeyStorePasswordPath", "", "File with the password of the key."
+    )
+    bookkeeper_tls_certificate_file_path: str = setting(
+        "bookkeeperTLSCertificateFilePath", "", "Certificate (PEM) of the key; empty: in the file of the key."
+    )
+    bookkeeper_tls_hostname_verification_enabled: bool = setting(
+        "bookkeeper_tlsHostnameVerificationEnabled",
+        False,
+        "Require that a bookie has the name of its address in its certificate.",
+    )
+    bookkeeper_tls_cert_files_refresh_duration_seconds: int = setting(
+        "bookkeeperTlsCertFilesRefreshDurationSeconds",
+        300,
+        "How often these files are looked at for changes; new connections use the new ones. 0: never.",
+        unit="s",
+        minimum=0,
+    )
+    bookkeeper_client_authentication_plugin: str = setting(
+        "bookkeeperClientAuthenticationPlugin",
+        "",
+        "org.apache.bookkeeper.sasl.SASLClientProviderFactory: a user and a password (SASL DIGEST-MD5) for bookies.",
+        choices=("", "org.apache.bookkeeper.sasl.SASLClientProviderFactory"),
+    )
+    bookkeeper_client_authentication_parameters_name: str = setting(
+        "bookkeeperClientAuthenticationParametersName",
+        "",
+        "saslJaasClientSectionName: the next setting names the section of jaasLoginConfigPath.",
+        choices=("", "saslJaasClientSectionName"),
+    )
+    bookkeeper_client_authentication_parameters: str = setting(
+        "bookkeeperClientAuthenticationParameters", "", "Name of that section; empty: BookKeeper.", secret=True
+    )
+    jaas_login_config_path: str = setting(
+        "jaasLoginConfigPath",
+        "",
+        "File with users and passwords in the form of Java's login configuration (java.security.auth.login.config): "
+        "section BookKeeper for bookies, section Client for ZooKeeper. DigestLoginModule alone.",
+        source="Magnetar",
+    )

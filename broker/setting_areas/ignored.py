@@ -14,21 +14,20 @@ PREFIXES: Final = (
     "gcsManagedLedgerOffload",
 )
 
+_IN_FORCE: Final = frozenset({"bookkeeper_tlsHostnameVerificationEnabled"})
+"""Keys with one of these prefixes that are in the table of settings."""
+
 IGNORED: Final = frozenset(
     """
 additionalServletDirectory additionalSystemCursorNames aggregatePublisherStatsByProducerName
 allowAclChangesOnNonExistentTopics allowedTopicPropertyKeysForMetrics allowLoopback allowOverrideEntryFilters
-bindAddresses bookieId bookiePort bookkeeperClientAuthenticationParameters
-bookkeeperClientAuthenticationParametersName bookkeeperClientExposeStatsToPrometheus
-bookkeeperClientGetBookieInfoIntervalSeconds bookkeeperClientGetBookieInfoRetryIntervalSeconds
-bookkeeperClientHealthCheckErrorThresholdPerInterval bookkeeperClientHealthCheckIntervalSeconds
-bookkeeperClientLimitStatsLogging bookkeeperClientMinAvailableBookiesInIsolationGroups bookkeeperClientNumIoThreads
-bookkeeperClientNumWorkerThreads bookkeeperClientSeparatedIoThreadsEnabled bookkeeperClientThrottleValue
-bookkeeperDiskWeightBasedPlacementEnabled bookkeeperEnableStickyReads bookkeeperExplicitLacIntervalInMills
-bookkeeperJournalDirectory bookkeeperNumberOfChannelsPerBookie bookkeeperTlsCertFilesRefreshDurationSeconds
-bookkeeperTLSCertificateFilePath bookkeeperTLSKeyFilePath bookkeeperTLSKeyFileType bookkeeperTLSKeyStorePasswordPath
-bookkeeperTLSProviderFactoryClass bookkeeperTLSTrustCertsFilePath bookkeeperTLSTrustCertTypes
-bookkeeperTLSTrustStorePasswordPath bookkeeperUseV2WireProtocol bootstrapNamespaces
+bindAddresses bookieId bookiePort bookkeeperClientExposeStatsToPrometheus bookkeeperClientGetBookieInfoIntervalSeconds
+bookkeeperClientGetBookieInfoRetryIntervalSeconds bookkeeperClientHealthCheckErrorThresholdPerInterval
+bookkeeperClientHealthCheckIntervalSeconds bookkeeperClientLimitStatsLogging
+bookkeeperClientMinAvailableBookiesInIsolationGroups bookkeeperClientNumIoThreads bookkeeperClientNumWorkerThreads
+bookkeeperClientSeparatedIoThreadsEnabled bookkeeperClientThrottleValue bookkeeperDiskWeightBasedPlacementEnabled
+bookkeeperEnableStickyReads bookkeeperExplicitLacIntervalInMills bookkeeperJournalDirectory
+bookkeeperNumberOfChannelsPerBookie bookkeeperUseV2WireProtocol bootstrapNamespaces
 brokerClientSslFactoryPlugin brokerClientSslFactoryPluginParams brokerClientSslProvider
 brokerClientTlsCiphers brokerClientTlsEnabledWithKeyStore brokerClientTlsKeyStore
 brokerClientTlsKeyStorePassword brokerClientTlsKeyStoreType brokerClientTlsProtocols brokerClientTlsTrustStore
@@ -157,7 +156,7 @@ OLDER: Final = frozenset(
 
 def is_ignored(key: str) -> bool:
     """Whether the key means something to Apache Pulsar, but nothing here."""
-    return key in IGNORED or key in OLDER or key.startswith(PREFIXES)
+    return key in IGNORED or key in OLDER or (key.startswith(PREFIXES) and key not in _IN_FORCE)
 
 
 NOTHING_TO_PROTECT: Final[dict[str, str]] = {

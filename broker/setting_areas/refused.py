@@ -37,12 +37,6 @@ REFUSED: Final[dict[str, Refusal]] = {
     "sslFactoryPlugin": Refusal(
         ("org.apache.pulsar.common.util.DefaultPulsarSslFactory",), f"Java classes cannot be loaded: {_PEM}"
     ),
-    "bookkeeperTLSClientAuthentication": Refusal(
-        _OFF, "leave it out and protect the network of the bookies: connections to them are plain"
-    ),
-    "bookkeeperClientAuthenticationPlugin": Refusal(
-        (), "leave it out and protect the network of the bookies: they get no credentials"
-    ),
     "managedLedgerPassword": Refusal(
         (), "leave it out: ledgers have the empty password, as Apache Pulsar's by default"
     ),

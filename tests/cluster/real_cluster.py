@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import random
 import shutil
 import subprocess
 
-__all__ = ["RealCluster", "missing"]
+from tests.waiting import wait_for
+
+__all__ = ["RealCluster", "missing", "zookeeper_server"]
 
 SCRIPT = pathlib.Path(__file__).with_name("bk-cluster.sh")
 
@@ -80,3 +83,23 @@ class RealCluster:
         )
         assert done.returncode == 0, f"bk-cluster {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stdout + done.stderr
+
+
+@contextlib.contextmanager
+def zookeeper_server(directory, configuration, *flags):
+    """One ZooKeeper with settings of its own, ready for clients."""
+    (directory / "data").mkdir()
+    given = {"dataDir": directory / "data", "admin.enableServer": "false", "tickTime": 500, **configuration}
+    (directory / "zk.cfg").write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+    cache = pathlib.Path(os.environ.get("BK_HOME") or pathlib.Path.home() / ".cache" / "magnetar" / "bookkeeper")
+    lib = max(cache.glob("*/lib"))
+    command = ["java", "-Xmx96m", *flags, "-cp", f"{lib}/*", "org.apache.zookeeper.server.ZooKeeperServerMain"]
+    with (directory / "zk.log").open("wb") as log:
+        process = subprocess.Popen([*command, str(directory / "zk.cfg")], stdout=log, stderr=log)
+    try:
+        wait_for(lambda: "binding to port" in (directory / "zk.log").read_text() or process.poll() is not None, 60)
+        assert process.poll() is None, (directory / "zk.log").read_text()[-2000:]
+        yield
+    finally:
+        process.kill()
+        process.wait()

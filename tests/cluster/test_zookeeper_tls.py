@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import gc
-import ipaddress
-import os
 import pathlib
 import re
 import signal
@@ -13,17 +10,14 @@ import subprocess
 import sys
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from magnetar.bookkeeper.errors import MetadataUnavailableError
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
 from magnetar.broker.clustering.zookeeper_client_file import read_security
 from tests.cluster.broker_processes import free_port
-from tests.waiting import wait_for
+from tests.cluster.certificates import issued, pem
+from tests.cluster.real_cluster import zookeeper_server
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -39,36 +33,6 @@ def _collected():
     gc.collect()
 
 
-def issued(name, issuer=None, issuer_key=None):
-    """(certificate, key): self-signed, or issued by another one."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject if issuer is None else issuer.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
-    )
-    return builder.sign(issuer_key or key, hashes.SHA256()), key
-
-
-def pem(certificate, key=None):
-    data = certificate.public_bytes(serialization.Encoding.PEM)
-    if key is not None:
-        kinds = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        data += key.private_bytes(serialization.Encoding.PEM, *kinds)
-    return data
-
-
 @pytest.fixture(scope="module")
 def secure(_services, tmp_path_factory):
     """A ZooKeeper with a TLS port: (its address, the directory of certificates)."""
@@ -80,30 +44,15 @@ def secure(_services, tmp_path_factory):
     (directory / "stranger.pem").write_bytes(pem(*issued("stranger")))
     port = free_port()
     configuration = {
-        "dataDir": directory / "data",
         "secureClientPort": port,
         "secureClientPortAddress": "127.0.0.1",
         "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
         "ssl.keyStore.location": directory / "server.pem",
         "ssl.trustStore.location": directory / "ca.pem",
         "ssl.clientAuth": "need",
-        "admin.enableServer": "false",
-        "tickTime": 500,
     }
-    (directory / "data").mkdir()
-    (directory / "zk.cfg").write_text("".join(f"{key}={value}\n" for key, value in configuration.items()))
-    cache = pathlib.Path(os.environ.get("BK_HOME") or pathlib.Path.home() / ".cache" / "magnetar" / "bookkeeper")
-    lib = max(cache.glob("*/lib"))
-    command = ["java", "-Xmx96m", "-cp", f"{lib}/*", "org.apache.zookeeper.server.ZooKeeperServerMain"]
-    with (directory / "zk.log").open("wb") as log:
-        process = subprocess.Popen([*command, str(directory / "zk.cfg")], stdout=log, stderr=log)
-    try:
-        wait_for(lambda: "binding to port" in (directory / "zk.log").read_text() or process.poll() is not None, 60)
-        assert process.poll() is None, (directory / "zk.log").read_text()[-2000:]
+    with zookeeper_server(directory, configuration):
         yield f"127.0.0.1:{port}", directory
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
 
 
 def client_file(directory, own="client.pem"):

@@ -4,9 +4,12 @@ import pytest
 
 from magnetar.bookkeeper.bookies.isolation import IsolationGroups
 from magnetar.bookkeeper.bookies.placement import PlacementRules
+from magnetar.bookkeeper.bookies.tls import BookieSecurity, BookieTls
 from magnetar.bookkeeper.options import ClientOptions
+from magnetar.bookkeeper.wire.digest_md5 import DigestCredentials
 from magnetar.broker.clustering.bookie_client import client_options
 from magnetar.broker.settings_loader import load_settings
+from tests.cluster.certificates import issued, pem
 
 PREFIX = "bookkeeperClient"
 
@@ -55,3 +58,52 @@ def test_primary_and_secondary_groups():
 def test_larger_messages_take_larger_frames():
     assert options(maxMessageSize=10 << 20).max_frame_bytes == (10 << 20) + 10 * 1024
     assert options(maxMessageSize=1 << 20).max_frame_bytes == ClientOptions().max_frame_bytes
+
+
+def login(tmp_path, module="org.apache.zookeeper.server.auth.DigestLoginModule"):
+    file = tmp_path / "login.conf"
+    file.write_text(f'BookKeeper {{ {module} required username="u" password="p"; }};')
+    return {"bookkeeperClientAuthenticationPlugin": PLUGIN, "jaasLoginConfigPath": file}
+
+
+OTHER = {
+    "bookkeeperClientAuthenticationParametersName": "saslJaasClientSectionName",
+    "bookkeeperClientAuthenticationParameters": "Other",
+}
+PLUGIN = "org.apache.bookkeeper.sasl.SASLClientProviderFactory"
+
+
+def test_connections_are_plain_unless_tls_is_asked_for(tmp_path):
+    assert options(bookkeeperTLSKeyFilePath=tmp_path / "none").security == BookieSecurity()
+
+
+def test_tls_and_a_login(tmp_path):
+    (tmp_path / "ca.pem").write_bytes(pem(issued("authority")[0]))
+    found = options(
+        bookkeeperTLSClientAuthentication="true",
+        bookkeeperTLSTrustCertsFilePath=tmp_path / "ca.pem",
+        bookkeeper_tlsHostnameVerificationEnabled="true",
+        bookkeeperTlsCertFilesRefreshDurationSeconds=7,
+        **login(tmp_path),
+    ).security
+    assert found.tls == BookieTls(trust=f"{tmp_path}/ca.pem", verify_names=True, refresh_s=7.0)
+    assert found.credentials == DigestCredentials("u", "p")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"bookkeeperTLSClientAuthentication": "true", "bookkeeperTLSKeyFilePath": "none"}, "none"),
+        ({"bookkeeperClientAuthenticationPlugin": PLUGIN}, "needs jaasLoginConfigPath"),
+        (OTHER, "has no section Other"),
+    ],
+)
+def test_what_cannot_be_used_names_its_setting(tmp_path, changes, reason):
+    more = login(tmp_path) if changes is OTHER else {}
+    with pytest.raises(ValueError, match=reason):
+        options(**more, **changes)
+
+
+def test_kerberos_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="Kerberos, which is not supported"):
+        options(**login(tmp_path, "com.sun.security.auth.module.Krb5LoginModule"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.broker.clustering.zookeeper_client_file import ZooKeeperSecurity, read_security
+from magnetar.broker.clustering.zookeeper_client_file import ZooKeeperSecurity, read_security, zookeeper_options
 
 
 def written(tmp_path, text):
@@ -52,3 +52,40 @@ def test_what_would_not_be_kept_is_refused(tmp_path, text, reason):
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(ValueError, match="metadataStoreConfigPath"):
         read_security(str(tmp_path / "none"))
+
+
+LOGIN = 'Client { a.DigestLoginModule required username="u" password="p"; }; Own { a.DigestLoginModule required '
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (None, "u"),
+        ("", "u"),
+        ("zookeeper.sasl.client=true", "u"),
+        ("zookeeper.sasl.client=false", None),
+        ("zookeeper.sasl.clientconfig=Own", "own"),
+    ],
+)
+def test_a_login_comes_from_a_section_of_the_login_file(tmp_path, lines, expected):
+    login = tmp_path / "login.conf"
+    login.write_text(LOGIN + 'username="own" password="p"; };')
+    path = ""
+    if lines is not None:
+        (tmp_path / "zk.conf").write_text(lines)
+        path = str(tmp_path / "zk.conf")
+    found = read_security(path, str(login))
+    assert (found.login and found.login.username) == expected
+    sasl = zookeeper_options("a:1", found, 6000).sasl
+    assert sasl == ({} if expected is None else {"mechanism": "DIGEST-MD5", "username": expected, "password": "p"})
+
+
+@pytest.mark.parametrize("line", ["zookeeper.sasl.client=true", "zookeeper.sasl.clientconfig=Own"])
+def test_a_login_without_its_file_is_refused(tmp_path, line):
+    (tmp_path / "zk.conf").write_text(line)
+    with pytest.raises(ValueError, match="needs jaasLoginConfigPath"):
+        read_security(str(tmp_path / "zk.conf"))
+    (tmp_path / "login.conf").write_text("")
+    if "clientconfig" in line:
+        with pytest.raises(ValueError, match="has no section Own"):
+            read_security(str(tmp_path / "zk.conf"), str(tmp_path / "login.conf"))

@@ -1,0 +1,125 @@
+"""Frames before the first request of a connection: AUTH and START_TLS, as messages of protocol V3 (protobuf). Pure.
+
+A bookie takes V2 on the same connection afterwards. Every message has a header {1: version, 2: operation,
+3: transaction}; an answer has a status (2) and its content under the number of the request.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from magnetar.bookkeeper.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "MAX_HANDSHAKE_BYTES",
+    "SASL_PLUGIN",
+    "START_TLS_REQUEST",
+    "auth_answer",
+    "auth_request",
+    "start_tls_status",
+]
+
+MAX_HANDSHAKE_BYTES = 1 << 16
+"""Largest frame that a bookie may send before it knows its client, and the other way round."""
+SASL_PLUGIN = b"sasl"
+_U32 = struct.Struct(">I")
+_HEADER, _STATUS, _AUTH, _START_TLS = 1, 2, 102, 106
+"""Fields of requests and answers."""
+_OPERATIONS = {_AUTH: 5, _START_TLS: 9}
+_UNAUTHORIZED = 502
+_DISABLED = b"AuthDisabledPlugin"
+"""Plugin of a bookie that needs no credentials."""
+
+
+def start_tls_status(frame: bytes) -> int:
+    """The status in the answer to START_TLS; 0 is good. Raises WireError."""
+    return _status(dict(_fields(frame)))
+
+
+def auth_request(payload: bytes) -> bytes:
+    """An AUTH frame of the SASL plugin, its length included."""
+    return _request(_AUTH, _bytes_field(1, SASL_PLUGIN) + _bytes_field(2, payload))
+
+
+def auth_answer(frame: bytes) -> bytes | None:
+    """The payload of the bookie's AUTH frame (without its length); None from a bookie that wants no credentials.
+
+    Raises WireError.
+    """
+    found = dict(_fields(frame))
+    status, message = _status(found), found.get(_AUTH)
+    if status:
+        reason = "refuses the credentials" if status == _UNAUTHORIZED else f"answers AUTH with status {status}"
+        raise WireError(f"the bookie {reason}")
+    if not isinstance(message, bytes):
+        raise WireError("a bookie answered AUTH with another frame")
+    parts = dict(_fields(message))
+    plugin, payload = parts.get(1, b""), parts.get(2, b"")
+    if plugin == _DISABLED:
+        return None
+    if plugin != SASL_PLUGIN or not isinstance(payload, bytes):
+        raise WireError(f"a bookie authenticates by {plugin!r}, this client by {SASL_PLUGIN!r}")
+    return payload
+
+
+def _request(number: int, content: bytes) -> bytes:
+    header = bytes([0x08, 3, 0x10, _OPERATIONS[number], 0x18, 1])
+    message = _bytes_field(_HEADER, header) + _bytes_field(number, content)
+    return _U32.pack(len(message)) + message
+
+
+def _status(found: dict[int, int | bytes]) -> int:
+    status = found.get(_STATUS)
+    if not isinstance(status, int):
+        raise WireError("a bookie answered a handshake without a status")
+    return status
+
+
+def _bytes_field(number: int, value: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Numbers and values of a protobuf message: ints and bytes; other kinds are refused."""
+    at = 0
+    while at < len(data):
+        key, at = _read_varint(data, at)
+        value, at = _read_varint(data, at)
+        if key & 7 == 2:
+            end = at + value
+            if end > len(data):
+                raise WireError("a field ends behind its message")
+            yield key >> 3, data[at:end]
+            at = end
+        elif key & 7 == 0:
+            yield key >> 3, value
+        else:
+            raise WireError(f"a field of kind {key & 7} in a handshake")
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            raise WireError("a message ends inside a number")
+        value |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 0x80:
+            return value, at
+    raise WireError("a number of more than ten bytes")
+
+
+START_TLS_REQUEST = _request(_START_TLS, b"")
