@@ -250,6 +250,8 @@ class TopicSubscriptions:
         existing = self.by_name.get(name)
         if existing is not None:
             return existing  # another consumer's request was first
+        if name in self._deleting:  # the cursor that is being deleted: this request waited before the deletion did
+            raise wire_refusals.SUBSCRIPTION_FENCED.error()
         self._life.check_usable()
         subscription = self._attach(name, cursor)
         log.info("subscription.created", topic=str(self._life.name), subscription=name)

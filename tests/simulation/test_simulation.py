@@ -25,6 +25,7 @@ REGRESSIONS = {
     2129: "an index was expected behind a damaged entry without receipt",
     3164: "a lost page held records of an earlier use of its segment, which cut the file of a closed ledger",
     8525: "deduplication forgot its producers with a damaged snapshot and stored messages twice",
+    70720: "a subscription that was created while it was deleted kept a cursor that is gone",
     5605: "the same as 3164, and the ledger had not been read to its end",
 }
 

@@ -130,6 +130,30 @@ async def test_a_reader_is_refused_while_a_durable_subscription_of_its_name_is_c
     await bench.close()
 
 
+async def test_a_request_that_waited_for_a_cursor_does_not_take_the_one_that_is_deleted():
+    """It would serve a subscription whose backlog nothing keeps."""
+    bench = TopicBench()
+    await bench.open()
+    subscriptions = bench.topic.subscriptions
+    await subscriptions.create(SubscribeRequest("jobs"))
+    with held(bench.ground.metadata) as release:
+        first = asyncio.ensure_future(subscriptions.create(SubscribeRequest("other")))
+        await settled()
+        waiting = asyncio.ensure_future(subscriptions.create(SubscribeRequest("jobs")))
+        await settled()
+        deleting = asyncio.ensure_future(subscriptions.delete("jobs"))
+        await settled()
+        release.set()
+        await asyncio.gather(first, deleting)
+        with pytest.raises(ServiceNotReadyError):
+            await waiting
+    assert "jobs" not in subscriptions.by_name
+    assert "jobs" not in bench.topic.ledger.cursors
+    again = await subscriptions.create(SubscribeRequest("jobs"))
+    assert bench.topic.ledger.cursors["jobs"] is again.cursor
+    await bench.close()
+
+
 async def test_a_subscription_that_could_not_be_deleted_is_there_and_saved_as_before():
     bench = TopicBench()
     await bench.open()
