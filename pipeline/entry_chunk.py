@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,7 @@ class EntryChunk:
         (``0x0e02 | u32 size | BrokerEntryMetadata``), then the client's headers and payload
         (``[0x0e01 | u32 crc32c] | u32 size | MessageMetadata | payload``).
     entry_ids: int64[n].
+    verified: the reader has compared a checksum over each body; the broker compared that of the client when it took it.
     """
 
     topic: str
@@ -37,6 +38,7 @@ class EntryChunk:
     offsets: NDArray[np.int64]
     ends: NDArray[np.int64]
     entry_ids: NDArray[np.int64]
+    verified: bool = False
 
     def __post_init__(self) -> None:
         n = len(self.offsets)
@@ -63,29 +65,13 @@ class EntryChunk:
 
     def slice(self, i: int, j: int) -> EntryChunk:
         """Entries i .. j - 1; shares the data."""
-        return EntryChunk(
-            self.topic,
-            self.partition,
-            self.ledger_id,
-            self.data,
-            self.offsets[i:j],
-            self.ends[i:j],
-            self.entry_ids[i:j],
-        )
+        return replace(self, offsets=self.offsets[i:j], ends=self.ends[i:j], entry_ids=self.entry_ids[i:j])
 
     def picked(self, which: NDArray[np.bool_]) -> EntryChunk:
         """The entries for which `which` is true; shares the data."""
         if which.all():
             return self.slice(0, len(which))
-        return EntryChunk(
-            self.topic,
-            self.partition,
-            self.ledger_id,
-            self.data,
-            self.offsets[which],
-            self.ends[which],
-            self.entry_ids[which],
-        )
+        return replace(self, offsets=self.offsets[which], ends=self.ends[which], entry_ids=self.entry_ids[which])
 
     @classmethod
     def of_bodies(

@@ -43,7 +43,7 @@ def opened(
 
     Memory: a copy of the chunk, if it has such entries.
     """
-    headers = Headers(chunk, verify=verify)
+    headers = Headers(chunk, verify=verify and not chunk.verified)
     encrypted = headers.has(ColumnFlag.ENCRYPTED) & (headers[EntryColumn.STATUS] == EntryStatus.FINE)
     if decrypting is None or not encrypted.any():
         return Opened(chunk, headers)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magnetar.client.errors import RetryError
+from magnetar.pipeline.decode.decoder import BATCH_BYTES
 from magnetar.pipeline.jobs.reading import (
     RowReader,
     RowReport,
@@ -341,7 +342,7 @@ class ExportJob:
             ReadSettings.of(self.options),
             wanted,
             value=value,
-            batch_bytes=self.options.batch_bytes,
+            batch_bytes=self.options.batch_bytes or BATCH_BYTES,
         )
 
 

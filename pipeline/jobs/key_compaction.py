@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from magnetar.pipeline.decode.decoder import BATCH_BYTES
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.export import NEEDED, SplitResult, file_slug
 from magnetar.pipeline.jobs.reading import (
@@ -223,7 +224,7 @@ def _merge(place: TableFiles, found: list[tuple[str, str]], run: str) -> tuple[d
 
 def _row_settings(options: SourceOptions, settings: ReadSettings, value: Any) -> RowSettings:
     wanted = tuple(dict.fromkeys((*options.columns, *NEEDED))) if options.columns else None
-    return RowSettings(settings, wanted, value=value, batch_bytes=options.batch_bytes)
+    return RowSettings(settings, wanted, value=value, batch_bytes=options.batch_bytes or BATCH_BYTES)
 
 
 def write_arrow(place: TableFiles, path: str, table: pa.Table) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
-from magnetar.pipeline.decode.decoder import Decoder
+from magnetar.pipeline.decode.decoder import BATCH_BYTES, Decoder
 from magnetar.pipeline.encryption_keys import open_decryption
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.typed_values import TypedValues
@@ -130,7 +130,7 @@ class RowSettings:
     columns: tuple[str, ...] | None = None
     style: str = "pulsar"
     value: TypedValues = field(default_factory=TypedValues)
-    batch_bytes: int = 4 << 20
+    batch_bytes: int = BATCH_BYTES
 
 
 @dataclass(slots=True)

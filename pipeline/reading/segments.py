@@ -67,7 +67,7 @@ def _entries(
                 offsets = np.frombuffer(slab.offsets, np.int64)
                 ids = np.arange(slab.first_entry_id, slab.first_entry_id + slab.count, dtype=np.int64)
                 bodies = offsets[:-1] + RECORD_HEADER_BYTES
-                yield EntryChunk(topic, partition, slab.ledger_id, slab.data, bodies, offsets[1:], ids)
+                yield EntryChunk(topic, partition, slab.ledger_id, slab.data, bodies, offsets[1:], ids, verified=True)
                 at = slab.last_entry_id + 1
         except CorruptEntryError as error:
             on_damaged(error.position.entry_id, str(error))

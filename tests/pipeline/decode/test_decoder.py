@@ -1,6 +1,7 @@
 """The decoder against the reference in plain Python, and each case of docs/pipeline/handling.md by itself."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -474,3 +475,17 @@ def test_an_encrypted_message_has_no_typed_value():
 def test_values_that_no_query_selects_are_not_decoded():
     decoder = Decoder(["__index"], value=value_decoder(TopicSchema("INT32")))
     assert decoded([e.plain(b"short", index=3)], decoder=decoder) == [{"__index": 3}]
+
+
+# --- checksums --------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_reader_has_verified_is_not_verified_again():
+    body = bytearray(e.plain(b"value"))
+    body[-1] ^= 1
+    chunk = e.chunk_of([bytes(body)])
+    with pytest.raises(CorruptEntryError, match="CRC32C"):
+        list(Decoder(["value"]).decode(chunk))
+    for part in (replace(chunk, verified=True), replace(chunk, verified=True).slice(0, 1)):
+        (batch,) = Decoder(["value"]).decode(part)
+        assert batch.num_rows == 1
