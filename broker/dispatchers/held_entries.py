@@ -214,7 +214,8 @@ class HeldEntries:
         return messages
 
     def _acked_one(self, consumer: Consumer, ledger_id: int, entry_id: int) -> int:
-        owner, held = consumer, consumer.pending_acks.remove(ledger_id, entry_id) if consumer.pending_acks else None
+        owner, pending = consumer, consumer.pending_acks
+        held = pending.remove(ledger_id, entry_id) if pending is not None else None
         if held is None:
             for other in self.members.consumers:
                 if other.pending_acks and (held := other.pending_acks.remove(ledger_id, entry_id)) is not None:

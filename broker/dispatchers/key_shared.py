@@ -209,9 +209,9 @@ class KeySharedDispatcher:
             return None
         settings = self.context.settings
         limit = min(permits, settings.max_read_entries)
-        waiting = len(self.held.replay)
+        waiting = self.held.replay.entries
         self.held.take_due(limit)
-        if self.held.replay and (self._replay_may_help or len(self.held.replay) > waiting):
+        if self.held.replay.entries and (self._replay_may_help or self.held.replay.entries > waiting):
             positions = self._replayable(limit)
             if positions:
                 return Read(limit, positions)
@@ -220,7 +220,7 @@ class KeySharedDispatcher:
             settings.key_shared_look_ahead_per_consumer * len(self.consumers),
             settings.key_shared_look_ahead_per_subscription,
         )
-        return Read(limit) if len(self.held.replay) < look_ahead and self.held.may_read() else None
+        return Read(limit) if self.held.replay.entries < look_ahead and self.held.may_read() else None
 
     def _replayable(self, limit: int) -> list[Position]:
         """The first waiting positions that can be sent now, or whose hash is not known yet."""

@@ -138,13 +138,13 @@ class SharedDispatcher:
         if permits <= 0 or self.held.unacked.blocked:
             return None
         limit = min(permits, self.context.settings.max_read_entries)
-        waiting = len(self.held.replay)
+        waiting = self.held.replay.entries
         self.held.take_due(limit)
-        if len(self.held.replay) > waiting:
+        if self.held.replay.entries > waiting:
             self._chunks_wait = False
-        if self._chunks_wait and len(self.held.replay) > _MAX_WAITING:
+        if self._chunks_wait and self.held.replay.entries > _MAX_WAITING:
             return None
-        if self.held.replay and not self._chunks_wait:
+        if self.held.replay.entries and not self._chunks_wait:
             return Read(limit, self.held.replay.head(limit))
         return Read(limit) if self.held.may_read() else None
 

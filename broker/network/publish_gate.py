@@ -24,23 +24,24 @@ class PublishBudget:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.in_flight_bytes = 0
-        self._held: dict[PublishGate, None] = {}  # released in the order of holding
+        self.held: dict[PublishGate, None] = {}
+        """Connections that wait for room, in the order in which they go on."""
 
-    def take(self, gate: PublishGate, size: int) -> None:
-        self.in_flight_bytes += size
-        if self.max_bytes and self.in_flight_bytes >= self.max_bytes and gate not in self._held:
-            self._held[gate] = None
+    def hold(self, gate: PublishGate) -> None:
+        """The limit is reached, or was before: this connection waits."""
+        if gate not in self.held:
+            self.held[gate] = None
             gate.owner.hold_reading("publish-bytes")
 
-    def give_back(self, size: int) -> None:
-        self.in_flight_bytes -= size
-        if self._held and self.in_flight_bytes <= self.max_bytes // 2:
-            held, self._held = self._held, {}
+    def release(self) -> None:
+        """Connections go on once half of the limit is free."""
+        if self.in_flight_bytes <= self.max_bytes // 2:
+            held, self.held = self.held, {}
             for gate in held:
                 gate.owner.release_reading("publish-bytes")
 
     def forget(self, gate: PublishGate) -> None:
-        self._held.pop(gate, None)
+        self.held.pop(gate, None)
 
 
 class PublishGate:
@@ -55,14 +56,20 @@ class PublishGate:
 
     def started(self, entries: int, size: int) -> None:
         self.pending_entries += entries
-        self._budget.take(self, size)
+        budget = self._budget
+        budget.in_flight_bytes += size
+        if 0 < budget.max_bytes <= budget.in_flight_bytes:
+            budget.hold(self)
         if self._max_entries and self.pending_entries >= self._max_entries and not self._holding:
             self._holding = True
             self.owner.hold_reading("publish-entries")
 
     def finished(self, entries: int, size: int) -> None:
         self.pending_entries -= entries
-        self._budget.give_back(size)
+        budget = self._budget
+        budget.in_flight_bytes -= size
+        if budget.held:
+            budget.release()
         if self._holding and self.pending_entries <= self._max_entries // 2:
             self._holding = False
             self.owner.release_reading("publish-entries")

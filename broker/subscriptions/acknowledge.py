@@ -113,7 +113,8 @@ class Acknowledger:
             else:
                 messages += self.books.acked(consumer, ledger_id, entry_ids)
         consumer.acks.add(messages, 0)
-        check_ack_set(longest)
+        if longest:
+            check_ack_set(longest)
 
     def _part(self, consumer: Consumer, position: Position, ack_set: list[int]) -> int:
         """Some messages of a batch; returns how many are newly acknowledged."""

@@ -61,7 +61,7 @@ class TopicPublishing:
         self._now_ms, self._monotonic = context.now_ms, context.monotonic
         self._taken_over = context.taken_over
         self._begun: deque[float] = deque()
-        """When each append under way began, by the monotonic clock."""
+        """When each append under way began, by the monotonic clock; they end in this order."""
         self._drained: list[asyncio.Future[None]] = []
         self._on_failure: Callable[[], object] = lambda: None
 
@@ -90,7 +90,10 @@ class TopicPublishing:
 
     def stored(self, producer: AnsweredProducer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:
         """`count` entries of a run are on the disk and will be seen by the subscriptions."""
-        self.meters.stored(run.count, run.size_bytes, self._run_ended())
+        seconds = self._monotonic() - self._begun.popleft()
+        if self._drained:
+            self._tell_drained()
+        self.meters.stored(run.count, run.size_bytes, seconds)
         self.rate_in.add(run.total_messages, run.size_bytes)
         self.last_publish_ms = self._now_ms()
         ledger_id, first_entry_id, i, j = pieces[-1]
@@ -105,7 +108,8 @@ class TopicPublishing:
         Clients send again, in order, whatever has no receipt.
         """
         if not stored:
-            self._run_ended()
+            self._begun.popleft()
+            self._tell_drained()
         if self._ledger.terminated or self._life.state is TopicState.CLOSING:
             return  # CLOSE_PRODUCER is its answer
         producer.answer(replies.send_error(producer.producer_id, run.high(stored), pb.PersistenceError, str(error)))
@@ -127,15 +131,12 @@ class TopicPublishing:
         self._life.state = TopicState.OPEN
         log.info("topic.unfenced", topic=str(self._life.name))
 
-    def _run_ended(self) -> float:
-        """Runs end in the order in which they began; returns the seconds it took."""
-        seconds = self._monotonic() - self._begun.popleft()
-        if not self._begun and self._drained:
+    def _tell_drained(self) -> None:
+        if not self._begun:
             waiters, self._drained = self._drained, []
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
-        return seconds
 
     async def wait_drained(self) -> None:
         """Return when no append is under way."""

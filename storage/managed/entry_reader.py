@@ -65,12 +65,12 @@ class EntryReader:
                 if limits.upto is None:
                     position = max(position, self._ledgers.end)
                 break
-            ledger_id, first, last = place
+            ledger_id, first, last, left_out = place
             slab = self._store.read_cached(ledger_id, first, last, room.size_bytes)
             position = Position(ledger_id, first)
             if slab is None:
                 return room.spans, position, True
-            following = take(slab, first, last, masks(ledger_id), room)
+            following = take(slab, first, last, left_out, room)
             if following == first:
                 break
             position = Position(ledger_id, following)
@@ -87,7 +87,7 @@ class EntryReader:
         place = self._place(start, limits.upto, masks)
         if place is None:
             return [], start
-        ledger_id, first, last = place
+        ledger_id, first, last, _ = place
         last = min(last, first + limits.max_entries - 1)
         try:
             slabs = await self._store.read(ledger_id, first, last, limits.max_bytes)
@@ -142,8 +142,12 @@ class EntryReader:
             _add(spans, slab, entry_id - slab.first_entry_id)
         return spans
 
-    def _place(self, position: Position, upto: Position | None, masks: Masks) -> tuple[int, int, int] | None:
-        """(ledger, first wanted entry, last existing entry) at or after the position; None when there is none."""
+    def _place(
+        self, position: Position, upto: Position | None, masks: Masks
+    ) -> tuple[int, int, int, Sequence[BitMap]] | None:
+        """(ledger, first wanted entry, last existing entry, bitmaps of unwanted ones) at or after the position; None
+        when there is none. The bitmaps are live and hold until the next wait.
+        """
         ledger_id, entry_id = position
         entry_id = max(entry_id, 0)
         while True:
@@ -162,7 +166,7 @@ class EntryReader:
             unwanted = masks(ledger_id)
             first = first_absent(unwanted, entry_id, last + 1) if unwanted else entry_id
             if first <= last:
-                return ledger_id, first, last
+                return ledger_id, first, last, unwanted
             entry_id = last + 1
 
 
