@@ -1,4 +1,4 @@
-"""The room's one door for tasks: each is held, what it raises unexpectedly is logged, and it ends with its owner."""
+"""The room's one door for tasks: holds each task, logs unexpected errors, and ends tasks with their owner."""
 
 from __future__ import annotations
 

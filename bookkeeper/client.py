@@ -149,9 +149,9 @@ class BookKeeper:
         recover_first: bool = True,
         digest_type: DigestType | None = None,
     ) -> LedgerReader:
-        """The ledger for reading. An open one is recovered first: its writer, wherever it is, can add nothing any more,
-        and every acknowledged entry is kept. With ``recover_first=False`` it stays as it is, and is read as far as its
-        bookies know it to be confirmed.
+        """The ledger for reading. The client first recovers an open ledger: its writer, in any process, can add no more
+        entries, and every acknowledged entry stays. With ``recover_first=False`` it stays as it is, and is read as far
+        as its bookies know it to be confirmed.
 
         Raises NoSuchLedgerError, WrongPasswordError, RecoveryFailedError, MetadataError.
         """

@@ -1,8 +1,8 @@
 """Where bitmaps go that do not fit into memory: one scratch file for all indexes of a broker, gone with the process.
 
 The budget is shared by all holders; when it is exceeded the largest one puts its oldest bitmaps on the shelf and reads
-each back on demand. Nothing depends on the file: a bitmap that cannot be written stays in memory, one that
-cannot be read again is reported to its holder, which then treats everything in it as fired-when-due.
+each back on demand. Nothing depends on the file: a bitmap that cannot be written stays in memory; the shelf reports an
+unreadable bitmap to its holder, which then treats all its entries as fired-when-due.
 """
 
 from __future__ import annotations

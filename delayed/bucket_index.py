@@ -7,8 +7,8 @@
                      +------- firing ---------+---> views of the subscriptions ---> dispatch
     pending bitmaps: what cursors read around
 
-This file is the shell: timers, loads of segments, recovery, background work. What happens to entries is in
-`firing.py`, to buckets in `bucket_keeper.py`. See docs/features/delayed-delivery.md.
+This file is the shell: timers, loads of segments, recovery, background work. `firing.py` handles entries,
+`bucket_keeper.py` buckets. See docs/features/delayed-delivery.md.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class BucketDelayIndex:
         self._fire_soon()
 
     def clock_moved(self) -> None:
-        """The wall clock jumped: look at once at what is due."""
+        """The wall clock jumped: fire due entries at once."""
         self._disarm()
         self._fire_soon()
 
@@ -200,7 +200,7 @@ class BucketDelayIndex:
             self._fire_timer = self._environment.call_later(0, self._fire)
 
     def _fire(self) -> None:
-        """One piece of what is due, then let others have their turn."""
+        """Fire one piece of the due entries, then give other tasks their turn."""
         self._fire_timer = None
         if self._closed:
             return
@@ -223,7 +223,7 @@ class BucketDelayIndex:
         firing, settings = self._firing, self._settings
         wanted_ms = firing.next_time()
         if wanted_ms != AFTER_ALL:
-            wanted_ms = wanted_ms if firing.policy.active else 0  # when it is due; what may be early comes along then
+            wanted_ms = wanted_ms if firing.policy.active else 0  # at its exact time; early entries fire with it
         for bucket in firing.buckets:
             if bucket.waits_for_load and bucket.loading < 0 and not bucket.resting:
                 wanted_ms = min(

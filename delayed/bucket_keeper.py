@@ -59,12 +59,12 @@ class BucketKeeper:
         self.store, self.catalogue = stores
         self.environment = environment
         self.covered = PositionRanges()
-        """Complete without what is published now."""
+        """Complete without entries published meanwhile."""
         self.live_from: Position | None = None
         """From here on everything published is indexed; None while delays are switched off."""
         self.doomed: set[int] = set()
         self.dirty = False
-        """The stored catalogue is not what is in memory."""
+        """The stored catalogue differs from memory."""
         self.owner = True
         """No other index has written the catalogue."""
         self.on_damage: Callable[[ImmutableBucket, SnapshotError], None] = lambda _bucket, _error: None
@@ -92,7 +92,7 @@ class BucketKeeper:
         self.dirty = True
 
     def set_live(self, *, live: bool) -> None:
-        """From now on what is published is indexed, or is not (then nothing is covered any more)."""
+        """Switch the indexing of published entries on or off (off: the index covers no range any more)."""
         if live:
             last = self._log.last_confirmed
             self.covered = self.covered.with_range(
@@ -166,7 +166,7 @@ class BucketKeeper:
     # --- seal ----------------------------------------------------------------------------------------------------
 
     async def seal(self) -> None:
-        """Make an immutable bucket of what is in the mutable one."""
+        """Make an immutable bucket of the mutable bucket."""
         firing, started = self._firing, self.environment.now_ms()
         chunks = firing.mutable.freeze(self._settings.min_index_count)
         coverage = None if firing.mutable.growing else self.coverage()
@@ -294,7 +294,7 @@ class BucketKeeper:
         self.dirty = True
 
     async def delete_all(self) -> None:
-        """The topic goes: ledgers first, then the catalogue, so that whatever is left is found by the next attempt."""
+        """The topic goes: ledgers first, then the catalogue, so that the next attempt finds the rest."""
         for ledger_id in sorted({b.record.ledger_id for b in self._firing.buckets} | self.doomed):
             await self.store.delete(ledger_id)
         await self.catalogue.delete()
@@ -311,7 +311,7 @@ class BucketKeeper:
     ) -> None:
         """Store what is in service, as it will be, and ``cancel`` as cancelled; durable on return.
 
-        ``coverage``: None keeps what is stored, unless it shrank.
+        ``coverage``: None keeps the stored ranges, unless they shrank.
         """
         buckets = [b.record for b in self._firing.buckets if b not in without]
         doomed = self.doomed | {b.record.ledger_id for b in without}
@@ -336,7 +336,7 @@ class BucketKeeper:
     def _still_covered(self) -> PositionRanges:
         """The positions that the stored buckets cover: those stored, without the ranges lost since.
 
-        What is only in the mutable bucket is not covered; an empty one covers all there is.
+        Entries of the mutable bucket are not covered; an empty mutable bucket covers the whole log.
         """
         now = self.coverage()
         if not len(self._firing.mutable):

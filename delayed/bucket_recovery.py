@@ -1,7 +1,7 @@
 """Bring buckets back into service: headers, bitmaps, and of the segments those that are partly or wholly in the past.
 
-While this goes on the topic is served: what is not in service yet is judged by the entries' own metadata. A segment
-wholly in the past is read to know which bits to leave out; a bucket wholly in the past is not read at all.
+The topic is served meanwhile: entries of later buckets are judged by their own metadata. A segment wholly in the past
+is read to know which bits to leave out; a bucket wholly in the past is not read at all.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def _leave_out_past(
     bucket: ImmutableBucket, bits: Bits, firing: Firing, store: SnapshotStore, off_loop: OffLoop
 ) -> SortedRun | None:
     """Go to the first segment with a future, which is returned if it has a past too; time goes on while segments are
-    read. What lies wholly in the future is loaded when it is needed.
+    read. Buckets wholly in the future are loaded on demand.
     """
     directory = bucket.directory
     if bucket.record.max_time <= firing.due_before():
@@ -90,7 +90,7 @@ async def _segment(bucket: ImmutableBucket, store: SnapshotStore, off_loop: OffL
 
 
 def _install(bucket: ImmutableBucket, bits: Bits, current: SortedRun | None, firing: Firing) -> None:
-    """In one step: what is due now is not pending, the rest is."""
+    """In one step: due entries are not pending, the rest is."""
     if current is not None:
         past = current.take(bisect_right(current.times, firing.due_before()))
         _clear(bits, past)

@@ -1,7 +1,7 @@
-"""One subscription's view of the index: what became due behind its read position and has not been taken yet.
+"""One subscription's view of the index: due entries behind its read position that the dispatcher has not taken.
 
-What fires ahead of the read position is met by the cursor itself, for its bit is cleared. Batches are shared with the
-other views; a view keeps its place in them and the read position at the time.
+The cursor itself meets entries that fire ahead of the read position, because firing clears their bit. Batches are
+shared with the other views; a view keeps its place in them and the read position at the time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PendingIndex(Protocol):
     """Entries that a view gives per slice while the index is behind."""
 
     def due_before(self) -> int:
-        """An entry that is not pending and has this time or an earlier one is due; never goes back."""
+        """An entry that is not pending and has at most this time is due; the time never goes back."""
         ...
 
     def hold(self, time: int, position: Position) -> bool:
@@ -139,7 +139,9 @@ class BucketDelayView:
         return out
 
     def _take_spilled(self, count: int) -> list[Position]:
-        """Goes on where the last one ended, then begins anew: what lies at the end of the log has its turn."""
+        """Continues at the end of the last call, then begins anew, so that entries at the end of the log get their
+        turn.
+        """
         taken = self._spilled.take_first(count, self._spilled_at) or self._spilled.take_first(count)
         if taken:
             self._spilled_at = taken[-1]
@@ -158,7 +160,7 @@ class BucketDelayView:
         return count
 
     def clear(self) -> None:
-        """The cursor goes elsewhere: what is ready will be met by its reads, what is pending stays so."""
+        """The cursor moves: its reads will meet ready entries; pending entries stay pending."""
         self._awake = False
         self._ready.clear()
         self._queued = 0

@@ -34,4 +34,4 @@ class CatalogueError(DelayedError):
 
 
 class CatalogueConflictError(DelayedError):
-    """The stored catalogue is not the one this index has written last."""
+    """The stored catalogue differs from the last catalogue of this index."""

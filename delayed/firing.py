@@ -1,10 +1,10 @@
 """The heart of the index: entries come in, wait, and fire once. Plain functions on one loop, no waiting, no timer.
 
-What holds after every call:
+Invariants after every call:
 
 * a pending entry is in the mutable bucket, in a bucket at or behind its place, or is being read again from the log;
 * an entry fires when its time has come, and only while its bit is set, so at most once;
-* firing, and what each view learns of it, is one step: no read of a cursor comes between.
+* firing and the notification of each view are one step, without a read of a cursor in between.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Firing:
         return True
 
     def found(self, time: int, position: Position, *, repair: bool) -> None:
-        """An entry was found in a part of the log. ``repair``: one that is pending may be in no bucket any more."""
+        """An entry was found in a part of the log. ``repair``: a pending entry may be in no bucket any more."""
         if position in self.cancelled:
             return
         if position in self.pending:
@@ -123,7 +123,7 @@ class Firing:
     # --- firing --------------------------------------------------------------------------------------------------
 
     def fire(self) -> bool:
-        """Fire the next piece of what is due and in memory; returns whether there was any."""
+        """Fire the next piece of the due entries in memory; returns whether entries fired."""
         cutoff = self.cutoff()
         self.due_before()
         batches = self._take(cutoff)
@@ -180,7 +180,7 @@ class Firing:
 
     @property
     def memory_bytes(self) -> int:
-        """Bitmaps, columns and what the views have not taken; batches shared by views count once."""
+        """Bitmaps, columns and untaken entries of the views; batches shared by views count once."""
         batches = {id(b): b.size_bytes for view in self.views.values() for b in view.batches()}
         return (
             self.pending.memory_bytes

@@ -20,7 +20,7 @@ __all__ = [
 
 OPERATIONS: Final = ("create", "load", "delete", "merge")
 LATENCY_BOUNDS_MS: Final = (50, 100, 500, 1000, 5000, 30000, 60000)
-"""Upper ends of pulsar_delayed_message_index_bucket_op_latency_ms; what is above them is overflow."""
+"""Upper ends of pulsar_delayed_message_index_bucket_op_latency_ms; larger values are overflow."""
 LATENESS_BOUNDS_MS: Final = (0, 10, 100, 1000, 10000, 60000)
 
 
@@ -31,7 +31,7 @@ class OperationStats:
     succeed: int
     failed: int
     latency_counts: tuple[int, ...]
-    """One per bound and one for what is above; not cumulative."""
+    """A counter per bound and an overflow counter; not cumulative."""
     latency_sum_ms: float
 
     @property
@@ -57,7 +57,7 @@ class DelayIndexStats:
     coverage_gap_entries: int = 0
     fired: int = 0
     lateness_counts: tuple[int, ...] = ()
-    """Fired entries by how late they were: one per LATENESS_BOUNDS_MS and one for what is above."""
+    """Fired entries by lateness: a counter per bound of LATENESS_BOUNDS_MS and an overflow counter."""
     lateness_sum_ms: float = 0.0
     rebuilds: int = 0
     collected: int = 0

@@ -1,7 +1,7 @@
 """One thread for the long work of all indexes of a broker: sorting, encoding, merging, decoding of bitmaps.
 
-One, because each thread keeps what the allocator gave it: six that take turns at sealing held ten times the memory of
-one. And because the work holds the interpreter lock: two at once would only slow down the loop.
+A single thread, because each thread keeps its memory from the allocator: six sealing threads held ten times as much
+memory. And because the work holds the interpreter lock: two at once would only slow down the loop.
 """
 
 from __future__ import annotations

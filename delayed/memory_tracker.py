@@ -1,5 +1,4 @@
-"""The in-memory tracker: one heap per subscription, filled by what its reads meet (Pulsar
-InMemoryDelayedDeliveryTracker).
+"""The in-memory tracker: one heap per subscription, filled by its reads (Pulsar InMemoryDelayedDeliveryTracker).
 
 Simple and exact; memory grows with the number of delayed entries each subscription has read, and after a restart
 everything is read again. Selected by `delayedDeliveryTrackerFactoryClassName`; also the twin that the bucket tracker is
@@ -88,8 +87,9 @@ class MemoryDelayView:
 
     @property
     def pauses_reading(self) -> bool:
-        """With a fixed delay what comes next is due later than what is held: nothing is read while enough is held
-        (delayedDeliveryFixedDelayDetectionLookahead). As in Pulsar, other messages behind it wait as well.
+        """With a fixed delay later entries are due later than the held entries: the subscription reads no further while
+        it holds enough (delayedDeliveryFixedDelayDetectionLookahead). As in Pulsar, other messages behind it wait as
+        well.
         """
         return self._ascending and 0 < self._lookahead <= len(self._heap) and not self.has_due()
 
@@ -116,7 +116,7 @@ class MemoryDelayView:
             self.clock_moved()
 
     def clock_moved(self) -> None:
-        """The wall clock jumped, or what it means: look at once at what is due."""
+        """The wall clock or its meaning changed: fire due entries at once."""
         self._disarm()
         if self.has_due():
             self._wake()

@@ -1,4 +1,4 @@
-"""The mutable bucket: what was published since the last seal, in memory only. Pure.
+"""The mutable bucket: entries published since the last seal, in memory only. Pure.
 
 Chunks of 4096, of which at first only the smallest time is known: a chunk is sorted when something in it is due, or
 by the seal, which is not the loop's work. The next due time is the smallest of the chunks' heads.
@@ -167,7 +167,7 @@ class MutableBucket:
     # --- sealing -------------------------------------------------------------------------------------------------
 
     def freeze(self, at_least: int) -> list[Chunk]:
-        """Copies of what a seal is to store: the oldest chunks, so many indexes or all. In service until `sealed` or
+        """Copies of the indexes for a seal: the oldest chunks, so many indexes or all. In service until `sealed` or
         `thaw`.
 
         Not more, for sorting them holds up everything else in this process.
@@ -186,7 +186,7 @@ class MutableBucket:
         return [c.copy() for c in self._frozen]
 
     def frozen_time(self) -> int:
-        """No index before this time is left in what was frozen."""
+        """The frozen part has no index before this time."""
         return min((c.head_time for c in self._frozen), default=AFTER_ALL)
 
     def sealed(self) -> None:

@@ -1,7 +1,7 @@
 """Which entries of a topic are not yet due: one bitmap per ledger. Pure.
 
-This is the truth of the index: an entry fires when its bit is set, and firing clears it. Runs and segments that name an
-entry twice, or one that has fired already, do no harm.
+This is the truth of the index: an entry fires when its bit is set, and firing clears it. Runs and segments may name an
+entry twice, or a fired entry, without harm.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class PendingEntries:
         return held is not None and position[1] in held
 
     def of(self, ledger_id: int) -> BitMap | None:
-        """The bitmap of a ledger, None when there is none. It is live, not to be changed, and to be asked for again
-        after any wait.
+        """The bitmap of a ledger, None when there is none. It is live: do not change it, and fetch it again after any
+        wait.
         """
         held = self._by_ledger.get(ledger_id)
         if held is None and ledger_id in self._shelved:
@@ -213,7 +213,7 @@ class PendingEntries:
         self._shelf.changed(delta)
 
     def put_away(self, excess: int) -> None:
-        """Put the bitmaps on the shelf that have been in memory longest, but for the last one."""
+        """Put the least recently used bitmaps on the shelf, except the last."""
         assert self._shelf is not None
         for ledger_id in list(islice(self._by_ledger, min(_PUT_AWAY_AT_ONCE, len(self._by_ledger) - 1))):
             place = self._shelf.put(self._by_ledger[ledger_id])

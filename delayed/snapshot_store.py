@@ -42,7 +42,9 @@ class SnapshotStore:
         return SnapshotWriter(await self._ledgers.create(self._properties))
 
     async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
-        """Entries first .. last. Raises SnapshotError when one is missing or damaged; other StorageErrors pass."""
+        """Entries first .. last. Raises SnapshotError when a segment is missing or damaged; other
+        StorageErrors pass.
+        """
         found: list[bytes] = []
         try:
             while first + len(found) <= last:

@@ -1,5 +1,5 @@
-"""The pure-Python twin of `_speedups`: the same functions, the same results, slower.
-See `speed` for what each one does.
+"""The pure-Python twin of `_speedups`: the same functions, the same results, slower. `speed` describes
+each function.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _HEAD = struct.Struct(">II")
 LEAST_MESSAGE_BYTES = 6
 """The least bytes of a message in a batch: its size, and SingleMessageMetadata with payload_size alone."""
 MOST_COMPRESSION = 1 << 15
-"""No codec of Pulsar (zstd has the largest ratio) gives more bytes for one."""
+"""No codec of Pulsar (zstd has the largest ratio) gives more bytes for a byte."""
 
 _HAS_CHECKSUM = int(EntryFlag.HAS_CHECKSUM)
 _NAMES_FORMAT = int(EntryFlag.NAMES_FORMAT)
@@ -169,7 +169,7 @@ def as_sent(body: memoryview, mode: int) -> memoryview:
 
 
 def after_prefix(body: Any) -> int:
-    """Where headers and payload begin in an entry: behind the 0x0e02 part if there is one that fits."""
+    """Where headers and payload begin in an entry: behind a valid 0x0e02 part, if any."""
     if len(body) >= 6 and bytes(body[:2]) == MAGIC_ENTRY_METADATA:
         end = 6 + int(_U32.unpack_from(body, 2)[0])
         if end <= len(body):
@@ -273,5 +273,5 @@ def _sticky_key(metadata: pb.MessageMetadata) -> bytes:
 
 
 def _raw(text: str | bytes) -> bytes:
-    """A string of the wire as it came: the runtime gives bytes for what is no UTF-8."""
+    """A string of the wire as it came: the runtime returns bytes for invalid UTF-8."""
     return text if isinstance(text, bytes) else text.encode()

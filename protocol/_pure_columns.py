@@ -1,4 +1,4 @@
-"""Entries as columns, in Python: the reference for `_entry_columns.c`, and what serves where that is not built."""
+"""Entries as columns, in Python: the reference for `_entry_columns.c`, and its replacement on machines without it."""
 
 from __future__ import annotations
 

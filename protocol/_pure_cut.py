@@ -3,8 +3,8 @@
 A SEND is parsed by the protobuf runtime when it is the first of its kind, and recognised when it follows: `_Usual`
 keeps the bytes of a SEND that was parsed, and `_usual_frames` takes the frames behind it as long as they differ only
 where a client's consecutive SENDs do (sizes, checksum, the low bits of the sequence id, the entry itself). Of the
-metadata everything behind the three required fields is looked up among the ones already parsed. What is not exactly so
-goes the long way, hence both ways agree on any bytes.
+metadata everything behind the three required fields is looked up among the parsed ones. All other bytes take the long
+way, so both ways agree on any bytes.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class _Run:
 
 
 class _Usual:
-    """The parts that the SEND commands behind this one share with it: all but the low seven bits of the sequence id."""
+    """The parts that later SEND commands share with this command: all but the low seven bits of the sequence id."""
 
     __slots__ = ("base", "count", "head", "high", "low_at", "size", "tail")
 

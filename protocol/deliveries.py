@@ -3,10 +3,11 @@
 Compiled, else the pure twin, chosen as in `speed.py`.
 
 deliveries(buffer, start, consumer_id) -> (table, end)
-    The MESSAGE frames for this consumer at the beginning of ``buffer[start:]``, up to the first frame that is none or
-    is not whole; `end` is where that one begins. Table: ``bytes`` of native int64, column by column, columns as
+    The MESSAGE frames for this consumer at the beginning of ``buffer[start:]``, up to the first frame of another
+    kind or an incomplete frame; `end` is the begin of that frame. Table: ``bytes`` of native int64, column by
+    column, columns as
     DeliveryColumn; offsets count from the beginning of the buffer, u64 values of the wire are signed. A frame that is
-    odd in any way (a field twice, a group) ends the cut: `answers.AnswerCutter` says what is the matter with it.
+    odd in any way (a field twice, a group) ends the cut: `answers.AnswerCutter` reports the fault.
     Raises ValueError for a start outside of the buffer.
 """
 

@@ -1,4 +1,5 @@
-"""Entries as columns: what many entries, or the messages of many batches, say, as tables of int64. For bulk readers.
+"""Entries as columns: the metadata of many entries, or of the messages of many batches, as tables of int64. For bulk
+readers.
 
 Compiled, else the pure twin, chosen as in `speed.py`. A table is ``bytes`` of native int64, column by column: value r
 of column c is element ``c * rows + r``. Offsets count from the beginning of the buffer; a length of -1 means that there
@@ -13,8 +14,8 @@ message_columns(buffer, starts, ends, counts, max_rows, entry, start, index)
         -> (table, entry, start, index, broken)
     One row a message of the uncompressed batches ``buffer[starts[i]:ends[i]]`` of counts[i] messages, columns as
     MessageColumn, beginning with message `index` of batch `entry` at offset `start`; at most max_rows. Returns where
-    the next call goes on; when `broken`, that message does not hold together (and whatever is behind it in its batch is
-    lost), else entry = len(starts) at the end. The payload begins at METADATA_END.
+    the next call goes on; when `broken`, that message is inconsistent (and the rest of its batch is lost), else
+    entry = len(starts) at the end. The payload begins at METADATA_END.
 property_columns(buffer, starts, ends, field_number, rows) -> table
     The `rows` properties (KeyValue fields of that number) of the metadata ``buffer[starts[i]:ends[i]]``, in order:
     columns i, key start, key length, value start, value length.

@@ -113,7 +113,7 @@ def reader(
 ) -> bytes:
     """SUBSCRIBE to a subscription that is not kept, from the entry behind position `after` on; default: the first.
 
-    Without `create` a topic that does not exist is refused, whatever the rules of auto creation are.
+    Without `create` the broker refuses a missing topic, with any rules of auto creation.
     """
     command = pb.CommandSubscribe(
         topic=topic,

@@ -88,7 +88,7 @@ class EntryRun(_Fields):
     def single(
         cls, body: bytes, *, producer_id: int = 0, sequence_id: int = 0, num_messages: int = 1, flags: int = 0
     ) -> EntryRun:
-        """A run of one entry, for what the broker itself appends."""
+        """A run of one entry, for appends of the broker itself."""
         sequence = array("q", [sequence_id]).tobytes()
         return cls(
             producer_id,
@@ -141,7 +141,7 @@ class EntryRun(_Fields):
         return value
 
     def high(self, i: int) -> int:
-        """The highest sequence id of entry `i`: of its range, or its only one."""
+        """The highest sequence id of entry `i`: of its range, or its only id."""
         _, sequences, highest = self._views
         value: int = max(sequences[i], highest[i])
         return value

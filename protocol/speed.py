@@ -10,7 +10,7 @@ body``; the checksum covers bytes 0..3 and 8..end. The body is an entry: an opti
 
 cut(buffer, start, end, max_frame_bytes, gap=0) -> (consumed_end, items, error)
     Cut complete frames. Items in stream order: the fields of an EntryRun as a tuple of 14, or (command type, command
-    bytes). A malformed or oversized frame ends the cut with `error` saying why; what was before it is in `items`.
+    bytes). A malformed or oversized frame ends the cut with the reason in `error`; `items` has the frames before.
     `gap` bytes (at most 1024) are left before each entry of a run, for `stamp_in_place`.
 stamp(data, offsets, num_messages, i, j, ledger_id, first_entry_id, last_add_confirmed, broker_timestamp_ms,
         index_before, gap=0) -> (slab, record_offsets)

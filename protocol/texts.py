@@ -1,7 +1,7 @@
 """Texts of a command that are no texts: protobuf's runtime hands out `bytes` for a string that is not UTF-8.
 
-Apache Pulsar reads such a string as Java does, with U+FFFD for what cannot be read, and so do we. Time grows with the
-number of texts, never with unknown fields.
+Apache Pulsar reads such a string as Java does, with U+FFFD for invalid bytes; this broker reads them alike. Time grows
+with the number of texts, never with unknown fields.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class NamespaceName(NamedTuple):
 
 
 def check_length(text: str) -> None:
-    """Refuse a name that is too long, before anything is made of it. What makes it a partition does not count."""
+    """Refuse a name that is too long, before anything is made of it. The partition suffix does not count."""
     if len(text) > MAX_NAME_CHARS + (_PARTITION_CHARS if "-partition-" in text[-_PARTITION_CHARS:] else 0):
         raise InvalidTopicNameError(f"Invalid name: {len(text)} characters, at most {MAX_NAME_CHARS} are allowed")
 

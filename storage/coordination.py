@@ -50,7 +50,9 @@ class Coordination(MetadataStore, Protocol):
         ...
 
     async def watching(self) -> None:
-        """Until every watch asked for is in place: what is read after it, and changes later, is reported."""
+        """Wait until every requested watch is in place: the store reports all changes of values that
+        are read after it.
+        """
         ...
 
     def on_session(self, callback: Callable[[Session], None]) -> Callable[[], None]:

@@ -98,15 +98,15 @@ class EntryCache:
     """Keyed by (ledger, entry). First in, first out: a tail is read soon after it was written or never, and
     a read-ahead chunk once.
 
-    Costs do not grow with the number of slabs: a page holds at most 64, the oldest slab of all is found
-    among the oldest of each ledger, and the slabs of a deleted ledger are freed a few at a time by what comes after.
+    Costs do not grow with the number of slabs: a page holds at most 64, the oldest slab of all is found among the
+    oldest of each ledger, and later calls free the slabs of a deleted ledger a few at a time.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self._shelves: dict[int, _Shelf] = {}
         self._oldest: list[tuple[int, _Shelf]] = []
-        """A heap: for each shelf the number of its oldest slab, or of an older one that is gone."""
+        """A heap: for each shelf the number of its oldest slab, or of an older slab that is gone."""
         self._graves: list[_Shelf] = []
         self._arrivals = 0
         self._held_bytes = self._held_slabs = self._buried_bytes = 0

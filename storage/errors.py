@@ -188,8 +188,8 @@ class MetadataDamagedError(StorageError):
         return (
             f"the metadata of {self.data_dir} are damaged, and starting would forget topics; nothing was changed: "
             f"{'; '.join(self.problems)}. Put back an intact copy of the whole data directory, or run "
-            f"`magnetar verify --repair metadata {self.data_dir}`, which rebuilds the lists of topics and ledgers "
-            "and says what it cannot"
+            f"`magnetar verify --repair metadata {self.data_dir}`, which rebuilds the lists of topics and ledgers and "
+            "reports losses"
         )
 
 

@@ -1,4 +1,4 @@
-"""Latency histogram with fixed buckets (a twin of what the metrics endpoint shows)."""
+"""Latency histogram with fixed buckets (a twin of the histogram of the metrics endpoint)."""
 
 from __future__ import annotations
 

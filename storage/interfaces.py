@@ -2,7 +2,7 @@
 (``embedded/``), by in-memory twins (``tests/twins``; the same contract tests) and,
 later, by BookKeeper and ZooKeeper. Nothing above may assume a local file.
 
-Everything is called on one event loop. What cannot wait is a plain ``def``.
+Everything is called on one event loop. A method that cannot wait is a plain ``def``.
 """
 
 from __future__ import annotations
@@ -74,10 +74,9 @@ class LedgerWriter(Protocol):
 
         Never blocks, never raises for a state of the store: ``done(None)`` is called on the loop, never from within
         this call, once the records are on disk (fdatasync) and readable; ``done(error)`` when they are not. After an
-        error the outcome is unknown: the records are not readable now, but what reached the disk of them may be found
-        after a restart, unless later records took its place. Calls come strictly in the order of the appends of this
-        ledger. Calls of one group commit are made in one callback of the loop, so a listener may collect them with
-        ``call_soon``.
+        error the outcome is unknown: the records are not readable now, but may exist after a restart, unless later
+        records took their place. Calls come strictly in the order of the appends of this ledger. Calls of one group
+        commit are made in one callback of the loop, so a listener may collect them with ``call_soon``.
 
         When an append fails, every append of this ledger pushed before its ``done`` was called fails too, in order, and
         ``last_add_pushed`` falls back to ``last_add_confirmed``: no gap remains, the next slab starts at
@@ -155,9 +154,9 @@ class LedgerStore(Protocol):
 class MetadataStore(Protocol):
     """Small versioned values under slash-separated paths (``/managed-ledgers/public/default/persistent/t``).
 
-    A write is durable when its await returns, all writes happen in the order they were asked for, and a later read
-    sees them. Versions count from 0 and grow by one with each put. A parent node need not exist.
-    Errors: BadVersionError, NoNodeError, StorageFullError, StorageFailedError, StorageUnavailableError.
+    A write is durable when its await returns, all writes happen in the order of their calls, and a later read returns
+    them. Versions count from 0 and grow by one with each put. A parent node need not exist. Errors: BadVersionError,
+    NoNodeError, StorageFullError, StorageFailedError, StorageUnavailableError.
     """
 
     async def get(self, path: str) -> tuple[bytes, int] | None:

@@ -207,7 +207,7 @@ def _may_follow(chain: _Chain, at: int, entry_id: int) -> bool:
 
 
 def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: int) -> list[_Chain]:
-    """The chains that may follow, up to one that is longer than what a device puts at a wrong place."""
+    """The chains that may follow, up to a chain longer than a misdirected write."""
     chains: list[_Chain] = []
     position, tries = at, 0
     while len(chains) < _MOST_CHAINS and tries < _MOST_TRIES:

@@ -111,7 +111,7 @@ class Slab:
 
 
 class Span(NamedTuple):
-    """Entries ``start .. end - 1`` of a slab: what a cursor returns and a dispatcher plans with."""
+    """Entries ``start .. end - 1`` of a slab: the unit of a cursor's reads and a dispatcher's plans."""
 
     slab: Slab
     start: int

@@ -2,7 +2,7 @@
 
 Protocol V2 has no transaction ids. Answers to adds go to the ledger's one sink. Of reads with the same ledger and entry
 only one is under way at a time: a bookie answers reads of different priority in any order, and a fencing read must not
-take the answer of a plain one.
+take the answer of a plain read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Groups of bookies that a ledger is kept on, and how a ledger remembers them. Pure.
 
 Apache Pulsar's rules (``IsolatedBookieEnsemblePlacementPolicy``): bookies of other groups are left out, bookies of no
-group are not; the secondary groups are taken as well when the primary ones have fewer bookies than the ensemble.
-A ledger of a namespace with groups of its own carries them in its custom metadata, for whoever replaces its bookies.
+group are not; the secondary groups are taken as well when the primary ones have fewer bookies than the ensemble. A
+ledger of a namespace with groups carries the groups in its custom metadata, for every later replacement of its bookies.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class PlacementRules:
     region_aware: bool = False
     min_racks_per_write_quorum: int = 2
     enforce_min_racks: bool = False
-    """Rather no ensemble than one with fewer racks in a write quorum; bookies without a rack are left out then."""
+    """Fail the selection if a write quorum would have fewer racks; bookies without a rack are left out then."""
     isolation: IsolationGroups | None = None
     """Groups of ledgers that carry none of their own."""
 

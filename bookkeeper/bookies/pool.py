@@ -58,8 +58,8 @@ class BookiePool:
         return self._connections.get(bookie_id)
 
     async def get(self, bookie_id: str, *, at_once: bool = False) -> BookieConnection:
-        """The bookie's connection. After a failed attempt the next ones fail without trying for a while, a little
-        longer each time; `at_once` tries all the same.
+        """The bookie's connection. After a failed attempt further calls fail without an attempt for a while, a little
+        longer each time; `at_once` tries in any case.
 
         Raises BookieUnreachableError, ClientClosedError.
         """
@@ -95,7 +95,7 @@ class BookiePool:
         return True
 
     def close(self) -> None:
-        """Drop all connections; what waits for them fails. Idempotent."""
+        """Drop all connections; waiting calls fail. Idempotent."""
         self._closed = True
         for connection in list(self._connections.values()):
             connection.abort("the client is closed")

@@ -51,9 +51,9 @@ class AddQueue:
         self.pending_bytes += len(run.frames)
 
     def frames(self, place: int, after: int) -> Iterator[tuple[int, bytes | memoryview]]:
-        """(last entry, frames) of what follows entry `after` and goes to this place, run by run."""
+        """(last entry, frames) of the adds behind entry `after` for this place, run by run."""
         runs = []
-        for run in reversed(self._runs):  # what is new stands at the end
+        for run in reversed(self._runs):  # new adds stand at the end
             if run.last <= after:
                 break
             runs.append(run)

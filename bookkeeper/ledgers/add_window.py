@@ -1,8 +1,8 @@
 """Which entries have their ack quorum: the decider of the writer. Pure.
 
 Acknowledgements are kept by replica (a bookie over one connection, at one place of the ensemble), never by place alone:
-a bookie that takes a place begins with nothing, what its predecessor acknowledged is forgotten. A replica acknowledges
-in the order of entries, nearly always, so it is one number and a rarely used set.
+a bookie that takes a place begins without acknowledgements; those of its predecessor do not count. A replica
+acknowledges in the order of entries, nearly always, so it is one number and a rarely used set.
 
 A replica is *trusted* once the ledger's metadata were confirmed after one of its acknowledgements (``confirmation``).
 """
@@ -20,7 +20,7 @@ __all__ = ["AddWindow", "ReplicaAcks"]
 
 
 class ReplicaAcks:
-    """The entries that one bookie has acknowledged over one connection, above those it began with."""
+    """The entries that a bookie has acknowledged over one connection, above its first entry."""
 
     __slots__ = ("ahead", "delivered", "place", "through", "trusted")
 
@@ -50,7 +50,7 @@ class AddWindow:
         self._striped = ensemble_size > write_quorum
 
     def join(self, place: int) -> ReplicaAcks:
-        """A new replica at this place. Of entries not confirmed yet it holds nothing, whatever its bookie may have."""
+        """A new replica at this place. It counts no unconfirmed entry, even if its bookie has them."""
         replica = self.replicas[place] = ReplicaAcks(place, self.confirmed)
         return replica
 

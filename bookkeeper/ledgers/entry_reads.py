@@ -89,7 +89,7 @@ class EntryReads:
             raise self._verdict(entry_id, failed) from failed
 
     def _order(self, metadata: LedgerMetadata, entry_id: int) -> list[str]:
-        """The entry's replicas, the best to ask first: always the same one of a ledger, whose read-ahead then serves,
+        """The entry's replicas, the best first: always the same replica of a ledger, whose read-ahead then serves,
         unless its bookie has no connection or failed adds lately. With ``local_host`` near ones come before others.
         """
         replicas = list(metadata.write_set(entry_id))

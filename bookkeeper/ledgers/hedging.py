@@ -31,8 +31,8 @@ class AllFailedError(BookKeeperError):
 async def first_good(
     attempts: Sequence[Callable[[], Coroutine[object, object, T]]], delay_s: float, background: Background
 ) -> T:
-    """Start the first attempt, another one each time one fails or `delay_s` (doubling) passes without any answer; with
-    0 no time does that.
+    """Start the first attempt, and a further attempt after each failure and after each `delay_s` (doubling) without an
+    answer; with 0 only after failures.
 
     An attempt fails by BookKeeperError; those still running when one succeeds are cancelled. Raises AllFailedError.
     """

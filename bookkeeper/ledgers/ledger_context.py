@@ -56,7 +56,7 @@ class LedgerContext(NamedTuple):
         return None
 
     def distances(self) -> Callable[[str], int]:
-        """How far a bookie is from this process: 0 the same rack, 1 the same region, 2 another one; all 0 where the
+        """How far a bookie is from this process: 0 the same rack, 1 the same region, 2 another region; always 0 if the
         rack of this process is not known.
         """
         host, rack_of = self.options.local_host, self.registry.rack

@@ -65,7 +65,7 @@ class Mender:
 
     def stop(self) -> None:
         self._stopped = True
-        # a change under way comes to its end: one that is written and not taken note of looks like another client's
+        # a change under way comes to its end: a written change without a record of it looks like another client's
         if self._task is not None and self._task is not asyncio.current_task() and not self._writer.changing:
             self._task.cancel()
 
@@ -162,7 +162,7 @@ class Mender:
         return self._context.replacement(ensemble, place, refused | members, metadata.write_quorum, metadata.custom)
 
     async def _connections(self, bookies: list[str]) -> list[BookieConnection | None]:
-        """Connections to these bookies, made at the same time; None for one that cannot be reached."""
+        """Connections to these bookies, made at the same time; None for an unreachable bookie."""
         found = await asyncio.gather(*(self._context.pool.get(bookie) for bookie in bookies), return_exceptions=True)
         for error in found:
             if isinstance(error, BaseException) and not isinstance(error, BookieUnreachableError):

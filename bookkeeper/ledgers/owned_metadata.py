@@ -1,10 +1,10 @@
-"""The metadata of a ledger under its own writer: what may change them, and what proves that no other client has.
+"""The metadata of a ledger under its own writer: its changes, and the proof that no other client has changed them.
 
 A *confirmation* is a read of the newest metadata, or a successful compare-and-set, that shows the ledger still open
-with the segment this writer wrote. It is what makes acknowledgements count: a bookie may forget in a crash that a
-ledger is fenced (as long as it holds no entry of it), a recovery on the other hand changes the metadata before it
-fences. So when the metadata are unchanged after the acknowledgements came in, the entries were on their bookies before
-any fence was sent, and that recovery will find them.
+with the segment this writer wrote. The proof makes acknowledgements count: a bookie may forget in a crash that a ledger
+is fenced (as long as it holds no entry of it), a recovery on the other hand changes the metadata before it fences. So
+when the metadata are unchanged after the acknowledgements came in, the entries were on their bookies before any fence
+was sent, and that recovery will find them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OwnedMetadata:
             await self._reread()
 
     async def change(self, make: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
-        """Compare-and-set; on success ``current`` is what was written, which is a confirmation too.
+        """Compare-and-set; on success ``current`` is the written value, which is a confirmation too.
 
         Raises LedgerFencedError.
         """
@@ -92,9 +92,7 @@ class OwnedMetadata:
         return True
 
     def _check_owned(self) -> None:
-        """Refuse an operation that waited for its turn while another one met a recovery: its metadata is that
-        recovery's.
-        """
+        """Refuse an operation that waited while another operation met a recovery: its metadata is that recovery's."""
         if self.current.state is not LedgerState.OPEN:
             raise LedgerFencedError(self._ledger_id, f"its metadata say {self.current.state.name}")
 

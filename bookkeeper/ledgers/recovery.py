@@ -1,5 +1,5 @@
-"""Recovery: take a ledger from whatever writer it has and find its end. Many clients may do so at once; all come to the
-same end, that of the first whose compare-and-set wins.
+"""Recovery: takes a ledger from its writer and finds its end. Many clients may do so at once; all come to the same end,
+that of the first whose compare-and-set wins.
 
 1. The metadata become IN_RECOVERY (compare-and-set). From here on no writer changes them.
 2. The bookies of the last segment are fenced: no writer reaches an ack quorum any more.
@@ -53,7 +53,7 @@ _FIRST_READ_AHEAD = 2
 
 
 async def recover(context: LedgerContext, ledger_id: int, digest_type: DigestType | None, password: bytes) -> Versioned:
-    """The closed ledger's metadata. On return no entry will ever be added, and each one acknowledged is there.
+    """The closed ledger's metadata. On return no writer can add entries, and every acknowledged entry exists.
 
     Raises NoSuchLedgerError, WrongPasswordError, RecoveryFailedError (within ``recovery_timeout_s``; try again).
     """

@@ -4,13 +4,14 @@
 sets. Answers go to the ``AddWindow``, which knows what has its quorum; ``_drain`` moves the last add confirmed and
 calls back.
 
-What holds at each moment (and what the histories in the tests check):
+Invariants (the histories in the tests check them):
 
 - Entries are confirmed in order, after their ack quorum answered over trusted connections (``owned_metadata``).
 - While the ensemble changes nothing is confirmed: the new segment begins right behind the last confirmed entry, and all
   unconfirmed entries are sent to the bookies that are new in it.
-- A place without a connection does not count. With enough others adds go on; else they wait, up to a deadline.
-- After a fatal error every waiting add fails, in order, and no later one is taken.
+- A place without a connection does not count. With enough other bookies adds continue; else they wait, up to a
+  deadline.
+- After a fatal error every waiting add fails, in order, and the writer refuses later adds.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class LedgerWriter:
         self._mender = Mender(self, context)
         self._mender.wake()  # connect while the first entry is still being made
 
-    # what a caller sees
+    # visible to callers
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -164,8 +165,8 @@ class LedgerWriter:
         return range(first, first + len(payloads))
 
     def append_nowait(self, payloads: Sequence[bytes | memoryview], done: AddDone) -> int:
-        """Add a run of entries and return the id of the first. Never waits, keeps what it is given until it is
-        acknowledged: the caller bounds that.
+        """Add a run of entries and return the id of the first. Never waits; keeps the payloads until their
+        acknowledgement: the caller bounds that.
 
         ``done(None)`` is called once all of them are acknowledged, ``done(error)`` when that will not be known any
         more; in the order of the runs, on the loop, never from within this call.
@@ -254,7 +255,7 @@ class LedgerWriter:
             self._on_end(self)
 
     def abandon(self) -> None:
-        """The process gives up (a client that closes): nothing is sealed, what waits fails."""
+        """The process gives up (a client that closes): seal nothing; waiting adds fail."""
         self.fail(LedgerClosedError(self.ledger_id, "the client is closed"))
 
     # answers of bookies (AddSink)
@@ -367,7 +368,9 @@ class LedgerWriter:
         self.window.leave(replica.place)
 
     def _drain(self) -> None:
-        """Confirm what has its quorum over trusted connections; see to a confirmation for what has it otherwise."""
+        """Confirm entries with a quorum over trusted connections; request a confirmation for entries with another
+        quorum.
+        """
         if self.changing or self._failure is not None:
             return
         window = self.window

@@ -1,4 +1,4 @@
-"""How to reach a bookie: what it registers (``BookieServiceInfoFormat``), or its id when it registers nothing. Pure."""
+"""The address of a bookie: its registration (``BookieServiceInfoFormat``), or its id without a registration. Pure."""
 
 from __future__ import annotations
 

@@ -71,7 +71,9 @@ class LedgerMetadata:
         return tuple(bookies[(entry_id + index) % self.ensemble_size] for index in range(self.write_quorum))
 
     def with_segment(self, first: int, bookies: tuple[str, ...]) -> LedgerMetadata:
-        """Entries from `first` on go to `bookies`: a new segment, or the last one replaced when it begins there."""
+        """Entries from `first` on go to `bookies`: a new segment, or the last segment with new bookies if it begins
+        there.
+        """
         assert len(bookies) == self.ensemble_size
         assert len(set(bookies)) == len(bookies)
         last = self.last_segment

@@ -39,7 +39,7 @@ def encode_metadata(metadata: LedgerMetadata) -> bytes:
 
 
 def decode_metadata(ledger_id: int, data: bytes) -> LedgerMetadata:
-    """The stored bytes as metadata. Raises LedgerMetadataError, whatever the bytes are."""
+    """The stored bytes as metadata. Raises LedgerMetadataError, for any bytes."""
     head, _, body = data.partition(b"\n")
     if not head.startswith(_MAGIC):
         raise LedgerMetadataError(ledger_id, "it does not begin like ledger metadata")

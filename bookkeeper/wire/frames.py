@@ -49,7 +49,7 @@ VERSION = 2
 ADD, READ, AUTH, BATCH_READ = 1, 2, 3, 7
 DO_FENCING, RECOVERY_ADD, HIGH_PRIORITY = 1, 2, 4
 LAST_ENTRY = -1
-"""Entry id of a read: the one with the greatest id that this bookie holds."""
+"""Entry id of a read: the entry with the greatest id of this bookie."""
 DEFAULT_MAX_FRAME_BYTES = 5 * 1024 * 1024 + 10 * 1024
 """Pulsar's ``nettyMaxFrameSizeBytes``, compared with the frame and its length field."""
 
@@ -143,7 +143,7 @@ class AnswerDecoder:
         return answers
 
     def _cut(self, data: bytes) -> tuple[list[Answer], int, int]:
-        """(answers, bytes used, bytes needed for the next one)."""
+        """(answers, bytes used, bytes needed for the next answer)."""
         answers: list[Answer] = []
         at, end = 0, len(data)
         run_ledger, run_first, run_last = -1, 0, -1

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 ANY_VERSION = -1
-"""ZooKeeper's "whatever the version is"."""
+"""ZooKeeper's value for any version."""
 
 
 class SessionState(enum.Enum):

@@ -34,7 +34,7 @@ _MAX_READERS = 10_000
 
 
 class BookKeeperLedgerStore:
-    """See ``LedgerStore`` for what each method promises; ``open_bookkeeper_ledgers`` makes it.
+    """``LedgerStore`` states the guarantees of each method; ``open_bookkeeper_ledgers`` creates the store.
 
     ``list_ledgers`` gives every ledger of the BookKeeper cluster, those of others too. Lengths count this project's
     records: 32 bytes more for each entry than BookKeeper's own.

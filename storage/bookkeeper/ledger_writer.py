@@ -134,7 +134,7 @@ class BookKeeperLedgerWriter:
         self._report()
 
     def _report(self) -> None:
-        """Tell, in order, what is known."""
+        """Report known outcomes, in order."""
         while self._pending and self._pending[0].outcome:
             append = self._pending.popleft()
             (error,) = append.outcome

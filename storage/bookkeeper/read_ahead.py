@@ -1,8 +1,8 @@
 """Reads of a backlog: whole chunks for a reader that goes through a ledger, and the next one while it is delivered.
 
 A dispatcher asks for a hundred entries at a time. One request to a bookie for each of them takes as long as one for a
-thousand. So a read that goes on where the one before ended takes a chunk, and begins to read the next. Chunks lie in
-the cache: one ahead of each ledger, and so many at the same time at most.
+thousand. So a read that continues the previous read takes a chunk, and begins to read the next. Chunks lie in the
+cache: one ahead of each ledger, and so many at the same time at most.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ReadAhead:
         await self._background.close()
 
     def _go_on(self, reader: LedgerReader, slab: Slab) -> None:
-        """Begin to read what follows the slab."""
+        """Begin to read the entries behind the slab."""
         ledger_id, first = slab.ledger_id, slab.last_entry_id + 1
         self._fronts.pop(ledger_id, None)
         if first > reader.last_add_confirmed or len(self._running) >= _MOST_CHUNKS:

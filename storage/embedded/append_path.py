@@ -196,7 +196,7 @@ class AppendPath:
             self._health.fail(StorageFailedError(f"journal segment: {error!r}"))
 
     def _order_spare(self) -> None:
-        """Unless one is being prepared."""
+        """Unless a frame is being prepared."""
         if self._health.problem or self._no_spare_for == self._journal.generation:
             return
         if order := self._journal.wants_spare():
@@ -209,7 +209,7 @@ class AppendPath:
             self._confirm_timer = self._scheduler.call_later(_CONFIRM_AFTER_S, self._confirm)
 
     def _confirm(self) -> None:
-        """Idle for a while: let an empty frame vouch for the last one."""
+        """Idle for a while: write an empty frame that confirms the last frame."""
         self._confirm_timer = None
         if self._closing or self._health.problem:
             return

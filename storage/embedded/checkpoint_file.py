@@ -70,7 +70,7 @@ def encode_checkpoint(store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> b
 
 def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
     """The first intact copy. Raises DamagedFileError when there is none, UnsupportedFormatError."""
-    # Both copies have the same length, so the second begins in the middle whatever the first says.
+    # Both copies have the same length, so the second begins in the middle, for any first copy.
     half = len(data) // 2
     problem: DamagedFileError | None = None
     for number, start in enumerate((0, half)):

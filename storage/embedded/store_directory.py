@@ -30,8 +30,8 @@ __all__ = ["open_store"]
 async def open_store(
     files: FileSystem, layout: Layout, metadata: MetadataStore, new_id: Callable[[], bytes], clock: Clock
 ) -> tuple[bytes, DamagedFileError | None]:
-    """The store id; makes the store when the directory is new. Also tells damage of VERSION, which is written anew, as
-    it is for a store of an older format: from then on the new one counts.
+    """The store id; makes the store when the directory is new. Also tells damage of VERSION, which is rewritten, as for
+    a store of an older format: from then on the new file counts.
 
     Raises StoreMismatchError, MetadataDamagedError, UnsupportedFormatError.
     """

@@ -1,7 +1,7 @@
 """Write-behind: confirmed slabs go from memory into their ledger files. The lane's worker, and its jobs.
 
 Jobs are worked through in order; writes to one ledger that are pending together become one call. No space: the worker
-keeps what is left and begins with it the next time. Any other error: the store has failed.
+keeps the rest and begins with it the next time. Any other error: the store has failed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The log and the cursors of one topic as of a moment between two copies of a store. Pure.
 
-*Before* is the copy from the moment or earlier, *behind* the one from the moment or later. An entry of the copy before
-is always kept; what the copy behind has more is kept up to the moment.
+*Before* is the copy from the moment or earlier, *behind* the copy from the moment or later. The result keeps all
+entries of the copy before, and further entries of the copy behind up to the moment.
 """
 
 from __future__ import annotations

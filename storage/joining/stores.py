@@ -55,7 +55,7 @@ class TopicNodes(NamedTuple):
 
 @dataclass(slots=True)
 class _Part:
-    """What the copy behind adds to one topic."""
+    """The additions of the copy behind to a topic."""
 
     name: str
     source: Source
@@ -299,7 +299,7 @@ async def _record(metadata: MetadataStore, name: str) -> ListRecord | None:
 
 
 def store_of(data_dir: Path) -> bytes | None:
-    """The store of a data directory, which nothing is changed in; None: it cannot be told."""
+    """The store of a data directory, without any change; None if it is unknown."""
     try:
         found, _ = read_version(RealFiles(), Layout(str(data_dir)))
     except (OSError, StorageError):

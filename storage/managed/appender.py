@@ -10,7 +10,7 @@ Theory of operation::
 - A ledger that is nearly full gets a successor in the background (created, in the stored list). When it is
   full nothing more is pushed to it; when all its entries are confirmed the successor takes over, so that an entry of a
   ledger is never confirmed before all entries of the ledgers before it. Sealing the old one happens in the background.
-- Without appends there is no open ledger, no timer, nothing.
+- Without appends the managed ledger has no open ledger and no timer.
 - A failed append fails every run behind it. Then the state is WRITE_FAILED until ``resume``: appends are refused at
   once. The broker index goes back to that of the last confirmed entry. Before the next append the failed ledger is
   recovered; should entries that were reported as failed exist after all, they count (index included).
@@ -71,7 +71,7 @@ class AppendState(Enum):
 
 
 class OpenLedger:
-    """The ledger that is being written, and how full it is with what was pushed."""
+    """The current ledger, and its fill with all pushed entries."""
 
     __slots__ = ("check_bytes", "check_entries", "created_s", "entries", "pending", "size_bytes", "slot", "writer")
 
@@ -120,7 +120,7 @@ class LedgerSupply(Protocol):
 
 
 class Appender:
-    """See the module. Everything here is synchronous; what waits is in ``LedgerSwitch``."""
+    """See the module. All code here is synchronous; ``LedgerSwitch`` has the code that waits."""
 
     def __init__(self, name: str, switch: LedgerSupply, config: ManagedLedgerConfig, index: int) -> None:
         self.name = name
@@ -211,7 +211,9 @@ class Appender:
         current.writer.append(slab, op)
 
     def _push_with_care(self, op: PendingAppend, current: OpenLedger) -> None:
-        """Near a limit: push what has room, start the next ledger in time, switch when this one is full."""
+        """Near a limit: push entries that fit, start the next ledger in time, switch when the current
+        ledger is full.
+        """
         run, start = op.run, op.next
         age_ms = (self._env.clock.now_s() - current.created_s) * 1000
         end = min(run.count, start + entries_of_room(current.entries, age_ms, self.config))
@@ -224,7 +226,7 @@ class Appender:
             self._switch.prepare_ahead()
 
     def _cut_at_size(self, run: EntryRun, start: int, end: int, current: OpenLedger) -> int:
-        """End of the entries up to and with the one that fills the ledger by size."""
+        """End of the entries, including the entry that fills the ledger by size."""
         room = self.config.max_size_per_ledger_bytes - current.size_bytes
         if run.size_bytes + (end - start) * (RECORD_HEADER_BYTES + _PREFIX_BYTES) < room:
             return end

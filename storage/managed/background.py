@@ -32,7 +32,7 @@ class Background:
         task.add_done_callback(self._done)
 
     async def wait_idle(self) -> None:
-        """Until nothing runs any more, what was started meanwhile included."""
+        """Wait until no task runs, including tasks started meanwhile."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 

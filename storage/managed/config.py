@@ -17,7 +17,7 @@ UNLIMITED = -1
 class ManagedLedgerConfig:
     """Defaults are those of Pulsar's ``broker.conf`` (managedLedger... keys, in milliseconds and bytes).
 
-    A running managed ledger takes a new one by ``set_config``.
+    ``set_config`` gives a running managed ledger a new configuration.
     """
 
     max_entries_per_ledger: int = 50_000

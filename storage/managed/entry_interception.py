@@ -41,7 +41,7 @@ class EntryMetadataSource(Protocol):
     def prefixes(self, managed_ledger: str, run: EntryRun, start: int, end: int, stamping: Stamping) -> Sequence[bytes]:
         """The bytes stored before the entries ``start .. end - 1``: ``0x0e02``, u32 size, metadata; or none.
 
-        It must not raise: the entries are stored whatever it makes of them.
+        It must not raise: the broker stores the entries in any case.
         """
         ...
 

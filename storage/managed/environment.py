@@ -14,7 +14,7 @@ __all__ = ["StorageEnv"]
 
 @dataclass(frozen=True, slots=True)
 class StorageEnv:
-    """The store of ledgers, the metadata, the time, and what the records look like."""
+    """The store of ledgers, the metadata, the time, and the layout of records."""
 
     ledgers: LedgerStore
     metadata: MetadataStore

@@ -46,9 +46,9 @@ class ManagedLedgerFactory:
     ) -> ManagedLedger:
         """The managed ledger of this name: the open one, or opened now with all its cursors.
 
-        Opening fences another owner's ledger, finds the last entry of what was open and the broker index to go on
-        from; it creates no ledger. Raises NoSuchManagedLedgerError, ManagedLedgerFencedError (another owner opens it in
-        this moment), StorageError.
+        Opening fences another owner's ledger, finds the last entry of the open ledger and the next broker index; it
+        creates no ledger. Raises NoSuchManagedLedgerError, ManagedLedgerFencedError (another owner opens it in this
+        moment), StorageError.
         """
         async with self._lock(name):
             if self._closed:

@@ -1,4 +1,4 @@
-"""Opening a ledger list: fence and recover what was open, drop what is empty, find the broker index."""
+"""Opening a ledger list: fences and recovers open ledgers, drops empty ledgers, finds the broker index."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class LedgerSwitch:
             appender.fail_waiting(error)
 
     async def _settle_failed(self) -> list[int]:
-        """Seal the ledger whose appends failed and see what it really holds. Returns ids to delete after the save."""
+        """Seal the ledger with failed appends and read its real end. Returns ids to delete after the save."""
         slot = self._failed
         if slot is None:
             return []

@@ -7,7 +7,7 @@
     cursors      reading and acknowledging                          (cursor.py, ack_state.py, entry_reader.py)
     trimming     which ledgers may go                               (retention.py)
 
-What holds: an entry whose append was reported without error is on disk, at the position reported, behind all entries
+Invariants: an entry whose append was reported without error is on disk, at the position reported, behind all entries
 reported before it; broker indexes are continuous over ledgers, restarts and failed appends. Made by
 ``ManagedLedgerFactory.open``.
 """
@@ -123,7 +123,7 @@ class ManagedLedger:
 
     @property
     def store(self) -> LedgerStore:
-        """Where its ledgers are, for what its owner keeps beside it."""
+        """The environment of its ledgers, for further ledgers of its owner."""
         return self._env.ledgers
 
     @property
@@ -341,7 +341,7 @@ class ManagedLedger:
     # -- ledgers ---
 
     async def roll(self) -> None:
-        """Close the current ledger; the next append goes to a new one. The old one is sealed on return."""
+        """Close the current ledger; the next append goes to a new one. The old ledger is sealed on return."""
         self._appender.roll()
         await self._switch.wait_rolled()
 
@@ -401,8 +401,8 @@ class ManagedLedger:
             log.warning(events.MANAGED_LEDGER_NOT_SAVED, managed_ledger=self.name, error=str(error))
 
     async def delete(self) -> None:
-        """Delete cursors, list and ledgers, in this order. What is left after a crash is found by the next attempt
-        while the list is there, and by ``sweep_orphans`` when it is gone.
+        """Delete cursors, list and ledgers, in this order. After a crash the next attempt deletes the rest while the
+        list exists, and ``sweep_orphans`` after its deletion.
         """
         self._is_closed = True
         self._stop()

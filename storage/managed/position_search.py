@@ -37,7 +37,7 @@ def entry_timestamp(slab: Slab, index: int) -> int | None:
 
 
 class PositionSearch:
-    """``entries_read`` counts what searches have read, for the proof that they read little."""
+    """``entries_read`` counts the entries that searches have read, for tests of their cost."""
 
     def __init__(self, store: LedgerStore, ledgers: LedgerMap) -> None:
         self.entries_read = 0

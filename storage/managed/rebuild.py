@@ -1,7 +1,7 @@
 """Ledger lists and cursors from the ledgers themselves, when the metadata that held them are lost. Pure.
 
 A ledger says in its properties which managed ledger it belongs to, and whether it holds a cursor's state; ids ascend in
-the order of the entries. What cannot be made again is made so that nothing is skipped and nothing deleted:
+the order of the entries. Replacements of lost records must neither skip nor delete messages:
 
 * A list that is lost gets all ledgers that name it. They count as open, so the next opening finds their last entries.
 * A cursor that is lost and whose name some ledger tells begins at the earliest entry.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["GUARD", "LedgerOrigin", "rebuild_managed_ledgers"]
 
 GUARD = "magnetar-repair"
-"""Name of the cursor that keeps what was brought back."""
+"""Name of the cursor that protects recovered entries."""
 
 _BEFORE_FIRST = -1
 
@@ -52,7 +52,7 @@ class LedgerOrigin(Protocol):
 def rebuild_managed_ledgers(
     nodes: Mapping[str, tuple[bytes, int]], ledgers: Sequence[LedgerOrigin], now_ms: int
 ) -> tuple[list[tuple[str, bytes]], list[str]]:
-    """(records to write, what to say), given what is left of the metadata."""
+    """(records to write, lines of the report), from the remains of the metadata."""
     logs: dict[str, list[LedgerOrigin]] = defaultdict(list)
     cursors: dict[str, set[str]] = defaultdict(set)
     for ledger in sorted(ledgers, key=lambda each: each.ledger_id):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["HARD_MAX_ENTRIES", "entries_of_room", "is_full", "is_nearly_full"]
 
 HARD_MAX_ENTRIES = MAX_ENTRIES_PER_LEDGER >> 1
-"""Switch here whatever the minimum time says."""
+"""Switch here without regard to the minimum time."""
 
 _NEARLY = 0.8
 

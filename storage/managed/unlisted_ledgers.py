@@ -2,7 +2,7 @@
 
 A record names a new ledger only when that holds what it is made for, so an attempt that fails in between (a full disk)
 leaves a ledger without a name. It is tried again, perhaps every second: without this each attempt would leave one more
-until the sweep after the next start. Here at most one is left, however often an attempt fails.
+until the sweep after the next start. At most one such ledger remains, after any number of failed attempts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``StoredLayout`` of Apache Pulsar 4.2: what a Pulsar broker wrote is read, and what is written a Pulsar broker reads.
+"""``StoredLayout`` of Apache Pulsar 4.2: reads the records of Pulsar brokers and writes records that they can read.
 
 Rules of Pulsar kept here (each seen to lose messages or topics when it is broken):
 
@@ -9,7 +9,7 @@ Rules of Pulsar kept here (each seen to lose messages or topics when it is broke
 
 Sizes are those of the entries; this room counts a record's header with each.
 
-What this broker cannot serve is refused when it is read: a ledger that was offloaded and deleted from BookKeeper.
+Reading an unsupported record fails: a ledger that was offloaded and deleted from BookKeeper.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class PulsarLayout:
         )
 
     def fits_record(self, state: CursorState, inline_bytes: int) -> bool:  # noqa: ARG002 - Pulsar counts ranges
-        """Pulsar reads parts of batches from cursor ledgers alone, whatever it writes into the record."""
+        """Pulsar reads parts of batches only from cursor ledgers, although it also writes them into the record."""
         return not state.partial and range_count(state) <= MOST_RANGES
 
     def full_entries(self, state: CursorState, first_entry_id: int, chunk_bytes: int) -> list[bytes]:  # noqa: ARG002
@@ -152,7 +152,9 @@ class PulsarLayout:
         return None
 
     async def newest_state(self, ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> CursorState | None:
-        """The last entry; when it is damaged, the newest one before it: what came later is delivered again."""
+        """The last entry; if it is damaged, the newest intact entry before it: later acknowledgements are lost, and the
+        broker redelivers their messages.
+        """
         for entry_id in range(last_entry_id, -1, -1):
             try:
                 slab = (await ledgers.read(ledger_id, entry_id, entry_id, 1))[0]

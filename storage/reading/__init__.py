@@ -7,7 +7,7 @@
         for slab in ledger.slabs(0, ledger.entries):
             slab.body(0)                     # the entry as it is stored
 
-What a reader of this package may rely on:
+Guarantees of this package:
 
 * It takes no lock, writes nothing, and needs no more than the right to read ``VERSION`` and ``ledgers/``.
 * Every entry it gives is confirmed. Only confirmed entries are written behind into a ledger file, in their order and at
@@ -17,9 +17,8 @@ What a reader of this package may rely on:
   ``LedgerSegment.entries`` says how many can be read here; the others have to come from the broker. They are never left
   out silently, and ``refresh`` finds them once they are in the file.
 * Every record is checked (CRC32C, ledger id, succession of entry ids) before it is given.
-* A ledger that the broker deletes is gone for ``open_ledger`` (NoSuchLedgerError); one that is open stays readable.
+* A ledger that the broker deletes is gone for ``open_ledger`` (NoSuchLedgerError); an open ledger stays readable.
 
-Which ledgers make a topic, and in what order, the broker's admin API tells (``internalStats``);
-``stored_topics.stored_topics`` reads the same from the metadata of a directory that no broker uses. The errors are in
-``errors.py``.
+The broker's admin API lists the ledgers of a topic in order (``internalStats``); ``stored_topics.stored_topics`` reads
+the same from the metadata of a directory that no broker uses. The errors are in ``errors.py``.
 """

@@ -49,8 +49,8 @@ class DataDirectory:
     def open_ledger(self, ledger_id: int, walked: Walked | None = None) -> LedgerSegment:
         """The ledger, open for reading; close it, or use it in a ``with``.
 
-        ``walked`` is what ``LedgerSegment.walked`` of this ledger gave before: that part can be read, without looking
-        how far the file goes now. Records are checked all the same when they are read.
+        ``walked`` is an earlier ``LedgerSegment.walked`` of this ledger: that part is readable without a search for the
+        end of the file. Records are checked all the same when they are read.
 
         Raises NoSuchLedgerError when it has no file (deleted, or nothing written behind yet), DamagedFileError when the
         file's header is damaged or is that of another ledger or store, UnsupportedFormatError.
@@ -77,7 +77,7 @@ class DataDirectory:
 
 
 class _Shifted:
-    """A ledger file whose records begin at byte 64, whatever the size of its head."""
+    """A ledger file whose records seem to begin at byte 64, for any size of its head."""
 
     def __init__(self, file: File, shift: int) -> None:
         self._file, self._shift = file, shift

@@ -44,7 +44,7 @@ class RecordFile(Protocol):
 
 
 class Walked(NamedTuple):
-    """Part of a ledger file that was walked through before, from a record to the end of what was in the file."""
+    """Part of a ledger file that was walked through before, from a record to the end of the file at that time."""
 
     entry_id: int
     """Of the first record."""
@@ -87,7 +87,7 @@ class LedgerSegment:
             return
         scan = self._reader.scan(self.entries, FILE_HEADER_BYTES + self.length_bytes, self._file.size())
         if scan.damage:
-            # Behind damage nothing counts: it may be the end of what is being written in this moment.
+            # No entry behind damage counts, because the damage may be the end of a write in progress.
             damage = scan.damage[0]
             scan = self._reader.scan(self.entries, FILE_HEADER_BYTES + self.length_bytes, damage.start)
         for entry_id, offset in zip(scan.index.entries, scan.index.offsets, strict=True):
@@ -156,8 +156,8 @@ class LedgerSegment:
     def entry_of_index(self, index: int) -> int:
         """The first entry whose last message has this broker index or a higher one; ``entries`` when there is none.
 
-        An entry's index is that of its last message. Damaged entries, and those without an index, count with what
-        follows them. Reads about log2 of the index points, then one stretch of 64 KiB.
+        An entry's index is that of its last message. Damaged entries, and entries without an index, count with the
+        following entries. Reads about log2 of the index points, then one stretch of 64 KiB.
         """
         points = self._index.entries
         low, high = 0, len(points)

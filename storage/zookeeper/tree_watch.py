@@ -4,7 +4,7 @@ Each node of the subtree has two: one for its value (and deletion), one for its 
 again *before* the change is reported, so a listener that reads the node after its report sees that change or a later
 one, and a change after its read is reported again. Changes in quick succession may be reported once.
 
-A lost connection takes the watches with it: every node is then looked at again, and what changed meanwhile is reported.
+A lost connection takes the watches with it: the watch then reads every node again and reports the changes.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """``MetadataStore`` and ``Coordination`` on one ZooKeeper session.
 
-A path of the store is a path of ZooKeeper (below the chroot of the session), a version is the node's data version. What
-differs from the embedded store, because ZooKeeper has no nodes without parents:
+A path of the store is a path of ZooKeeper (below the chroot of the session), a version is the node's data version.
+Differences from the embedded store, because ZooKeeper has no nodes without parents:
 
 - a parent that a put makes on its way is an empty node of version 0, and is found as one;
 - a node with children cannot be deleted (NotEmptyError).
 
-Outages. Reads wait for the connection and are repeated. A write whose answer was lost is settled by reading the node:
-it has the version and value that the write would have given it (done), its old version (the write is repeated), or
-another one (BadVersionError). Two writers of the same bytes over the same version both take it for theirs: a record
-over which owners compete must hold something of its owner's own, such as the id of a ledger it has just created.
-StorageUnavailableError: no answer within the deadline; a write may have been made or not.
+Outages. Reads wait for the connection and are repeated. After a lost answer the store reads the node to learn the
+outcome of the write: it has the version and value that the write would have given it (done), its old version (the write
+is repeated), or another one (BadVersionError). Two writers of the same bytes over the same version both take it for
+theirs: a record over which owners compete must hold something of its owner's own, such as the id of a ledger it has
+just created. StorageUnavailableError: no answer within the deadline; a write may have been made or not.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ _ATTEMPTS = 3
 
 
 class ZooKeeperMetadataStore:
-    """See ``MetadataStore`` for what each method promises. The session belongs to the caller and outlives the store."""
+    """``MetadataStore`` states the guarantees of each method. The session belongs to the caller and
+    outlives the store.
+    """
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self.session = session

@@ -7,7 +7,7 @@
    The last frame may be torn (it was never acknowledged): its records count up to the first that is not intact.
 4. Touched ledger files are synced, a new checkpoint says that the journal is empty.
 
-Nothing is removed; what no one knows is moved to ``lost+found``. A ledger that only the metadata do not know is no such
+It removes no file; it moves unknown files to ``lost+found``. A ledger that only the metadata do not know is no such
 thing: then nothing is changed and the start is refused.
 """
 
@@ -86,7 +86,7 @@ def journal_work(
 ) -> list[FrameRef]:
     """Frames and damaged regions to replay, in order. A region without sequence is given only where frames are missing.
 
-    ``from_first``: the checkpoint is lost, so what was before the first frame found is not missed.
+    ``from_first``: the checkpoint is lost, so recovery expects no frames before the first frame found.
     """
     work: list[FrameRef] = []
     expected = next_sequence
@@ -336,8 +336,8 @@ class Recovery:
         self._replace_lost()
 
     def _replace_lost(self) -> None:
-        """A lost record with intact ones of its ledger behind it was noticed as a gap. One at the end of its ledger
-        is known only by its own header, or else by the record before it.
+        """A lost record before intact records of its ledger shows as a gap. One at the end of its ledger is known only
+        by its own header, or else by the record before it.
         """
         damaged = {position for replay in self._replays.values() for position in replay.damaged}
         for lost in self._lost:

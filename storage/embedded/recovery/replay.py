@@ -45,7 +45,7 @@ class LedgerReplay:
         self.replayed = 0
         self.damaged: list[Position] = []
         self.changed = False
-        """The file, or what is known to be in it: it has to be synced."""
+        """The file, or its known content, has changed: it needs a sync."""
         self._end = end
         self._wrote = False
         self._doubtful: dict[int, bytes] = {}
@@ -57,13 +57,13 @@ class LedgerReplay:
     def from_file(
         cls, files: LedgerFiles, ledger_id: int, max_record_bytes: int, end: tuple[int, int] | None = None
     ) -> LedgerReplay:
-        """Without a checkpoint: begin behind what the file holds without a break."""
+        """Without a checkpoint: begin behind the unbroken records of the file."""
         scan = LedgerReader(files, ledger_id, max_record_bytes).scan(0, FILE_HEADER_BYTES, files.size(ledger_id))
         entries, length = scan.entries, scan.end_offset - FILE_HEADER_BYTES
         if scan.damage:
             entries, length = scan.damage[0].first_entry_id, scan.damage[0].start - FILE_HEADER_BYTES
         replay = cls(files, ledger_id, (entries, length), end)
-        replay.changed = True  # what is in the file may not be durable yet
+        replay.changed = True  # the content of the file may not be durable yet
         return replay
 
     def add(self, entry_id: int, record: bytes) -> None:
@@ -119,8 +119,8 @@ class LedgerReplay:
             self.flush()
 
     def settle(self) -> None:
-        """No whole frame has more: what the file and damaged frames have beyond counts, whatever gaps are before it,
-        up to the end of a closed ledger.
+        """No whole frame has more: later entries of the file and of damaged frames count, behind any gaps, up to the
+        end of a closed ledger.
         """
         while True:
             if self._take_from_file() or self._take_doubtful():
@@ -179,7 +179,7 @@ class LedgerReplay:
         return True
 
     def _take_from_file(self) -> bool:
-        """Go on over the file's own intact entries, which stay where they are; False when the next one is not there.
+        """Advance over the file's own intact entries, which stay in place; False if the next entry is missing.
 
         Behind a placeholder they do not follow at once: it is shorter than the entry was.
         """
@@ -225,7 +225,7 @@ class LedgerReplay:
         self.changed = True
 
     def _following_in_file(self) -> int | None:
-        """The next entry but one, or a later one, that is intact in the file, behind damage."""
+        """The first intact entry of the file behind damage."""
         window = self._window()
         found = find_again(window, 0, len(window), self.ledger_id, self.next_entry) if window else None
         return None if found is None or found[1] <= self.next_entry else found[1]

@@ -1,7 +1,7 @@
 """Offline check of a data directory: ``magnetar verify DIR``.
 
-Reads everything, reports every damage with file, offset, ledger and entry, changes nothing. Repairs only what is
-asked for:
+Reads everything, reports every damage with file, offset, ledger and entry, changes nothing. Repairs only the requested
+parts:
 
 ``index``      write index and footer of closed ledgers anew where they are damaged and all records are intact
 ``torn-tail``  cut what is behind the last intact record of an open ledger, if the checkpoint does not vouch for it
@@ -59,7 +59,7 @@ def verify_store(
     rebuild: Rebuild | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Check the store in ``data_dir``. ``rebuild``: what the layers above add to repaired metadata. ``progress`` is
+    """Check the store in ``data_dir``. ``rebuild``: additions of the layers above to repaired metadata. ``progress`` is
     called now and then with the bytes that are read and those that there are.
 
     Raises StoreLockedError while a process uses it, UnsupportedFormatError for a newer format, FileNotFoundError when
@@ -158,7 +158,7 @@ class _Verification:
             self._add(DAMAGE, "checkpoint", path, error.offset, error.detail)
         else:
             if self._checkpoint.damaged_copies:
-                self._add(DAMAGE, "checkpoint", path, 0, "one of its two copies is damaged (the other one is intact)")
+                self._add(DAMAGE, "checkpoint", path, 0, "one of its two copies is damaged (the other copy is intact)")
 
     def _journal(self) -> None:
         segments: list[tuple[str, int]] = []
@@ -201,7 +201,7 @@ class _Verification:
         return scan_uses(segments, read, salts, said.next_sequence, said.free_generation, bound=bound)
 
     def _lag(self, scans: list[SegmentScan]) -> None:
-        """Metadata that end before what the journal has seen."""
+        """Metadata that end before the last change known to the journal."""
         if self._nodes.last_sequence is None:
             return
         frames = (frame.metadata_sequence for scan in scans for frame in scan.frames)

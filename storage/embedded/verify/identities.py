@@ -40,7 +40,7 @@ class FoundLedgers:
         self._found: dict[int, LedgerIdentity] = {}
 
     def add_journalled(self, ledger_id: int, properties: Mapping[str, str] | None) -> None:
-        """The journal holds records of it, perhaps the one with its properties."""
+        """The journal holds records of it, perhaps the record with its properties."""
         known = self._found.get(ledger_id)
         if known is None:
             self._found[ledger_id] = LedgerIdentity(ledger_id, properties, 0, in_file=False)

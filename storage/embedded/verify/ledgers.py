@@ -88,7 +88,7 @@ class LedgerVerifier:
             self._report.repaired.append(f"{path}: cut {size - scan.end_offset} bytes behind entry {scan.entries - 1}")
 
     def _promised(self, ledger_id: int, node: LedgerNode) -> tuple[int, int]:
-        """(entries, bytes) that have to be in the file: what is not still in the journal."""
+        """(entries, bytes) that must be in the file, because the journal no longer has them."""
         if node.closed:
             entries = node.last_entry_id + 1
         else:

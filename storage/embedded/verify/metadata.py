@@ -26,7 +26,7 @@ class StoredNodes:
 
     tree: NodeTree = field(default_factory=NodeTree)
     complete: bool = True
-    """False: a start is refused, the tree is what could be read."""
+    """False: the start fails; the tree holds the readable part."""
     last_sequence: int | None = None
     """None: metadata that do not count their changes."""
     store_id: bytes | None = None

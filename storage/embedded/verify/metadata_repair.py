@@ -1,4 +1,4 @@
-"""``verify --repair metadata``: metadata from what is left of them, from ledger files and from the journal.
+"""``verify --repair metadata``: metadata from their remains, from ledger files and from the journal.
 
 The new files are complete and durable before the old ones are moved to ``lost+found``; interrupted, it may be repeated.
 """
@@ -30,7 +30,7 @@ __all__ = ["Rebuild", "repair_metadata"]
 
 if TYPE_CHECKING:
     Rebuild = Callable[[Mapping[str, Node], Sequence[LedgerIdentity], int], tuple[list[tuple[str, bytes]], list[str]]]
-    """(nodes, ledgers, now in ms) -> (records to write, what to say): the lists of the layers above."""
+    """(nodes, ledgers, now in ms) -> (records to write, lines of the report): the lists of the layers above."""
 else:
     Rebuild = object
 
@@ -88,7 +88,7 @@ def _ids(ledgers: Sequence[LedgerIdentity]) -> str:
 
 
 def _set_aside_old(files: FileSystem, layout: Layout, number: int) -> None:
-    """Everything in the folder that is older than what was written now."""
+    """Everything in the folder that is older than the new files."""
     kept = {
         posixpath.basename(path(each))
         for path in (layout.metadata_log, layout.snapshot)

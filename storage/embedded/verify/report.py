@@ -29,7 +29,7 @@ class Finding:
     ledger_id: int | None = None
     entry_id: int | None = None
     last_entry_id: int | None = None
-    """The finding is about entries ``entry_id`` to this one."""
+    """The last entry of the finding, which begins at ``entry_id``."""
 
 
 @dataclass(slots=True)

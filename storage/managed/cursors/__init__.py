@@ -1,1 +1,1 @@
-"""Cursors: what a subscription has acknowledged, kept in ledgers of their own."""
+"""Cursors: the acknowledgements of subscriptions, stored in cursor ledgers."""

@@ -187,7 +187,7 @@ class AckState:
 
     def _room_for(self, bits: int) -> bool:
         """Whether a part of a batch may be remembered. Those of usual batches always may; all of larger ones together
-        have LARGE_PARTS_BYTES. What is not remembered is delivered again.
+        have LARGE_PARTS_BYTES. The broker redelivers messages without a remembered acknowledgement.
         """
         size = bits.bit_length() // 8
         if size <= _USUAL_PART_BYTES:

@@ -23,7 +23,7 @@ _READ_BYTES = 1 << 20
 async def read_newest_state(ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> CursorState | None:
     """The state the last entry leads to; when something is damaged, the newest one before it; None: there is none.
 
-    Damage is logged: what was acknowledged after the state found will be delivered again.
+    Damage is logged: messages acknowledged after the found state will be delivered again.
     """
     end = last_entry_id
     while end >= 0:

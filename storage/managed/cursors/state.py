@@ -51,7 +51,7 @@ class CursorState:
     properties: dict[str, int] = field(default_factory=dict)
 
     def add(self, increment: CursorState) -> None:
-        """Apply an increment. What it puts at or before mark-delete is left to the reader to drop."""
+        """Apply an increment. The reader drops its positions at or before mark-delete."""
         self.mark_delete = increment.mark_delete
         self.properties = increment.properties
         for ledger_id, held in increment.deleted.items():
