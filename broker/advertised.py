@@ -65,7 +65,9 @@ class AdvertisedAddresses:
         return f"{self.host}:{self._web_port}"
 
     def bound(self, port: int | None, port_tls: int | None, http: int | None, http_tls: int | None) -> None:
-        """The listeners' ports. What the internal listener says of a protocol, else any listener, beats them."""
+        """The listeners' ports. The addresses of the internal listener for a protocol, else of any listener, override
+        them.
+        """
         self._web_port = http_tls if http is None else http
         host = f"[{self.host}]" if ":" in self.host else self.host
         own = AdvertisedUrls(

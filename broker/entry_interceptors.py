@@ -1,4 +1,4 @@
-"""Interceptors of broker entry metadata (PIP-70): what the broker stores before every entry.
+"""Interceptors of broker entry metadata (PIP-70): they create the metadata before every entry.
 
 ``brokerEntryMetadataInterceptors`` names them. Two are Apache Pulsar's, by their class names: the broker's timestamp
 and the index. Any other name is the path of a Python class of the user's (``package.module.Class``), which is made
@@ -46,7 +46,7 @@ _COMPLAIN_EVERY_S: Final = 60.0
 
 
 class EntryStamp:
-    """One entry about to be stored, and what is stored with it."""
+    """One entry before its storage, and its metadata."""
 
     __slots__ = ("_fields", "broker_timestamp", "headers_and_payload", "num_messages")
 
@@ -185,7 +185,7 @@ class LoadedInterceptors:
 
 
 def load(names: Iterable[str]) -> LoadedInterceptors:
-    """Find the interceptors named. Raises ValueError with key, name and reason for one that cannot be used."""
+    """Find the interceptors named. Raises ValueError with key, name and reason for an unusable interceptor."""
     timestamp = index = False
     users: list[tuple[str, EntryMetadataInterceptor]] = []
     for name in names:

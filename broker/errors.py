@@ -40,7 +40,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 
 
 class BrokerError(Exception):
-    """Root of what a request to the broker can fail with."""
+    """Root of the errors of requests to the broker."""
 
     server_error: ClassVar[int] = pb.UnknownError
     closes_connection: ClassVar[bool] = False

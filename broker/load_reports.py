@@ -1,4 +1,4 @@
-"""The load report of this broker: what it uses of its machine, and what its topics do, bundle by bundle.
+"""The load report of this broker: its use of the machine, and the traffic of its topics, bundle by bundle.
 
 A member of a cluster writes it for the others (``ownership/register``); /admin/v2/broker-stats/load-report shows it.
 """
@@ -91,7 +91,7 @@ class LoadReports:
         return report.with_highest()
 
     def bandwidth_percent(self) -> tuple[float, float]:
-        """In and out, of what the interfaces can; 0.0 where that is not known."""
+        """In and out, in relation to the capacity of the interfaces; 0.0 if it is unknown."""
         limit = self._network.limit_kbits()
         received, sent = self._network.kbits()
         return (100 * received / limit, 100 * sent / limit) if limit else (0.0, 0.0)

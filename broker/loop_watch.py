@@ -169,7 +169,7 @@ class LoopWatch:
 
 
 def outermost(stack: FrameType | None, base: FrameType | None) -> FrameType | None:
-    """The frame of the callback that runs: what the loop has called. None when the loop itself is at work.
+    """The frame of the running callback, which the loop has called. None when the loop itself is at work.
 
     base: the frame that runs the loop. The loop of the standard library calls through a frame per callback instead.
     """

@@ -1,7 +1,7 @@
 """Periodic work: one table of jobs, each with the setting that says how often (0 = never).
 
-A job that is still running when its time comes again is not started twice; one that fails is logged and tried again
-next time. Jobs over many topics give the loop a turn after each.
+A running job does not start twice; a failed job is logged and repeated next time. Jobs over many topics give the loop a
+turn after each.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One account of the memory that peers make the broker hold, with shares per connection, per address and in total.
 
-What counts is what a peer chooses the size of and what stays longer than one turn of the event loop: the part of a
+The account counts memory whose size a peer chooses and that stays longer than one turn of the event loop: the part of a
 frame that has arrived, requests in progress, output that is not read, producers, consumers and topic watchers, HTTP
 bodies and answers. Publishes on their way to the disk have a budget of their own (`network.publish_gate`), as has the
 entry cache.
@@ -11,7 +11,7 @@ entry cache.
     of the broker        the same; connections go on in the order in which they began to wait
 
 A share is set per kind of thing, never added to, so that a sum cannot drift: `set("frame", 70_000)`. The account is
-asked once per socket read or request, never per message. Loop only.
+used once per socket read or request, never per message. Loop only.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class MemoryShare:
         self._account._changed(delta)  # noqa: SLF001 - the other half of this class
 
     def add(self, kind: str, delta: int) -> None:
-        """The same for things that come and go one by one."""
+        """The same for single objects."""
         self.set(kind, self._parts.get(kind, 0) + delta)
 
     @property

@@ -71,5 +71,5 @@ class ProcessLoad:
         return round(self._percent, 2)
 
     def memory_percent(self) -> float:
-        """Resident memory in percent of what this process may use."""
+        """Resident memory in percent of the limit of this process."""
         return round(100 * resident_bytes() / self._usable, 2)

@@ -1,7 +1,7 @@
 """Records of tenants, namespaces and partitioned topics, when only the topics' names are left of them. Pure.
 
-For `magnetar verify --repair metadata`: a topic is found through its namespace, so that has to be there. What is made
-has the defaults of a new one and no grants: policies, permissions and schemas that are lost have to be set again.
+For `magnetar verify --repair metadata`: a topic is found through its namespace, so that has to be there. Rebuilt
+records have defaults and no grants: operators set lost policies, permissions and schemas again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,9 @@ _BUNDLES: Final = 4
 
 
 def rebuild_records(nodes: Nodes, ledgers: Sequence[LedgerOrigin], now_ms: int) -> tuple[Records, list[str]]:
-    """(records to write, what to say): ledger lists and cursors, then what a broker needs to find them."""
+    """(records to write, lines of the report): ledger lists and cursors, then the records that lead a
+    broker to them.
+    """
     records, said = rebuild_managed_ledgers(nodes, ledgers, now_ms)
     paths = {*nodes, *(path for path, _ in records)}
     topics = [name for path in sorted(paths) if (name := _topic_of(path)) is not None]

@@ -23,7 +23,7 @@ def names_secret(key: str) -> bool:
 
 
 def nearest(key: str) -> str | None:
-    """The setting whose name is most like `key`, whatever its case and separators; None when none is."""
+    """The setting whose name is most like `key`, without regard to case and separators; None without a similar key."""
     return _nearest(key, SETTINGS, _NEAR)
 
 

@@ -1,9 +1,8 @@
-"""The steps of a stop, each with a bound: a stop ends whatever hangs, fails or refuses to be cancelled.
+"""The steps of a stop, each with a bound: a stop ends in spite of steps that hang, fail or refuse cancellation.
 
-All steps share one time (brokerShutdownTimeoutMs); a step that begins late has LEAST_S all the same, as what comes
-last, the store, is what a clean restart depends on. A step that is not done in its time is cancelled and left behind,
-one that fails is logged, and the next begins. Nothing acknowledged depends on a step: receipts were durable when they
-were sent.
+All steps share one time (brokerShutdownTimeoutMs); a step that begins late has LEAST_S all the same, because a clean
+restart depends on the last step, the store. A step that is not done in its time is cancelled and left behind, one that
+fails is logged, and the next begins. Nothing acknowledged depends on a step: receipts were durable when they were sent.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 LEAST_S: Final = 5.0
 LONGEST_S: Final = 60.0
-"""Behind brokerShutdownTimeoutMs, when the process is ended whatever hangs."""
+"""Behind brokerShutdownTimeoutMs, when the process ends in any case."""
 EXIT_HANGS: Final = 70
 
 
 class Step(NamedTuple):
-    """One step: what it is called in the log, and what it does."""
+    """One step: its name in the log, and its action."""
 
     name: str
     run: Callable[[], Coroutine[Any, Any, None]]
@@ -57,7 +56,7 @@ async def _logged(step: Step) -> bool:
     """Whether the step went well."""
     try:
         await step.run()
-    except Exception:  # a door: the steps behind it run whatever this one raised
+    except Exception:  # a door: later steps run after any error of this step
         log.exception("broker.stop_failed", step=step.name)
         return False
     return True

@@ -28,8 +28,8 @@ async def import_later(name: str) -> Any:
 def spare_the_collector() -> None:
     """Keep full collections short: one over all that the modules brought holds every client up for tens of ms.
 
-    What exists now lives as long as the process, so it is set aside. The youngest
-    generation may grow past the few hundred objects of a single turn before it is searched.
+    Present objects live as long as the process, so the collector ignores them. The youngest generation may grow past
+    the few hundred objects of a single turn before it is searched.
     """
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

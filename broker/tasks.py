@@ -28,7 +28,7 @@ def awaited(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
 async def uninterrupted(work: Coroutine[Any, Any, None]) -> None:
     """Await `work`; when this is cancelled meanwhile, `work` goes on to its end all the same.
 
-    For changes of the metadata store: one that is written and then not taken note of looks like another owner's.
+    For changes of the metadata store: a written change without a record of it looks like another owner's.
     """
     await asyncio.shield(awaited(work, "uninterrupted"))
 
@@ -78,5 +78,7 @@ class TaskSet:
 
 
 def log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG001 - asyncio calls it so
-    """An exception handler of the event loop: what a timer or a callback raises is logged as a bug and ends nothing."""
+    """An exception handler of the event loop: an error of a timer or a callback is logged as a bug and stops no other
+    work.
+    """
     log.error("loop.failed", reason=context.get("message"), exc_info=context.get("exception"))

@@ -1,7 +1,7 @@
 """The interface of the HTTP side to the broker. The broker implements `BrokerApi`; admin/ reaches no further.
 
-All calls are made on the broker's loop. Topic names are parsed and their namespace exists before a call is made.
-Errors are those of broker/errors.py; `responses.STATUS_OF` says which HTTP status each one becomes:
+All calls are made on the broker's loop. Topic names are parsed and their namespace exists before a call is made. Errors
+are those of broker/errors.py; `responses.STATUS_OF` maps each error to an HTTP status:
 
     TopicNotFoundError, SubscriptionNotFoundError   404     ConsumerBusyError, ProducerBusyError (still in use)   412
     NotAllowedError                                 405     MetadataError, InvalidTopicNameError                  412
@@ -56,8 +56,8 @@ class MessagePosition:
 class StoredMessage:
     """An entry for peeking: its position and the stored bytes.
 
-    entry: as stored: broker entry metadata (if any), checksum, MessageMetadata, payload.
-    conversion: what a converter made of it (see `as_delivered`).
+    entry: as stored: broker entry metadata (if any), checksum, MessageMetadata, payload. conversion: the result of a
+    converter (see `as_delivered`).
     """
 
     position: "Position"
@@ -114,7 +114,7 @@ class TopicsApi(Protocol):
 
 
 class TopicLogsApi(Protocol):
-    """One topic and what it holds; a call takes a plain topic or one partition, and loads it."""
+    """One topic and its content; a call names a plain topic or one partition, and loads it."""
 
     async def terminate(self, name: "TopicName") -> MessagePosition:
         """No message may follow; the last message. Repeated, the same answer."""
@@ -281,7 +281,9 @@ class PublishApi(Protocol):
         ...
 
     async def publish(self, entries: "Sequence[tuple[TopicName, bytes]]") -> "list[Position | BrokerError]":
-        """Append entries (headers, payload) in their order; where each one is, once on the disk, or why it is not."""
+        """Append entries (headers, payload) in their order; returns the position of each entry on the disk, or its
+        error.
+        """
         ...
 
 
@@ -376,7 +378,7 @@ class BrokerApi(Protocol):
 
     @property
     def load_reports(self) -> "LoadReports | None":
-        """What the broker tells others of its load; made before the web port is served."""
+        """The load report for other brokers; exists before the web port opens."""
         ...
 
     def is_ready(self) -> bool:

@@ -166,7 +166,7 @@ async def _nothing_there(request: Request, _error: Exception) -> Response:
 
 
 async def _other_methods(request: Request, _error: Exception) -> Response:
-    """OPTIONS tells what is allowed on a path, and so does a refusal."""
+    """OPTIONS and a refusal list the allowed methods of a path."""
     try:
         media_type(request.headers.get("content-type", ""))
     except RestError as e:
@@ -179,7 +179,7 @@ async def _other_methods(request: Request, _error: Exception) -> Response:
 
 
 def _path_of_route(request: Request) -> str:
-    """The first declared path that fits, whatever its methods."""
+    """The first declared path that matches, with any methods."""
     fitting = (
         route.path
         for route in request.app.routes
@@ -254,7 +254,7 @@ def _uses_bundles(module: ModuleType, row: "AdminRoute") -> bool:
 
 
 def _tells_of_tenants(row: "AdminRoute") -> bool:
-    """Whether a role without rights is answered 404 about what belongs to a tenant that does not exist."""
+    """Whether a role without rights gets 404 for resources of a missing tenant."""
     return row.need.resource is not Resource.CLUSTER and not row.path.startswith(tenants.TENANT)
 
 
@@ -295,7 +295,7 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False, of_pol
             return page(404, request.method)
         except ClientDisconnect:
             return page(400, request.method)  # no connection is left to carry it
-        except Exception as e:  # the one door of HTTP: whatever a handler raises becomes an answer
+        except Exception as e:  # the one door of HTTP: every error of a handler becomes an answer
             answer = error_response(e)
             if isinstance(e, StorageError):  # a damaged entry, a full disk: the answer says which
                 log.warning("request.not_stored", method=request.method, path=request.url.path, reason=str(e))
@@ -318,8 +318,8 @@ def _report_failure(request: Request, api: "BrokerApi", reason: str) -> None:
 
 
 async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
-    """The identity of the caller; raises 401. Probes alone need no credentials: whatever else an unproven client could
-    ask for or store would count as soon as authorization is enabled.
+    """The identity of the caller; raises 401. Probes alone need no credentials: any other request of an unproven client
+    would take effect as soon as authorization is enabled.
     """
     if not api.authenticator.enabled:
         return Identity(None)

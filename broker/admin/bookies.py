@@ -1,7 +1,7 @@
 """Bookies: which there are, their racks and groups, and the groups that a namespace keeps its ledgers on.
 
-A broker of a cluster reads and writes the nodes of Apache Pulsar. A broker alone has no bookies: what tools set is kept
-with the cluster and the namespace, and shown.
+A broker of a cluster reads and writes the nodes of Apache Pulsar. A single broker has no bookies: it stores the values
+that tools set with the cluster and the namespace, and shows them.
 """
 
 from collections.abc import Callable
@@ -112,7 +112,7 @@ def _without(groups: Groups, bookie: str) -> Groups:
 
 @routes.get(AFFINITY, SUPER)
 async def bookie_affinity(call: Call) -> Response:
-    """Nothing for a namespace that was in use or was given something of the kind, 404 for one that was not."""
+    """No value for a used namespace or a namespace with such a value, 404 for an unused namespace."""
     if call.api.bookies is not None:
         used, groups = await call.api.bookies.affinity(call.namespace)
     else:

@@ -1,4 +1,4 @@
-"""The broker itself: health, readiness, version, settings; what tools ask of a cluster of one."""
+"""The broker itself: health, readiness, version, settings; the routes of tools for a cluster of one broker."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -109,8 +109,8 @@ def _as_text(value: Any) -> str:
 
 @routes.post(BROKERS + "/configuration/{key}/{value}", SUPER)
 async def change_setting(call: Call) -> Response:
-    """Any text but that of a load manager is taken; one that is no value of the setting has no effect. A protection
-    that cannot be kept is refused, as it is at start.
+    """The broker accepts any text except an invalid load manager; an invalid value has no effect. A protection that
+    cannot be kept is refused, as it is at start.
     """
     key = call.param("key")
     if key not in call.api.dynamic_settings.names:

@@ -54,7 +54,7 @@ class BrowserRules:
         return cls(settings.http_allowed_hosts, own, checks_host=unproven)
 
     def refusal(self, method: str, headers: Mapping[str, str], *, probe: bool) -> str | None:
-        """Why a request is refused; None for one that may pass.
+        """The reason of a refusal; None for an allowed request.
 
         headers: by lower-case name; probe: metrics and health, which change nothing and tell no messages.
         """

@@ -36,7 +36,9 @@ _LARGEST, _HOT = "LARGEST", "HOT"
 
 @routes.put(NAMESPACE + "/{bundle}/unload", SUPER)
 async def unload_bundle(call: Call) -> Response:
-    """Close the topics of the bundle; the next lookup finds an owner, ?destinationBroker= the one that is named."""
+    """Close the topics of the bundle; the next lookup finds an owner, by default any broker, with ?destinationBroker=
+    the named broker.
+    """
     call.policies()
     if not _is_range(call.param("bundle")):
         raise rest_refusals.BUNDLE_TO_UNLOAD_INVALID.error(bundle=call.param("bundle"))
@@ -179,7 +181,7 @@ async def _traffic(call: Call, names: list[str]) -> float:
 
 @routes.delete(NAMESPACE + "/{bundle}", NAMESPACE_ADMIN)
 async def delete_bundle(call: Call) -> Response:
-    """An empty bundle goes on being there. Whatever a path names that is no bundle is refused as one."""
+    """An empty bundle goes on being there. A path that names no bundle is refused like an invalid bundle."""
     _check_bundle(call)
     bundle = call.param("bundle")
     if await in_bundle(call, _names(call), bundle):

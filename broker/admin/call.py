@@ -48,7 +48,7 @@ class Call:
         self._raw_body: bytes | None = None
 
     def may(self, need: "Need", target: Target) -> bool:
-        """Whether the caller may do that as well: of what a call finds on its way."""
+        """Whether the caller also has this right, for resources that a call finds on its way."""
         return self.api.authorizer.allows(self.identity, need, target)
 
     @property

@@ -19,13 +19,13 @@ routes = RouteTable()
 _OF_OTHER_ROUTES: Final = ("failure_domains", "isolation_policies", "bookie_racks")
 _KEPT_APART: Final = dict.fromkeys((*_OF_OTHER_ROUTES, "migrated", "migrated_cluster_url"))
 CLUSTER = ADMIN + "/clusters/{cluster}"
-# What Apache Pulsar shows of every cluster, set or not.
+# Values that Apache Pulsar shows of every cluster, set or not.
 _ALWAYS_SHOWN = {
     "brokerClientTlsEnabled": False,
     "tlsAllowInsecureConnection": False,
     "brokerClientTlsEnabledWithKeyStore": False,
 }
-# What it puts into the cluster that it creates at its first start.
+# Values of the cluster that Apache Pulsar creates at its first start.
 _OF_OWN_CLUSTER: Final[dict[str, object]] = {
     "brokerClientTlsTrustStoreType": "JKS",
     "brokerClientTlsKeyStoreType": "JKS",
@@ -116,7 +116,7 @@ def _cluster(call: Call) -> ClusterData:
 
 
 def _check_urls(data: ClusterData) -> None:
-    """Raise 400 for an address whose scheme is not the one that belongs there."""
+    """Raise 400 for an address with a wrong scheme."""
     for url, schemes in (
         (data.service_url, ("http",)),
         (data.service_url_tls, ("https",)),

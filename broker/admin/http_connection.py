@@ -1,4 +1,5 @@
-"""One connection of the web port: uvicorn's, with a seat, deadlines, and what Apache Pulsar's clients expect of Jetty.
+"""One connection of the web port: uvicorn's, with a seat, deadlines, and the behaviour of Jetty that Apache Pulsar's
+clients expect.
 
     state                                  how long                          gives its seat to a newer connection
     no request has begun, or all ended     httpServerIdleTimeout             yes
@@ -113,7 +114,7 @@ class HttpConnection(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand the connection over to a session, or answer and close it."""
-        assert self._upgrades is not None, "it is what asked for the upgrade"
+        assert self._upgrades is not None, "it requested the upgrade"
         headers = headers_of(event)
         refused = self._upgrades.refusal(event, headers)
         try:

@@ -1,4 +1,4 @@
-"""Which brokers serve which namespaces (NamespaceIsolationData): what is refused, and what is kept of a body."""
+"""Which brokers serve which namespaces (NamespaceIsolationData): refusals, and the stored part of a body."""
 
 import enum
 import re
@@ -37,7 +37,7 @@ class IsolationPolicy(msgspec.Struct):
 
 
 def checked(name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The policy as it is kept and shown; raises 400. What is no part of it is dropped, as is an unknown scope."""
+    """The policy as it is kept and shown; raises 400. Unknown members are dropped, as is an unknown scope."""
     try:
         policy = msgspec.convert(body, IsolationPolicy)
         namespaces, primary, secondary = map(_patterns, (policy.namespaces, policy.primary, policy.secondary))

@@ -1,7 +1,7 @@
 """Single messages: peeked at, found by position or time. The body is the payload, all else is in headers.
 
-Message converters apply as for consumers, `X-Magnetar-Conversion` names the one that did; with `?raw=true` the entry is
-shown as it is stored.
+Message converters apply as for consumers, `X-Magnetar-Conversion` names the converter; `?raw=true` returns the stored
+bytes.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ def _require_persistent(name: "TopicName") -> None:
 
 
 async def _shown(call: Call, name: "TopicName", message: "StoredMessage") -> Response:
-    """`?raw=true` shows what is stored."""
+    """`?raw=true` returns the stored bytes."""
     raw = call.flag("raw")
     shown = message if raw else await call.logs.as_delivered(name, message)
     metadata, payload = split_entry(shown.entry)

@@ -138,7 +138,7 @@ async def delete_namespace(call: Call) -> Response:
         return done()
     if _has_topics(call, name) or _partitioned(call, name):
         raise rest_refusals.NAMESPACE_IN_USE.error()
-    await delete_namespace_by_force(call, name)  # what is left are topics of the broker itself
+    await delete_namespace_by_force(call, name)  # only topics of the broker itself are left
     return done()
 
 
@@ -213,7 +213,7 @@ async def set_migration(call: Call) -> Response:
 
 @routes.put(NAMESPACE + "/unload", SUPER)
 async def unload_namespace(call: Call) -> Response:
-    """Every bundle, whichever broker has it."""
+    """Every bundle, of all brokers."""
     call.policies()
     if call.api.peers is None:
         await unload_topics(call, call.namespace)

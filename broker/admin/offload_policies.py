@@ -77,7 +77,7 @@ def with_value(policies: Json | None, name: str, value: int | None) -> Json:
 
 
 async def _given(call: Call) -> Json:
-    """The policies of the body; raises 412 for what could never offload anything."""
+    """The policies of the body; raises 412 for policies that could never offload."""
     body = await call.body(dict[str, Any])
     if body is None:
         raise rest_refusals.OFFLOAD_POLICIES_MISSING.error()

@@ -106,7 +106,7 @@ async def backlog_size(call: Call) -> Response:
 
 @routes.get(TOPIC + "/backlog", TOPIC_ADMIN)
 async def stored(call: Call) -> Response:
-    """PersistentOfflineTopicStats: what is stored, told without the topic's clients."""
+    """PersistentOfflineTopicStats: figures of the stored entries, without the topic's clients."""
     name = call.topic()
     stats = None
     if name.persistent and call.topics.exists(name):

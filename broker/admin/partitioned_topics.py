@@ -188,7 +188,7 @@ async def _internal_stats_of(call: Call, part: TopicName) -> Json:
 
 
 async def _is_elsewhere(call: Call, part: TopicName) -> bool:
-    """Whether another broker serves the partition; one that no broker serves is taken when its turn comes."""
+    """Whether another broker serves the partition; this broker takes an unowned partition when its turn comes."""
     return call.api.peers is not None and not isinstance(
         await call.api.ownership.lookup(part, authoritative=False), Here
     )

@@ -1,4 +1,4 @@
-"""Calls of this broker to its cluster's brokers, by HTTP: what a request needs of topics and bundles elsewhere.
+"""Calls of this broker to its cluster's brokers, by HTTP: for requests about topics and bundles of other brokers.
 
 A call goes to this broker itself, which answers it or redirects it to the owner as it does for clients. It carries the
 credentials of brokerClientAuthenticationPlugin: the rights of the client were checked when its request came.

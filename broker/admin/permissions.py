@@ -26,7 +26,7 @@ Change = Callable[[AuthPolicies], AuthPolicies]
 
 
 async def _change(call: Call, namespace: str, change: Change) -> Response:
-    """Store `change(grants)` of the namespace: worked out from what is there at that moment."""
+    """Store `change(grants)` of the namespace: computed from the present grants."""
 
     def changed(old: Policies) -> Policies:
         return msgspec.structs.replace(old, auth_policies=change(old.auth_policies))
@@ -119,7 +119,7 @@ async def revoke_on_subscription(call: Call) -> Response:
 
 
 def _topic(call: Call) -> TopicName:
-    """The topic of the path; grants are for what exists."""
+    """The topic of the path; it must exist."""
     name = call.topic()
     if not call.topics.exists(name) and call.topics.partition_count(name) is None:
         raise rest_refusals.TOPIC_UNKNOWN.error(topic=name)
@@ -179,7 +179,7 @@ def _parsed(topic: str) -> TopicName:
 
 
 async def _change_topic(call: Call, name: TopicName, role: str, actions: list[Granted] | None) -> None:
-    """Give the role these actions on the topic; None takes what it had."""
+    """Give the role these actions on the topic; None revokes all its actions."""
     topic = str(name)
 
     def change(old: AuthPolicies) -> AuthPolicies:

@@ -38,12 +38,12 @@ def at_least_zero(what: str) -> Rule:
 
 
 def subscription_expiration(value: int) -> RestError | None:
-    """Minutes; the text is what the Go client's tests look for."""
+    """Minutes; the Go client's tests expect this text."""
     return rest_refusals.EXPIRATION_TIME_INVALID.error() if value < 0 else None
 
 
 def retention(value: RetentionPolicies) -> RestError | None:
-    """Both limits, or none: with one of them 0 nothing could be kept."""
+    """Both limits, or none: with a limit of 0 the broker could keep no messages."""
     if value.time_in_minutes < UNLIMITED or value.size_in_mb < UNLIMITED:
         return RestError(400, "Invalid retention policy: limits must be >= -1")
     if (value.time_in_minutes == 0) != (value.size_in_mb == 0):
@@ -92,8 +92,8 @@ def delayed_delivery(value: DelayedDeliveryPolicies) -> RestError | None:
 
 
 def quota_fits_retention(quotas: Iterable[BacklogQuota], kept: RetentionPolicies | None, of: str) -> RestError | None:
-    """A backlog may not be allowed to be larger or older than what is retained. Both limits of a quota count, whatever
-    its type; a limit of -1 is none, a retention of 0 or -1 does not count.
+    """A backlog quota may not exceed the retention in size or age. Both limits of a quota count, whatever its type; a
+    limit of -1 is none, a retention of 0 or -1 does not count.
     """
     if kept is None or all(_fits(quota, kept) for quota in quotas):
         return None

@@ -1,4 +1,4 @@
-"""What a request may cost: its rate, the bytes of its body, the number of values in it.
+"""Limits of a request: its rate, the bytes of its body, the number of its values.
 
 Decoded, a text of many small values takes twenty times its size and time in proportion. So a large text passes only
 when it is long texts mostly: a few payloads of megabytes, not a million empty ones.
@@ -29,7 +29,7 @@ _VALUE_FACTOR: Final = 3
 is refused before it is decoded (`check_shape`).
 """
 PLAIN_BYTES: Final = 1 << 20
-"""A text of this size is decoded whatever it is made of."""
+"""A text up to this size is always decoded."""
 MAX_TEXTS: Final = 200_000
 MAX_OTHER_BYTES: Final = 1 << 20
 """Of everything between the texts: brackets, commas, numbers."""

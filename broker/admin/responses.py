@@ -48,7 +48,7 @@ def precondition(reason: str) -> RestError:
 
 
 def error_response(error: Exception) -> Response | None:
-    """The answer to an expected error; None for one that is a bug."""
+    """The answer to an expected error; None for a bug."""
     if isinstance(error, RestError):
         return failure(error.status, error.reason)
     for kind in type(error).__mro__:

@@ -57,7 +57,7 @@ def stored_definition(schema_type: int, text: str) -> bytes:
 
 
 def shown_definition(schema_type: int, data: bytes, properties: Mapping[str, str]) -> str:
-    """The REST text for what is kept."""
+    """The REST text of a stored schema."""
     if schema_type != _KEY_VALUE:
         return data.decode(errors="replace")
     key, rest = _split(data)
@@ -80,7 +80,7 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _shown_part(part: bytes) -> object:
-    """JSON without spaces; what is none as a text."""
+    """JSON without spaces; other texts unchanged."""
     try:
         return msgspec.json.decode(part)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -63,7 +63,9 @@ async def get_metadata(call: Call) -> Response:
 
 @routes.post(SCHEMAS + "/schema", TOPIC_PRODUCE, most_body=MOST_SCHEMA_BODY_BYTES)
 async def add(call: Call) -> Response:
-    """The same schema again keeps its version; 409 for one the strategy forbids, 422 for one that does not parse."""
+    """The same schema again keeps its version; 409 for a schema that the strategy forbids, 422 for an
+    invalid schema.
+    """
     name, body = _name(call), await _body(call)
     try:
         stored = await call.api.schemas.put(

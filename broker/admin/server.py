@@ -133,7 +133,7 @@ class _Server(uvicorn.Server):
         """Called by older uvicorn versions."""
 
     def capture_signals(self) -> Any:
-        """Called by newer ones."""
+        """Newer versions of uvicorn call it."""
         return contextlib.nullcontext()
 
 

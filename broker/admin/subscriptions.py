@@ -239,7 +239,7 @@ async def get_properties(call: Call) -> Response:
 
 
 async def _refuse_unknown(call: Call, name: TopicName) -> None:
-    """Raises SubscriptionNotFoundError before what a non-persistent topic cannot do at all is refused."""
+    """Raises SubscriptionNotFoundError before the refusal of calls that a non-persistent topic does not support."""
     subscription = call.param("subscription")
     if not name.persistent and subscription not in await call.subscriptions.subscriptions(name):
         raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)

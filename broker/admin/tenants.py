@@ -15,7 +15,7 @@ from magnetar.broker.policies.values import TenantInfo
 
 routes = RouteTable()
 TENANT = ADMIN + "/tenants/{tenant}"
-_WHITESPACE = "".join(map(chr, range(0x21)))  # what Java's trim takes away: not the wide spaces of Unicode
+_WHITESPACE = "".join(map(chr, range(0x21)))  # characters that Java's trim removes: not the wide spaces of Unicode
 
 
 class TenantBody(msgspec.Struct, rename="camel"):

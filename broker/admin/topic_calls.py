@@ -38,8 +38,8 @@ def check_subscriptions(call: Call, name: TopicName, subscriptions: Iterable[str
 
 
 def check_all_subscriptions(call: Call) -> None:
-    """The same of every subscription that the namespace may have, for calls that other brokers do with the rights of
-    this one: which subscriptions there are is known to the owners of the topics alone.
+    """The same of every subscription that the namespace may have, for calls that other brokers execute with the rights
+    of this broker: only the owners of the topics know the subscriptions.
     """
     limited = call.policies().auth_policies.subscription_auth_roles
     for subscription in (*limited, _ANY_OTHER):
@@ -78,7 +78,7 @@ def topic_unloadable(call: Call, name: TopicName) -> RestError:
 
 
 def loadable(call: Call, name: TopicName) -> bool:
-    """Whether it exists, or comes into being by being asked for, as partitions of non-persistent topics do."""
+    """Whether it exists, or a request creates it, as for partitions of non-persistent topics."""
     return call.topics.exists(name) or (
         not name.persistent and name.is_partition and name.partition < (call.topics.partition_count(name.base) or 0)
     )

@@ -1,5 +1,5 @@
-"""Policies of topics: /admin/v2/{domain}/{tenant}/{namespace}/{topic}/<policy>, `?applied=true` for what applies
-after all.
+"""Policies of topics: /admin/v2/{domain}/{tenant}/{namespace}/{topic}/<policy>, `?applied=true` for the effective
+value.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ Row = PolicyRow
 
 
 def scope_of(call: Call, row: PolicyRow | None = None) -> bool:
-    """Whether the policies for all clusters are meant (?isGlobal=true), not those of this one."""
+    """Whether the call is about the policies for all clusters (?isGlobal=true), not for this cluster."""
     return (row is None or row.isolated) and call.flag("isGlobal")
 
 

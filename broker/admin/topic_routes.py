@@ -115,7 +115,7 @@ async def remove_property(call: Call) -> Response:
     properties = await call.logs.properties(name) or {}
     if "key" not in call.request.query_params and call.topics.partition_count(name) is None:
         raise RestError(500, "key is required")
-    if key in properties or call.topics.partition_count(name) is None:  # written anew, with what the broker keeps there
+    if key in properties or call.topics.partition_count(name) is None:  # rewritten, with the broker's own properties
         await call.logs.set_properties(name, {k: v for k, v in properties.items() if k != key})
     return done()
 
@@ -192,7 +192,7 @@ def _any_topic(call: Call) -> TopicName:
 
 
 def as_asked(stats: Json, call: Call) -> Json:
-    """Statistics without what ?subscriptionBacklogSize, ?excludePublishers and ?excludeConsumers leave out."""
+    """Statistics without the parts that ?subscriptionBacklogSize, ?excludePublishers and ?excludeConsumers exclude."""
     if call.flag("excludePublishers"):
         stats["publishers"] = []
     for each in stats["subscriptions"].values():

@@ -42,7 +42,7 @@ class Upgrades:
         self._most_head_bytes = settings.http_max_request_header_size
 
     def refusal(self, request: h11.Request, headers: dict[str, str]) -> "Response | None":
-        """The answer to a request that may not have a session; None for one that may ask for one."""
+        """The refusal of a request for a session; None for an allowed request."""
         if self._rate is not None and not self._rate.admits():
             return page(429, "GET")
         head_bytes = len(request.target) + sum(len(key) + len(value) + 4 for key, value in request.headers)
@@ -81,7 +81,7 @@ class Upgrades:
 
 
 def headers_of(request: h11.Request) -> dict[str, str]:
-    """Headers by lower-case name; of one that comes twice the last."""
+    """Headers by lower-case name; the last of repeated headers."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AdminPublishing:
-    """The broker's side of `PublishApi`; see there for what each call promises."""
+    """The broker's side of `PublishApi`; its docstrings state the guarantees of each call."""
 
     def __init__(self, topics: Topics, schemas: SchemaRegistry, door: AppendDoor) -> None:
         self._topics = topics

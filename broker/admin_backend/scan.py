@@ -1,4 +1,4 @@
-"""Questions of the admin API that read entries: what a backlog is made of, where a broker index is."""
+"""Questions of the admin API that read entries: the content of a backlog, the position of a broker index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _SCAN_LIMIT = 10_000
 async def entry_of_index(ledger: ManagedLedger, index: int) -> Position | None:
     """The entry that holds the message of that broker index, found by halving; None when there is none.
 
-    An entry's index is that of its last message. Entries without one (written before the index was on) end the search.
+    An entry's index is that of its last message. Entries without an index (written before the index was on) end the
+    search.
     """
     low, high = 0, ledger.entries
     if index < 0 or index > ledger.confirmed_index:
@@ -108,7 +109,7 @@ async def place_of_reset(
         metadata = None
     messages = 0 if metadata is None else metadata.num_messages_in_batch
     first = message.batch_index + excluded
-    if first >= messages or messages > 64 * MAX_ACK_SET_WORDS:  # what the entry claims: a set of it would take memory
+    if first >= messages or messages > 64 * MAX_ACK_SET_WORDS:  # a set of the claimed size would take memory
         return (following if excluded else position), None
     return position, bits_to_words((1 << messages) - (1 << first)) if first else None
 

@@ -28,7 +28,7 @@ _STATS_IN_ONE_TURN = 16
 
 
 class AdminSubscriptions:
-    """The broker's side of `SubscriptionsApi`; see there for what each call promises."""
+    """The broker's side of `SubscriptionsApi`; its docstrings state the guarantees of each call."""
 
     def __init__(self, topics: Topics, lifecycle: TopicLifecycle) -> None:
         self._topics = topics

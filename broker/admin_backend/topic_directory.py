@@ -22,7 +22,7 @@ _STATS_IN_ONE_TURN = 16
 
 
 class AdminTopics:
-    """The broker's side of `TopicsApi`; see there for what each call promises."""
+    """The broker's side of `TopicsApi`; its docstrings state the guarantees of each call."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics

@@ -76,7 +76,7 @@ def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
 
 
 def bytes_after(topic: Topic, position: Position) -> int:
-    """Bytes of the entries behind the position; all of them behind one whose ledger is yet to come."""
+    """Bytes of the entries behind the position; all bytes if its ledger does not exist yet."""
     if position.ledger_id > max((slot.ledger_id for slot in topic.ledger.ledgers), default=position.ledger_id):
         position = Position(-1, -1)
     cursor = topic.ledger.new_read_cursor(position.next())

@@ -1,4 +1,4 @@
-"""One topic and what it holds, for the admin API (`admin.api.TopicLogsApi`)."""
+"""One topic and its content, for the admin API (`admin.api.TopicLogsApi`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STATS_IN_ONE_TURN = 16
 
 
 class AdminTopicLogs:
-    """The broker's side of `TopicLogsApi`; see there for what each call promises."""
+    """The broker's side of `TopicLogsApi`; its docstrings state the guarantees of each call."""
 
     def __init__(self, topics: Topics, lifecycle: TopicLifecycle, converting: Converting | None) -> None:
         self._topics = topics

@@ -84,7 +84,7 @@ def parse_users(text: str) -> dict[str, str]:
 
 
 def kind_of(stored: str) -> str | None:
-    """The name of the hash that made `stored`; None for one that cannot be checked here."""
+    """The name of the hash that made `stored`; None for an unsupported hash."""
     found: str | None = _HASHES.identify(stored)
     return found
 
@@ -139,8 +139,8 @@ class PasswordChecker:
         self._remember(proof)
 
     def _other(self, user: str) -> str:
-        """The hash an unknown user's password is checked against: always the same one for the same name, as the time
-        a check takes depends on the hash.
+        """The hash an unknown user's password is checked against: always the same one for the same name, as the time a
+        check takes depends on the hash.
         """
         number = int.from_bytes(hmac.digest(self._key, user.encode(), hashlib.sha256)[:8], "big")
         return self._stored[number % len(self._stored)]

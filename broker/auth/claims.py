@@ -1,7 +1,7 @@
 """The claims of a JSON web token, read as strictly and as loosely as by Apache Pulsar 4.2's library (jjwt 0.13).
 
-Header and body are JSON objects in UTF-8 in which no name stands twice; what follows the object is not looked at.
-Registered claims must be what they are for: texts, and moments given as seconds, as digits in a text or as an ISO date.
+Header and body are JSON objects in UTF-8 in which no name stands twice; bytes behind the object are ignored. Registered
+claims must be what they are for: texts, and moments given as seconds, as digits in a text or as an ISO date.
 """
 
 import json
@@ -34,7 +34,7 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_registered(claims: Mapping[str, Any]) -> None:
-    """Raise ValueError when a registered claim is not what it is for."""
+    """Raise ValueError when a registered claim has an invalid value."""
     for name in _TEXTS:
         if not isinstance(_value(claims, name), str | None):
             raise ValueError(f"claim {name} is no text")  # noqa: TRY004 - a broken token, not a wrong type in our code
@@ -71,8 +71,8 @@ def _iso_date(text: str) -> float:
 
 
 def trimmed(token: bytes) -> bytes:
-    """The token without what stands around its signature and cannot belong to it, such as padding. White space is left
-    where it is: no token has any.
+    """The token without foreign characters around its signature, such as padding. White space is left where it is: no
+    token has any.
     """
     signed, dot, signature = token.rpartition(b".")
     kept = signature if any(byte in b" \t\r\n\x0b\x0c" for byte in signature) else _stripped(signature)

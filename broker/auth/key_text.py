@@ -32,7 +32,7 @@ def read_bytes(text: str, setting: str) -> bytes:
 
 
 def names_file(text: str) -> bool:
-    """Whether the setting is a URL of a file, or the path of one that is there; content may be longer than any path."""
+    """Whether the setting is a URL of a file, or the path of an existing file; content may be longer than any path."""
     return text.startswith("file:") or os.path.isfile(text)  # noqa: PTH113 - Path.is_file raises for a long text
 
 

@@ -28,11 +28,11 @@ class Authenticated:
 
 
 class Provider(Protocol):
-    """One way to prove a role. `method` is what clients call it on the wire."""
+    """One way to prove a role. `method` is its name on the wire."""
 
     @property
     def method(self) -> str: ...
 
     async def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:
-        """The role; raises AuthenticationFailedError. What takes longer than a millisecond is done in a thread."""
+        """The role; raises AuthenticationFailedError. Work of more than a millisecond runs in a thread."""
         ...

@@ -1,4 +1,4 @@
-"""THE authorization table: what every binary command and every HTTP route needs.
+"""THE authorization table: the right that every binary command and every HTTP route needs.
 
 A row is a `Need`: which action on which kind of resource. Commands have their rows here; a route cannot be declared
 without one (`admin/routes.py`). `check_complete` is called before the broker listens: a command without a row stops

@@ -1,5 +1,5 @@
-"""`magnetar initialize-cluster-metadata`: what a cluster's first broker finds in ZooKeeper, as Apache Pulsar's command
-of that name writes it. It may be repeated: nodes that are there stay as they are.
+"""`magnetar initialize-cluster-metadata`: writes the initial metadata of a cluster to ZooKeeper, as Apache Pulsar's
+command of the same name. It may be repeated: nodes that are there stay as they are.
 """
 
 from __future__ import annotations

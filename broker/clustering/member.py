@@ -1,4 +1,4 @@
-"""A broker's life in a cluster: its stores, what it follows, joining last and leaving first."""
+"""A broker's life in a cluster: its stores, the changes it follows, joining last and leaving first."""
 
 from __future__ import annotations
 

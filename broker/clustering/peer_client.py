@@ -45,7 +45,7 @@ class PeerClient:
 
 
 def peer_credentials(settings: Settings) -> Credentials:
-    """Of brokerClientAuthenticationPlugin and its parameters. Raises ValueError for what this broker cannot use."""
+    """Of brokerClientAuthenticationPlugin and its parameters. Raises ValueError for unsupported settings."""
     plugin, given = settings.broker_client_authentication_plugin, settings.broker_client_authentication_parameters
     token = basic = None
     if plugin in ("token", _TOKEN):

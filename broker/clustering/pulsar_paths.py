@@ -1,7 +1,7 @@
 """The paths of Apache Pulsar in the shared metadata store: one wrapper around the store, for the whole broker.
 
 Names are encoded in paths as Java's URLEncoder does it (a blank is ``+``, ``*`` stays); this broker's own stores have
-``%20`` and ``%2A``. What this broker alone keeps lies below ``/magnetar``.
+``%20`` and ``%2A``. Nodes of this broker alone lie below ``/magnetar``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OWN_ROOTS: Final = ("/delayed-index", "/deleted-managed-ledgers")
 
 
 class PulsarPaths:
-    """``Coordination`` with translated paths; what watches report is as the service has it."""
+    """``Coordination`` with translated paths; watches report the paths of the service."""
 
     def __init__(self, store: Coordination) -> None:
         self._store = store

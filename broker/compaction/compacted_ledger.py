@@ -73,7 +73,7 @@ def last_batch_index(span: Span) -> int:
 
 
 class CompactedLedgerWriter:
-    """Writes one compacted ledger; what is on the way to the disk is bounded."""
+    """Writes one compacted ledger, with a bound on pending bytes."""
 
     def __init__(self, writer: LedgerWriter, partition: int) -> None:
         self.ledger_id = writer.ledger_id
@@ -88,7 +88,7 @@ class CompactedLedgerWriter:
         self._room = asyncio.Event()
 
     async def add(self, position: Position, entry: bytes | memoryview) -> None:
-        """Append one entry, positions ascending. Raises StorageError when this or an earlier one was not stored."""
+        """Append one entry, positions ascending. Raises StorageError when this or an earlier append failed."""
         body = wrap(position, entry, self._partition)
         self._bodies.append(body)
         self._pending_bytes += len(body)
@@ -215,7 +215,7 @@ class CompactedLedger:
 
 
 def _as_spans(entries: list[tuple[Position, memoryview]]) -> list[Span]:
-    """Slabs as the log would give them: entries that follow each other in one. Their checksums are not filled in."""
+    """Slabs in the form of the log: consecutive entries share a slab. Their checksums are not filled in."""
     spans: list[Span] = []
     start = 0
     for k in range(1, len(entries) + 1):

@@ -1,8 +1,8 @@
-"""One compaction: read everything twice, write what survives.
+"""One compaction: reads everything twice and writes the surviving messages.
 
 Phase one reads the old compacted ledger and the log behind its horizon, and finds the newest message of each key. Phase
-two reads the same again and writes the survivors to a new ledger. Nothing is changed but that new ledger; the caller
-puts it in the place of the old one.
+two reads the same again and writes the survivors to a new ledger. The compaction changes only the new ledger; the
+caller replaces the old ledger by it.
 
 On the event loop a stretch of work lasts a millisecond or two; large batches and everything that compresses go to a
 thread.
@@ -96,7 +96,7 @@ class Compactor:
         await aside(findings.table.weight_bytes, findings.settle)
 
     async def write_survivors(self, writer: CompactedLedgerWriter) -> None:
-        """Phase two. Raises CompactionError when it did not find what phase one has seen, StorageError."""
+        """Phase two. Raises CompactionError when it misses an entry of phase one, StorageError."""
         numbers: dict[int, int] = {}
         async with aclosing(self._scan(first_time=False)) as scan:
             async for ledger_id, slab, start, end in scan:

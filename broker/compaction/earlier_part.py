@@ -1,4 +1,4 @@
-"""The part of a compacted topic whose ledgers the log has dropped: what of it a subscription has acknowledged.
+"""The part of a compacted topic whose ledgers the log has dropped: the acknowledgements of a subscription in this part.
 
 A cursor keeps its books on entries that exist. The earlier part exists in the compacted ledger only, so it is kept
 apart: everything before `done` is acknowledged, which is stored with the cursor's position; what is acknowledged out of

@@ -2,8 +2,8 @@
 written in one piece.
 
 ``CompactedTopicLedger`` (Apache Pulsar's name) and the horizon name the compacted topic: it stands for every entry up
-to the horizon. The other two name ledgers that are to be deleted when found: the one a compaction was writing, and the
-one it has replaced.
+to the horizon. The other two name ledgers for deletion: the ledger that a compaction was writing, and the replaced
+ledger.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Topic compaction as the topic and the admin API see it: one run at a time, what it leaves, its status and figures.
+"""Topic compaction as the topic and the admin API see it: a single run at a time, its results, its status and figures.
 
 Order of writes, so that a crash at any point leaves a complete state (docs/features/compaction.md):
 
-1. cursor `__compaction` exists and holds back trimming of what is not compacted;
+1. cursor `__compaction` exists and protects uncompacted ledgers from trimming;
 2. the new compacted ledger is created; its id is noted as started;
 3. it is complete, sealed, durable;
 4. one write of the cursor's position names it and its horizon, and the old one as replaced;
 5. only now mark-delete moves to the horizon, so trimming may begin; the old compacted ledger is deleted.
 
-What a crash leaves behind (a started ledger, a replaced one) is deleted when the topic is opened.
+Opening the topic deletes remains of a crash (a started or a replaced ledger).
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class CompactedTopic:
 
 @dataclass(slots=True)
 class CompactionSettings:
-    """Plain values, and what all topics share: `slots` bounds how many compactions run at once."""
+    """Plain values, and values shared by all topics: `slots` bounds how many compactions run at once."""
 
     slots: asyncio.Semaphore
     now_ms: Callable[[], int]
     keys_in_memory: int
     directory: str | None = None
-    """Where the key table keeps what does not fit into memory; None: the system's place for temporary files."""
+    """Folder for the part of the key table that exceeds memory; None: the system's folder for temporary files."""
     skip_damaged: bool = False
 
 

@@ -1,4 +1,4 @@
-"""The order in which Apache Pulsar shows what it keeps in Java's hash tables.
+"""The order of Java's hash tables, in which Apache Pulsar shows their content.
 
 Lists and properties over REST and on the wire have no order of their own there: names come by the slot of their hash
 code in a table that doubles when it is three quarters full. Two names in one slot come in the order in which they were

@@ -1,4 +1,4 @@
-"""HTTP as Jetty and Jersey speak it under Apache Pulsar: media types, allowed methods, pages for what is not there."""
+"""HTTP as Jetty and Jersey speak it under Apache Pulsar: media types, allowed methods, pages of missing resources."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ _METHODS_WITH_PAGES: Final = ("GET", "POST", "HEAD")
 
 
 def media_type(header: str) -> str:
-    """The type of a Content-Type header, "" when there is none; raises 400 for what is no media type."""
+    """The type of a Content-Type header, "" without the header; raises 400 for an invalid media type."""
     kind = header.partition(";")[0].strip().lower()
     main, slash, sub = kind.partition("/")
     if kind and not (main and slash and sub):
@@ -87,6 +87,6 @@ class CorkedTransport:
             self._transport.write(b"".join(waiting))
 
     def close(self) -> None:
-        """Close behind what was written."""
+        """Close behind the written bytes."""
         self.flush()
         self._transport.close()

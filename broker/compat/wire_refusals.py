@@ -196,7 +196,7 @@ DENIED_COMMANDS: Final[dict[int, str]] = {
     pb.BaseCommand.SUBSCRIBE: _DENIED + " to subscribe",
     pb.BaseCommand.GET_TOPICS_OF_NAMESPACE: _DENIED + " to GetTopicsOfNamespace",
 }
-"""What a role hears that may not use a command."""
+"""Refusals for roles without the right to a command."""
 
 
 def denied(command_type: int) -> errors.AuthorizationError:

@@ -1,1 +1,1 @@
-"""One consumer: what it may get, holds and has got."""
+"""One consumer: its permits, held messages and figures."""

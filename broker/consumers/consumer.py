@@ -1,4 +1,4 @@
-"""One consumer of a connection: what it may be sent, what it holds, and its frames on the way out.
+"""One consumer of a connection: its permits, its held messages, and its outgoing frames.
 
 Deliveries of one loop turn are collected and written at once (`flush`); a consumer whose connection is not writable
 gets nothing until the connection calls back, so a stuck peer costs at most one turn's bytes.
@@ -43,7 +43,7 @@ KNOWS_END_OF_TOPIC_VERSION = 9
 KNOWS_CLOSE_CONSUMER_VERSION = 5
 _STRIP_PREFIX, _KEEP_PREFIX, _STRIP_CHECKSUM = 0, 1, 2
 _encodings = Encodings()
-"""Of all consumers of this process: what is kept is bounded once."""
+"""Shared by all consumers of this process, so that one bound holds for all."""
 
 
 class Outbox(Protocol):
@@ -73,7 +73,7 @@ class Outbox(Protocol):
     def role(self) -> str | None: ...
     @property
     def consumers(self) -> MutableMapping[int, Any]:
-        """Consumers of the connection by id; one that the broker closes takes itself out."""
+        """Consumers of the connection by id; a consumer that the broker closes removes itself."""
         ...
 
     def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
@@ -155,7 +155,7 @@ class ConsumerSpec:
     metadata: Mapping[str, str] = field(default_factory=dict)
     key_shared: KeySharedPolicy | None = None
     consumer_epoch: int = -1  # -1: none given
-    auto_consume: bool = False  # it takes whatever schema the topic has
+    auto_consume: bool = False  # the consumer accepts any schema of the topic
 
     @classmethod
     def of(cls, command: pb.CommandSubscribe, topic_name: TopicName, metadata: Mapping[str, str]) -> ConsumerSpec:
@@ -212,7 +212,7 @@ class Consumer:
         self.entries_out = 0
         self.average_messages_per_entry = 0.0
         self._entries_sent = self._messages_sent = 0
-        """Of the dispatch under way: what the average is still to learn."""
+        """Figures of the current dispatch, not yet part of the average."""
         self.last_flow_ms = self.first_flow_ms = 0
         self.last_sent_ms = self.first_sent_ms = 0
         self.last_acked_ms = 0
@@ -384,7 +384,7 @@ class Consumer:
             outbox.close_notice(frame, since_version=KNOWS_CLOSE_CONSUMER_VERSION)
 
     def connection_lost(self) -> None:
-        """The connection is gone; what this consumer held goes back to its subscription."""
+        """The connection is closed; held messages of this consumer go back to its subscription."""
         self.subscription.remove_consumer(self)
 
     # --- stats ---------------------------------------------------------------------------------------------------

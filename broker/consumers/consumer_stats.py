@@ -1,4 +1,4 @@
-"""Frozen figures of consumers and subscriptions: what stats JSON, CONSUMER_STATS, /metrics render.
+"""Frozen figures of consumers and subscriptions: the source of stats JSON, CONSUMER_STATS and /metrics.
 
 Rates are of the last full stats period; times are wall clock milliseconds, 0 = never.
 """

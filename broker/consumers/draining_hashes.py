@@ -1,4 +1,4 @@
-"""Hashes that moved to another consumer while their old one still holds messages of them (PIP-379).
+"""Hashes that moved to another consumer while their previous consumer still holds messages of them (PIP-379).
 
 Until the old consumer has acknowledged (or given back) its last message of such a hash, the new owner gets none of it:
 the order of a key is kept. Counted by held entries.

@@ -128,7 +128,7 @@ class PendingAcks:
         return PendingAck(ledger_id, entry_id, 1, 0) if entry_id in ledger.plain else None
 
     def remove(self, ledger_id: int, entry_id: int) -> PendingAck | None:
-        """No longer hold the entry; what was held, None when it was not."""
+        """Release the entry; returns its record, None if it was not held."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             return None

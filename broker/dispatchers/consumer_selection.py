@@ -1,8 +1,9 @@
 """Round robin over consumers by priority (Shared subscriptions). A pure choice.
 
 A lower priority_level is served first; consumers of a worse level get messages only while no consumer of a better one
-can take any. Within a level it is round robin in the order they joined. Whose turn it is is one index into the list of
-all, as in Apache Pulsar 4.2.4: it points behind the one served last, and stays where it is when consumers come and go.
+can take any. Within a level it is round robin in the order they joined. The turn is an index into the list of all
+consumers, as in Apache Pulsar 4.2.4: it points behind the last served consumer and does not move when consumers come
+and go.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ C = TypeVar("C", bound=HasPriority)
 class RoundRobin(Generic[C]):
     """Consumers sorted by priority level; equal levels keep the order they joined in.
 
-    With `by_level` off the list is in the order of joining, whatever the levels (non-persistent topics).
+    With `by_level` off the list is in the order of joining, for all levels (non-persistent topics).
     """
 
     def __init__(self, *, by_level: bool = True) -> None:
@@ -60,7 +61,7 @@ class RoundRobin(Generic[C]):
         return None
 
     def _candidates(self, turn: int) -> Iterator[int]:
-        """Better levels in their order, then the level of the turn from there round, then what is behind."""
+        """Better levels in their order, then the level of the turn from there round, then the later levels."""
         levels = [c.priority_level for c in self.consumers]
         level, size = levels[turn], len(levels)
         yield from takewhile(lambda i: levels[i] < level, range(turn))

@@ -1,8 +1,8 @@
 """Sending a run of entries to one consumer and keeping the books: permits, unacked messages, held entries, redelivery
 counts.
 
-A run that needs nothing special is one encoder call. Entries of which a part was acknowledged before carry their ack
-set and cost only the permits of what is left.
+A run that needs nothing special is one encoder call. Partly acknowledged entries carry their ack set and cost only the
+permits of their remaining messages.
 """
 
 from __future__ import annotations

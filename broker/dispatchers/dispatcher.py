@@ -40,11 +40,11 @@ class Dispatcher(Protocol):
         ...
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer left; what it held is delivered to others. Safe to call twice."""
+        """A consumer left; other consumers get its held messages. Safe to call twice."""
         ...
 
     def remove_for_seek(self, consumer: Consumer) -> None:
-        """Like `remove_consumer`, for one that is expected back."""
+        """Like `remove_consumer`, for a consumer that should return."""
         ...
 
     def closed_by_seek(self) -> list[Consumer]:

@@ -77,7 +77,7 @@ class HeldEntries:
         self.members.add(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer that is here leaves; what it held is delivered to others."""
+        """A consumer leaves; other consumers get its held messages."""
         self.members.remove(consumer)
         self.unacked.remove(consumer.permits.unacked)
         consumer.permits.unacked = 0
@@ -149,7 +149,7 @@ class HeldEntries:
         self._give_back(consumer, [held for p in positions if (held := pending.remove(p[0], p[1])) is not None])
 
     def _give_back(self, consumer: Consumer, held: list[PendingAck]) -> None:
-        """Entries go back on the client's wish: this is what redelivery counts count."""
+        """The client returns entries: redelivery counts count these returns."""
         messages = 0
         for each in held:
             messages += each.unacked
@@ -193,7 +193,7 @@ class HeldEntries:
     def acked(self, consumer: Consumer, ledger_id: int, entry_ids: list[int]) -> int:
         """Take note that `consumer` acknowledged whole entries; returns the number of held messages among them.
 
-        An entry that another consumer holds is taken from that one.
+        Takes an entry that another consumer holds from that consumer.
         """
         rest: Iterable[int] = entry_ids
         messages = 0

@@ -58,7 +58,7 @@ class KeySelector(Protocol):
         ...
 
     def add(self, member: Member) -> list[Assignment]:
-        """Admit a member; what it takes from others: in order, each with its former owner."""
+        """Admit a member; returns the ranges that it takes from others, in order, each with its former owner."""
         ...
 
     def remove(self, member: Member) -> None:

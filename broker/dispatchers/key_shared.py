@@ -66,7 +66,7 @@ class KeySharedDispatcher:
         self._owners: dict[int, tuple[int, Consumer | None]] = {}
         """Hash and owner by Murmur hash of the key, as long as the selector stays as it is."""
         self._parked: set[tuple[int, int]] = set()
-        """Of the replay queue: cannot be converted now; what has their key hash waits behind them."""
+        """Of the replay queue: cannot be converted now; entries with their key hash wait behind them."""
 
     # --- members -------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class KeySharedDispatcher:
         return len(self.consumers) == 1 and self.consumers[0] is consumer
 
     def _forget_order(self) -> None:
-        """Reading begins at another place: nothing of the old one has to be waited for."""
+        """Reading begins at another place: no messages of the old place matter."""
         self._parked.clear()
         self._replay_may_help = True
         self.draining.clear()
@@ -326,7 +326,9 @@ class KeySharedDispatcher:
         return found
 
     def _dispatch_with_care(self, spans: list[Span], read: Read) -> int:
-        """One by one: something of it was delivered, refused or acknowledged before, or is no single message."""
+        """Message by message: some messages were delivered, refused or acknowledged before, or the span contains
+        batches.
+        """
         entries: list[tuple[Slab, int]] = []
         keyed: list[tuple[tuple[int, int], int]] = []
         for slab, i, j in spans:
@@ -338,7 +340,7 @@ class KeySharedDispatcher:
         if read.positions is not None:
             for position, _ in keyed:
                 unknown |= not self.held.replay.hash_of(*position)
-                self.held.replay.discard(*position)  # what is refused comes back below
+                self.held.replay.discard(*position)  # refused entries return below
         plan = plan_by_key(
             keyed,
             cast("Callable[[int], Consumer | None]", self.selector.select),

@@ -6,7 +6,7 @@ An entry goes to the consumer that owns its hash, unless
     the hash is draining: its former owner still holds entries of it,
     an earlier entry of the hash waits in the replay queue or was refused before in this read.
 
-So entries of one hash are never sent out of order, whatever joins, leaves and redeliveries happen.
+So entries of one hash stay in order through all joins, leaves and redeliveries.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class NonPersistentDispatcher(ABC):
 
 
 def can_take(consumer: Consumer) -> bool:
-    """Whether a consumer has permits and reads what it is sent."""
+    """Whether a consumer has permits and reads its output."""
     return consumer.permits.available > 0 and consumer.is_writable()
 
 

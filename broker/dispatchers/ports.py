@@ -56,7 +56,7 @@ class DelayView(Protocol):
     """Delayed delivery of one Shared or Key_Shared subscription; calls its wake function when something becomes due."""
 
     def pending(self, ledger_id: int) -> BitMap | None:
-        """Entries known to be not yet due: reads skip them. To be asked for again after any wait."""
+        """Entries known to be not yet due: reads skip them. Fetch it again after any wait."""
         ...
 
     def offer(self, deliver_at_ms: int, position: Position) -> bool:
@@ -98,7 +98,7 @@ class Parked(NamedTuple):
     span: Span
     delay_ms: int
     holds_key: bool = False
-    """Key_Shared: what has the same key hash waits behind it."""
+    """Key_Shared: entries with the same key hash wait behind it."""
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class EntryTransformer(Protocol):
         ...
 
     def close(self) -> None:
-        """The subscription closes: what is awaited ends soon, with anything."""
+        """The subscription closes: waiting calls end soon, with any result."""
         ...
 
 

@@ -38,7 +38,7 @@ TURN_BYTES = 256 * 1024
 _IDLE_TURN_S = 0.005
 _END_WAIT_S, _LONGEST_END_WAIT_S = 15.0, 60.0
 """Wait before the next read, and the next notice to consumers, at the end of a terminated topic."""
-_READ_COST_BYTES = 4096  # a read counts at least so much, or one that sends nothing would go on without end
+_READ_COST_BYTES = 4096  # least cost of a read: otherwise reads without messages would continue without end
 
 
 class Read(NamedTuple):
@@ -78,7 +78,7 @@ class Serving(Protocol):
         ...
 
     def not_again(self, position: Position) -> None:
-        """A parked entry was acknowledged otherwise (skipped, expired): what it held back is free."""
+        """A parked entry was acknowledged otherwise (skipped, expired): entries behind it are free."""
         ...
 
 
@@ -125,7 +125,7 @@ class ReadLoop:
         self._wakes_wait = True
 
     def release_wakes(self) -> bool:
-        """Wakes count again. Returns whether one is owed: the caller calls `wake` when it sees fit."""
+        """Wakes count again. Returns whether a wake is due: the caller decides when to call `wake`."""
         wanted, self._wake_wanted, self._wakes_wait = self._wake_wanted, False, False
         return wanted
 
@@ -328,7 +328,7 @@ class ReadLoop:
             self.context.reader.rewind()
 
     def rewind(self) -> None:
-        """Read again from the mark-delete position; what is being read now is dropped."""
+        """Read again from the mark-delete position; drops the current read."""
         self.generation += 1
         self.context.reader.rewind()
         self._rewind_after_read = self._cold is not None
@@ -346,7 +346,7 @@ class ReadLoop:
     # --- failed reads --------------------------------------------------------------------------------------------
 
     def _failed(self, error: StorageError) -> None:
-        """Wait before the next read; a damaged entry is passed over only where the settings say so."""
+        """Wait before the next read; the settings decide whether to skip a damaged entry."""
         if isinstance(error, StorageClosedError):
             return
         context = self.context

@@ -1,4 +1,4 @@
-"""Which entries of a read are sent at all: markers and unreadable entries are acknowledged and skipped, delayed ones
+"""Selects the entries of a read for sending: markers and unreadable entries are acknowledged and skipped, delayed ones
 are held back. A span that has nothing special goes through untouched.
 """
 
@@ -24,7 +24,7 @@ _BATCHED = int(EntryFlag.BATCHED)
 
 @dataclass(slots=True)
 class Sifted:
-    """Outcome: what to send, what to acknowledge unsent, what the delay view keeps."""
+    """Outcome: entries to send, entries to acknowledge unsent, entries that the delay view keeps."""
 
     spans: list[Span] = field(default_factory=list)
     skipped: list[Position] = field(default_factory=list)
@@ -45,7 +45,7 @@ def sift(spans: Iterable[Span], delay: DelayView | None) -> Sifted:
 
 
 def _is_past(span: Span, delay: DelayView) -> bool:
-    """Whether nothing of the span is held back, asked at once: most of what is read again was due before."""
+    """Whether the view holds back no entry of the span, in a single call: most redelivered entries were due before."""
     slab, start, end = span
     deliver_at = slab.facts().deliver_at
     if deliver_at is None:

@@ -51,7 +51,7 @@ def _singles(span: Span) -> Iterator[Span]:
 
 
 class SingleActiveDispatcher:
-    """Serves the active one of its consumers."""
+    """Serves its active consumer."""
 
     held = None
     """Redelivery is a rewind: nothing is held."""
@@ -208,7 +208,7 @@ class SingleActiveDispatcher:
     # --- what cannot be converted now ----------------------------------------------------------------------------
 
     def _forget_held(self) -> None:
-        """Reading starts anew at or before what is held."""
+        """Reading starts again at or before the held entries."""
         self._waiting, self._passed = [], []
 
     def park(self, result: Transformed, _read: Read) -> None:
@@ -241,7 +241,7 @@ class SingleActiveDispatcher:
             if later.entries:
                 self._waiting.append(later)
             taken += [each for each in _singles(now) if not cursor.is_deleted(each.first_position)]
-        # Nothing may be left of what was held; a read of no positions lets the turn go on.
+        # No held entry may be left; a read without positions lets the turn continue.
         return Read(len(taken), held=taken) if taken else Read(0, positions=[])
 
     def receivers(self) -> Iterable[Consumer]:

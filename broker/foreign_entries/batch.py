@@ -1,4 +1,4 @@
-"""One read on its way through the converters: the entries that a converter takes, and what has become of each."""
+"""One read on its way through the converters: the entries for a converter, and their outcomes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Batch:
         self._settled += 1
 
     def stop_at(self, item: Item) -> None:
-        """Order is held: this entry and what follows it are not sent."""
+        """Order stays: the broker sends neither this entry nor later ones."""
         self._stopped = item
 
     def converted(self, item: Item, converted: Converted) -> None:

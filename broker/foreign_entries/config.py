@@ -30,7 +30,7 @@ _FAILURE_POLICIES: Final = frozenset(map(str, FailurePolicy))
 
 
 class ConvertingSettingsError(ValueError):
-    """The converters cannot be loaded as configured; the message names the setting and what would fit."""
+    """The converters cannot be loaded as configured; the message names the setting and the valid values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ConvertingConfig:
 
     @property
     def inline_limits(self) -> ExpansionLimits:
-        """Of conversions on the event loop: what grows beyond them is done again by a worker."""
+        """Limits of conversions on the event loop: a worker repeats a conversion that exceeds them."""
         most = min(self.inline_max_bytes * _INLINE_GROWTH, self.limits.max_entry_bytes)
         return ExpansionLimits(max_entry_bytes=most, max_ratio=self.limits.max_ratio, free_bytes=most)
 

@@ -75,7 +75,7 @@ class DeadLetters:
     async def _send(self, letter: Letter) -> bool:
         address = letter.address
         try:
-            await self._topics.create(address)  # whatever the rules of auto creation say
+            await self._topics.create(address)  # with any rules of auto creation
             await self._door.append(address, write(letter, self._now_ms()))
         except (BrokerError, StorageError) as error:
             log.error(  # noqa: TRY400 - an operator reads it, no traceback needed

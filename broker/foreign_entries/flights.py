@@ -31,7 +31,7 @@ class Flight:
 
     @property
     def is_under_way(self) -> bool:
-        """The answer is to come; a cancelled flight (the broker stops) never has one."""
+        """The answer is pending; a cancelled flight (the broker stops) never gets an answer."""
         return self.answer is None and not self.future.cancelled()
 
 

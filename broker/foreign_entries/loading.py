@@ -2,7 +2,7 @@
 
 Converters that come with the broker are loaded in its own process and in every worker. Foreign ones (dotted paths) are
 never loaded in the broker's process: a worker does that and describes them, and in the broker's chain each has a
-stand-in that takes whatever has its entry format. The worker asks the real one.
+stand-in that accepts all entries of its format. The worker asks the real one.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def describe(loaded: LoadedConverter) -> Described:
 
 
 def load_builtin(config: ConvertingConfig, welcome: Welcome | None) -> tuple[ConverterChain, tuple[str, ...]]:
-    """In the broker: the chain, and what was left out. `welcome` is a worker's, needed when there are foreign ones.
+    """In the broker: the chain, and the omitted converters. `welcome` is a worker's, needed when there are foreign
+    ones.
 
     Its converters work within `config.inline_limits`.
     Raises: ConvertingSettingsError.

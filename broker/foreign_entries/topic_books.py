@@ -1,5 +1,5 @@
-"""The books of one topic: what was converted, what failed and when it is worth another attempt, which converters are
-given a rest. All subscriptions share them, and every conversion.
+"""The books of one topic: converted entries, failures with the time of the next attempt, suspended converters. All
+subscriptions share them, and every conversion.
 
     begin(slab, index, chosen) -> Converted       now: from the cache, or converted here (small and built in)
                                   Declined        no converter takes it after all
@@ -129,7 +129,7 @@ class TopicBooks:
         return answer
 
     def _try_here(self, entry: bytes, chosen: LoadedConverter) -> Answer | None:
-        """Convert on the event loop; None for what grows so much that a worker should do it."""
+        """Convert on the event loop; None if the result grows so much that a worker should convert."""
         answer = self.tools.chain.convert(entry, chosen)
         oversize = isinstance(answer, ConversionFailure) and answer.reason is FailureReason.OVERSIZE
         return None if oversize else answer

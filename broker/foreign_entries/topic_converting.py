@@ -1,4 +1,4 @@
-"""Converting for one topic: its books, and what its subscriptions hand entries to."""
+"""Converting for one topic: its books, and the entrance for its subscriptions."""
 
 from __future__ import annotations
 

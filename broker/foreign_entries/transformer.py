@@ -1,8 +1,8 @@
 """The transformer of a subscription: its dispatcher calls it with each read (`dispatchers.ports.EntryTransformer`).
 
 A read without foreign entries comes back as it is. Otherwise each entry gets its outcome, in order: at once where that
-takes little time, else in steps, while the event loop serves others. What cannot be converted is treated as the topic's
-policy says.
+takes little time, else in steps, while the event loop serves others. The topic's policy decides the treatment of
+unconvertible entries.
 
     order of the subscription      while a worker is at an entry        an entry that failed, policy park
     none      (Shared)             waits a little, then comes back      comes back later, others go on
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 SLICE_S: Final = 0.001
 """So long entries of one read are converted on the event loop before others have their turn."""
 PATIENCE_S: Final = 0.05
-"""So long one read of a Shared subscription waits for worker processes; what is not ready then comes back later."""
+"""Longest wait of a read of a Shared subscription for worker processes; unfinished entries return later."""
 MAX_PARKED: Final = 10_000
 """A subscription that has parked so many entries reads on slowly."""
 _SLOW_DOWN_S: Final = 0.25
@@ -74,7 +74,7 @@ class SubscriptionTransformer:
         try:
             if self._advance(batch):
                 return batch.result()
-        except Exception:  # a read that is lost would be worse than whatever went wrong here
+        except Exception:  # a lost read would be worse than any error here
             log.exception("converting.failed", topic=self._books.topic, subscription=self._subscription)
             return held_back(spans, order)
         return self._finish(batch)
@@ -189,7 +189,7 @@ class SubscriptionTransformer:
         return True
 
     def _unavailable(self, batch: Batch, item: Item, outcome: Unavailable) -> None:
-        """Nothing is known about this entry: it is not given up, whatever the policy does with failures."""
+        """The state of this entry is unknown: the broker keeps it, with any policy for failures."""
         policy = self._books.policy()
         if policy.failure is FailurePolicy.RAW:
             self._raw(batch, item)

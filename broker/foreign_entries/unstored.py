@@ -1,8 +1,7 @@
 """Entries of a non-persistent topic on their way through the converters.
 
-They are published in the order they came: what needs no conversion waits behind what does, in a bounded queue. An entry
-that cannot be converted is sent as it came (policy raw) or, with every other policy, dropped: such a topic promises no
-more.
+They keep their order: entries without conversion wait behind entries in conversion, in a bounded queue. An entry that
+cannot be converted is sent as it came (policy raw) or, with every other policy, dropped: such a topic promises no more.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _write(sink: BinaryIO, parts: list[bytes]) -> None:
 
 
 def go_behind() -> None:
-    """Let the broker go first; what the system does not know or allow is left out.
+    """Give the broker priority; unsupported or forbidden system calls are skipped.
 
     Three things, as none is enough by itself:
 
@@ -112,7 +112,7 @@ def go_behind() -> None:
     - `SCHED_BATCH`: a waiting conversion interrupts no other process;
     - a long time slice (Linux 6.12 and later). There a process keeps the processor until its slice is over, or until
       one with a shorter slice wakes up. With equal slices a broker woken up waits for the next tick, up to 4 ms,
-      whatever the niceness is.
+      with any niceness.
 
     The niceness counts among processes of one session (sched_autogroup_enabled): a worker has a process group of its
     own, but the session of its broker.

@@ -153,7 +153,7 @@ class WorkerProcess:
     # --- its end -------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Kill it, and whatever it started: they may hold its pipes."""
+        """Kill it and its children, which may hold its pipes."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -192,7 +192,7 @@ class WorkerProcess:
         self._end()
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # what was not written any more
+            with contextlib.suppress(OSError):  # entries that were not written
                 if pipe is not None:
                     pipe.close()
         self._process = None
@@ -200,6 +200,6 @@ class WorkerProcess:
 
 
 def _seen(done: asyncio.Future[T]) -> None:
-    """Its failure, if it is one, is known."""
+    """Its failure, if any, is known."""
     if not done.cancelled():
         done.exception()

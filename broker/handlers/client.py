@@ -1,4 +1,4 @@
-"""The client as handlers of commands see it, and what they need of the broker.
+"""The client's interface for handlers of commands, and their needs of the broker.
 
 Each handler names in addition what it alone needs of the connection, next to its functions.
 """

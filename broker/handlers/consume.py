@@ -54,7 +54,7 @@ class ConsumingClient(Client, Outbox, Protocol):
 
 
 def on_subscribe(conn: ConsumingClient, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None]:
-    """Create a consumer, or answer again for one that is there.
+    """Create a consumer, or answer again for an existing consumer.
 
     The id is taken at once, also for a CLOSE_CONSUMER in the same read; everything else comes in its turn.
     """

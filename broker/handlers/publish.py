@@ -50,7 +50,7 @@ def unique_metadata(pairs: object) -> dict[str, str]:
 
 
 async def on_producer(conn: PublishingClient, command: pb.CommandProducer) -> None:
-    """Create a producer, or answer again for one that is there."""
+    """Create a producer, or answer again for an existing producer."""
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.PRODUCER, name)
     if command.initial_subscription_name:

@@ -76,7 +76,7 @@ async def _require_known(conn: Client, name: TopicName, schema: pb.Schema) -> No
 async def version_without_schema(conn: Client, topic: ServedTopic) -> bytes:
     """The schema version of a producer, or a message, that names no schema.
 
-    Raises IncompatibleSchemaError where schemas are enforced and the topic has one.
+    Raises IncompatibleSchemaError if the broker enforces schemas and the topic has a schema.
     """
     if topic.config.schema_validation_enforced and await conn.services.schemas.live(topic.name):
         raise wire_refusals.SCHEMA_REQUIRED.error()

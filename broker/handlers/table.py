@@ -1,4 +1,4 @@
-"""THE table of commands: what a broker does with each command of the protocol.
+"""THE table of commands: the treatment of each command of the protocol.
 
 A command is handled (`HANDLERS`), sent by brokers only (`FROM_BROKER`: from a client it closes the connection), or
 unknown to the protocol version we speak (`NOT_SPOKEN`, with the reason: the connection closes, as with any unknown

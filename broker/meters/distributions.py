@@ -28,7 +28,7 @@ class Counts(NamedTuple):
 
 
 class BucketMeter:
-    """Observations per bucket: those of the last full period, and those of this one."""
+    """Observations per bucket: of the last full period, and of the present period."""
 
     __slots__ = ("_counts", "_last", "_sum", "bounds")
 

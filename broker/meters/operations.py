@@ -54,7 +54,9 @@ class OperationMeter:
 
 
 class SchemaMeters:
-    """Reads, writes and deletions of the schemas of one namespace, and what the strategy said about new ones."""
+    """Reads, writes and deletions of the schemas of one namespace, and the decisions of the strategy
+    about new schemas.
+    """
 
     __slots__ = ("compatible", "delete", "get", "incompatible", "put")
 

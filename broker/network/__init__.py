@@ -1,1 +1,1 @@
-"""Sockets and what comes over them: connections, TLS, back-pressure."""
+"""Sockets and their traffic: connections, TLS, back-pressure."""

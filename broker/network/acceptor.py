@@ -1,9 +1,9 @@
 """Accepts the connections of one listening socket, as many as there are seats.
 
 A few are accepted per turn of the event loop. At the limit the oldest idle connection gives way (`Seats`). When none is
-idle, a few more connections are made, so that they can be told why they are refused, and all others wait in the
-system's backlog. Without descriptors (EMFILE) or memory for a socket, accepting pauses for a moment and an idle
-connection is closed. TLS handshakes have a deadline.
+idle, the acceptor admits a few more connections to send them the reason of the refusal; all others wait in the system's
+backlog. Without descriptors (EMFILE) or memory for a socket, accepting pauses for a moment and an idle connection is
+closed. TLS handshakes have a deadline.
 """
 
 from __future__ import annotations

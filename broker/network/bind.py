@@ -22,7 +22,7 @@ _HINTS = {
 
 
 async def bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
-    """A non-blocking listening socket for each address that `host` resolves to, all on one port; 0 takes a free one.
+    """A non-blocking listening socket for each address that `host` resolves to, all on one port; 0 takes a free port.
 
     Raises: OSError with the system's errno, or the resolver's; nothing listens then.
     """
@@ -59,7 +59,7 @@ def told_by_setting(key: str, host: str, port: int) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        # asyncio and the resolver write sentences of their own; the system's text is the one people know.
+        # asyncio and the resolver write other sentences; users know the system's text.
         of_the_system = e.errno is not None and e.errno in errno.errorcode
         reason = os.strerror(e.errno or 0) if of_the_system else f"bindAddress: {e.strerror or e}"
         hint = f" ({_HINTS[e.errno]})" if e.errno in _HINTS else ""

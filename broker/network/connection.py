@@ -57,7 +57,7 @@ ITEMS_A_TURN = 256
 MAX_COMMAND_BYTES = 1 << 20
 """Largest command, the entry of a SEND not counted: a schema, a thousand acknowledgements."""
 CLOSE_WITHIN_S = 10
-"""How long a connection that is being closed may take to read what was written."""
+"""Longest time of a closing connection to read the written bytes."""
 CONNECTION_BYTES = 8 * 1024
 CLIENT_BYTES = 4 * 1024
 """The assumed memory of a connection, and of each producer, consumer or watcher."""
@@ -112,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._read_holds: set[str] = set()
         self._frame_pages = 0
-        self._rest: list[Any] = []  # of what was read, not handled yet
+        self._rest: list[Any] = []  # of the read bytes, not handled yet
         self._rest_error: str | None = None
         self._output: Output
         self._share: MemoryShare
@@ -159,11 +159,11 @@ class Connection(asyncio.BufferedProtocol):
                 entry.connection_lost()
         self._output.call_waiting()  # waiters for room learn that the connection writes no more
         self._share.close()
-        if len(self.tasks):  # none is cancelled: what a request changes in the metadata store it changes whole
+        if len(self.tasks):  # no request is cancelled: each completes its changes of the metadata store
             self._resources.tasks.spawn(self.tasks.settle(), "connection.settle")
 
     def close(self) -> None:
-        """Close after what was written has been sent, or when that takes too long; safe to call twice."""
+        """Close after the written bytes are sent, or when that takes too long; safe to call twice."""
         if self._transport is not None and not self._transport.is_closing():
             self.closed = True
             if self.tls or self._output.waiting_bytes:
@@ -213,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_for_memory()
 
     def _on_items(self, items: list[Any], error: str | None) -> bool:
-        """Handle these, then what is wrong behind them; whether the connection goes on."""
+        """Handle these items, then the fault behind them; returns whether the connection continues."""
         try:
             for number, item in enumerate(items, 1):
                 if self.closed:
@@ -412,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._rest:
             self.loop.call_soon(self._on_rest)
         if not self._read_holds and self._transport is not None and not self._transport.is_closing():
-            self._keep_alive.heard = True  # what waited in the socket counts as life
+            self._keep_alive.heard = True  # bytes waiting in the socket count as life
             self._transport.resume_reading()
 
     @property

@@ -1,4 +1,4 @@
-"""All connections of the broker: limits in total and per address, the count of what came and went."""
+"""All connections of the broker: limits in total and per address, counts of opened and closed connections."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Connections:
         return None
 
     def forget(self, connection: Closable) -> None:
-        """A connection is gone; one that was never admitted is unknown here."""
+        """A connection is closed; a connection that was never admitted is unknown here."""
         address = self._open.pop(connection, None)
         if address is None:
             return

@@ -45,7 +45,7 @@ class Watched(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def refuse(self, reason: str) -> None:
-        """Log and close behind what was written."""
+        """Log, and close behind the written bytes."""
 
     def lost(self, reason: str) -> None:
         """Log and close at once."""
@@ -112,7 +112,7 @@ class KeepAlive:
         if self._outgoing.is_stuck():
             return "does not read"
         if waited and self._waited:
-            return "no memory for what it sends"
+            return "no memory for its input"
         if self._conn.is_reading:
             if self._ping_open and not self.heard:
                 return "no answer to PING"

@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class ProxiedConnection(asyncio.Protocol):
-    """Reads the header, if there is one, then gives the transport to the connection."""
+    """Reads the header, if any, then gives the transport to the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,8 +1,8 @@
 """Back-pressure on publishers: decides which connections keep reading from their sockets.
 
-Two limits (Pulsar's maxPendingPublishRequestsPerConnection and maxMessagePublishBufferSizeInMB): entries that one
-connection has not yet got receipts for, and bytes of all connections together that are not yet on the disk. Reading
-pauses at a limit and resumes at half of it, so that a connection near the limit does not flip with every entry.
+Two limits (Pulsar's maxPendingPublishRequestsPerConnection and maxMessagePublishBufferSizeInMB): entries of a
+connection without receipts, and bytes of all connections together that are not yet on the disk. Reading pauses at a
+limit and resumes at half of it, so that a connection near the limit does not flip with every entry.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class ReadBuffer:
         return self._cut(self._shared.bytes, start, end, count)
 
     def keep_refused(self) -> None:
-        """The shared buffer is about to be used by others: what was refused stays so."""
+        """Other connections will use the shared buffer: refused bytes stay refused."""
         self._refused = None
 
     def room(self) -> memoryview:
@@ -104,8 +104,8 @@ class ReadBuffer:
         return memoryview(self._private)[self._in_private :]
 
     def received(self, count: int) -> tuple[list[Any], str | None]:
-        """Take `count` new bytes; return the items of all complete frames (see `speed.cut`) and what is wrong with
-        the next.
+        """Take `count` new bytes; return the items of all complete frames (see `speed.cut`) and the fault of the next
+        frame.
         """
         if self._private is None:
             source: bytearray = self._shared.bytes

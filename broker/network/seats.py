@@ -1,4 +1,4 @@
-"""A bounded number of sockets, each with a seat; the oldest idle one gives way to a new one.
+"""A bounded number of sockets, each with a seat; a new socket replaces the oldest idle socket.
 
 Idle is a connection that has not proved anything yet or that nothing is in progress on: one of the binary
 port before its handshake is done, one of the web port between requests or with a request whose head has not arrived.

@@ -35,7 +35,7 @@ class BinaryServer:
         """Wraps a connection before its socket gets it: None but in the fault kit."""
 
     async def start(self, services: ClientServices) -> None:
-        """Bind and accept; port 0 takes a free one. Raises OSError that names the setting which cannot be met."""
+        """Bind and accept; port 0 takes a free port. Raises OSError that names the setting which cannot be met."""
         self._services, settings = services, self._settings
         if settings.broker_service_port is not None:
             self.port = await self._listen("brokerServicePort", settings.broker_service_port, None)

@@ -1,4 +1,4 @@
-"""Which broker gets a bundle, as the leader decides it, and what it has given before.
+"""The leader's choice of a broker for a bundle, and its earlier choices.
 
 Lookups of a bundle are sent to the broker that got it for as long as that broker is there: the leader repeats itself
 until the lookup has reached the broker, and after it, when the broker has given the bundle up for a moment.
@@ -67,7 +67,9 @@ class Assignments:
         return place(namespace, candidates, served, group, self._topics.placement(), counts, self._random)
 
     async def _served(self, namespace: str, reports: Mapping[str, LoadReport]) -> tuple[Served, set[str]]:
-        """What each broker serves or is given, and the namespaces of the anti-affinity group of this one."""
+        """The bundles that each broker serves or will get, and the namespaces of the anti-affinity
+        group of this one.
+        """
         group = await self._anti_affinity_group(namespace)
         if group is None:
             return self._bundles_below(f"{namespace}/", reports), set()

@@ -20,7 +20,7 @@ OVERLOADED_SHARE: Final = 0.85
 
 
 def is_candidate(broker_id: str, report: LoadReport, *, persistent: bool) -> bool:
-    """Whether lookups may be sent to the broker: what it is named, where it is reached, what it serves."""
+    """Whether lookups may lead to the broker: its name, its addresses, its protocols."""
     host, colon, port = broker_id.rpartition(":")
     addresses = report.addresses
     serves = report.persistent_topics_enabled if persistent else report.non_persistent_topics_enabled

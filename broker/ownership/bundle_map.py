@@ -83,7 +83,7 @@ class BundleMap:
         return policies
 
     async def cut(self, namespace: str, hashes: "Sequence[int]") -> BundlesData:
-        """Add boundaries by compare-and-set; what else the node holds stays. Known here on return.
+        """Add boundaries by compare-and-set; the rest of the node stays. Known here on return.
 
         Raises MetadataError, StorageError (the boundaries may be added then or not).
         """

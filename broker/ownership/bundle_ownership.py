@@ -154,7 +154,7 @@ class BundleOwnership:
 
     async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
         """The order of Apache Pulsar: nodes of the new bundles, local policies, the old node goes. The topics of the
-        old bundle are those of the new ones at every moment, whichever of both counts.
+        old bundle equal those of the new bundles at every moment.
         """
         path = f"{NAMESPACES}/{bundle}"
         async with self._lock(path):
@@ -170,7 +170,7 @@ class BundleOwnership:
                 self._given_up.update(f"{NAMESPACES}/{child}" for child in _parts_of(bundle, hashes))
                 self._given_up.difference_update(self._owned)
                 raise
-            finally:  # cut or not: what is no bundle goes, at once or when the metadata service answers
+            finally:  # in both cases: nodes without a bundle go, at once or when the metadata service answers
                 self._namespace_cut_anew(owned.namespace)
         log.info("bundle.split", bundle=bundle, parts=len(hashes) + 1)
         return True
@@ -439,7 +439,7 @@ def _path(namespace: str, bundle: str) -> str:
 
 
 def _parts_of(bundle: str, hashes: Sequence[int]) -> list[str]:
-    """Full names of the bundles that come of one."""
+    """Full names of the parts of a bundle."""
     namespace, _, part = bundle.rpartition("/")
     low, _, high = part.partition("_")
     bounds = [low, *(f"0x{each:08x}" for each in sorted(set(hashes))), high]

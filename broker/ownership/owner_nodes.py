@@ -1,7 +1,7 @@
 """Which broker has a bundle, read once and followed by a watch: a lookup at a broker that does not serve the topic
 costs the metadata service nothing. In a large cluster that is nearly every lookup.
 
-What is kept may be a moment old. A client that is sent to the owner before looks the topic up again.
+Cached values may be a moment old. A client that is sent to the owner before looks the topic up again.
 """
 
 from __future__ import annotations

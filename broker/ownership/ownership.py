@@ -116,7 +116,7 @@ class Ownership(Protocol):
         ...
 
     async def local_policies(self, namespace: str) -> LocalPolicies | None:
-        """What the cluster keeps of the namespace; None where its policies have that. Raises StorageError,
+        """The cluster's record of the namespace; None if its policies have it. Raises StorageError,
         MetadataError.
         """
         ...
@@ -192,7 +192,7 @@ class EverythingHere:
 
 
 class OwnershipDoor:
-    """The broker's ownership as its parts hold it: what is behind the door changes when the broker joins a cluster."""
+    """The broker's ownership as its parts hold it: the implementation changes when the broker joins a cluster."""
 
     def __init__(self) -> None:
         self.current: Ownership = EverythingHere()

@@ -93,8 +93,8 @@ class Peers:
         return self._is_alive(peer)
 
     async def until_gone(self, broker: BrokerAddresses, path: str, value: bytes) -> None:
-        """Return when the broker answers again, or its node has not this value any more. However many wait for the
-        broker, one of its nodes is looked at: its session takes all of them.
+        """Return when the broker answers again, or its node has not this value any more. Any number of waiting lookups
+        needs one of its nodes: the end of its session deletes all of them.
 
         Raises ServiceNotReadyError: neither within ``LONGEST_WAIT_S``.
         """
@@ -140,7 +140,7 @@ class Peers:
         return since_s is None or asyncio.get_running_loop().time() - since_s > patience_s
 
     def _look(self, broker: BrokerAddresses, peer: _Peer) -> None:
-        """Begin a probe when the last one is not fresh any more."""
+        """Begin a probe when the last probe is no longer fresh."""
         if peer.probing is None and asyncio.get_running_loop().time() - peer.checked_s >= FRESH_S:
             peer.probing = self._tasks.spawn(self._check(broker, peer), "ownership.probe")
 

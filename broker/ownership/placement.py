@@ -38,7 +38,7 @@ class PlacementRules:
 
 
 class Served:
-    """What each broker serves, or is given: full names of bundles."""
+    """The bundles that each broker serves or will get, by full name."""
 
     def __init__(self, bundles: Mapping[str, Collection[str]]) -> None:
         self._counts: dict[str, dict[str, int]] = {}

@@ -33,7 +33,7 @@ class BundleTopics(Protocol):
     async def unload(self, namespace: str, low: int, high: int) -> None:
         """Close the loaded topics whose hash lies in ``low..high``; their clients look them up again.
 
-        Never raises: what cannot be stored any more is another owner's business.
+        Never raises: another owner handles changes that can no longer be stored.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The brokers of the cluster: this one's own node, the others', and the leader among them."""
+"""The brokers of the cluster: the node of this broker, the nodes of the others, and the leader among them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """When a broker writes its load report again, as Apache Pulsar does (loadBalancerReportUpdate*). Pure.
 
-Every report is a write of the metadata service and a change that every leader reads: one that says the same as the one
-before is left out, up to a longest pause.
+Every report is a write of the metadata service and a change that every leader reads: an unchanged report is omitted, up
+to a longest pause.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ReportRules:
 
 
 def is_due(written: LoadReport, now: LoadReport, rules: ReportRules) -> bool:
-    """Whether the report of now is to replace the one that was written."""
+    """Whether the present report should replace the written report."""
     if now.last_update - written.last_update >= rules.longest_s * 1000:
         return True
     changes = (

@@ -66,7 +66,7 @@ class Shedder:
         self._moved: dict[str, float] = {}
 
     def plan(self, reports: Mapping[str, LoadReport], now_s: float) -> list[tuple[str, str]]:
-        """(broker id, bundle) to give up now. A move that took place is told by ``moved``."""
+        """(broker id, bundle) to give up now. ``moved`` reports a completed move."""
         self._moved = {bundle: at for bundle, at in self._moved.items() if now_s - at < self.rules.grace_s}
         return self._plan(reports) if reports else []
 

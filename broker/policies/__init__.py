@@ -1,1 +1,1 @@
-"""Tenants, namespaces and topic policies: their values, their records, what applies."""
+"""Tenants, namespaces and topic policies: their values, their records, their effect."""

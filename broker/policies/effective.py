@@ -72,8 +72,8 @@ class TopicConfig:
 
 
 def events_config(settings: Settings, namespace: Policies) -> TopicConfig:
-    """Of the topic that holds the policies of a namespace's topics: what limits or drops messages of users is off, as
-    the topic would lose policies by it; compaction keeps it small.
+    """Of the topic that holds the policies of a namespace's topics: policies that limit or drop messages are off,
+    because the topic would lose policies; compaction keeps it small.
     """
     kept = Policies(retention_policies=namespace.retention_policies, persistence=namespace.persistence)
     return replace(

@@ -90,7 +90,7 @@ class Records(Generic[T]):
 
     async def load(self, name: str) -> bool:
         """Read one record from the store, again if it was known; a name without a record is no record. Whether it
-        differs from what was known.
+        differs from the known record.
         """
         async with self._lock(name):
             return await self._read(name)
@@ -196,7 +196,7 @@ class NamespaceStore:
         self.in_use: set[str] = set()
         """Namespaces whose bundles a lookup or a call about a topic requested since the start."""
         self._listeners: list[Callable[[PolicyChange], None]] = []
-        # What was merged last per namespace or topic: right as long as both records are the very same objects.
+        # The last merged value per namespace or topic: valid while both records are the same objects.
         self._effective: dict[str, tuple[Policies, TopicPolicies, TopicConfig]] = {}
 
     @classmethod
@@ -322,7 +322,7 @@ class NamespaceStore:
         return policies
 
     async def delete_namespace(self, name: str) -> None:
-        """Forget the namespace and what is stored for its topics."""
+        """Forget the namespace and the stored records of its topics."""
         self._effective.pop(name, None)
         await self.topics.forget(name)
         await self.namespaces.delete(name)
@@ -336,7 +336,7 @@ class NamespaceStore:
         return policies
 
     async def delete_topic(self, topic: "TopicName") -> None:
-        """Forget policies and grants of a deleted topic; one without any is fine."""
+        """Forget policies and grants of a deleted topic, if any."""
         name = str(topic.base)
         self._effective.pop(name, None)
         if name in self.topics:

@@ -1,6 +1,6 @@
 """Policies of namespaces and topics as they are stored and shown.
 
-They are never changed in place: a change stores a copy (`namespaces.NamespaceStore`), so a reader may keep what it got.
+They are never changed in place: a change stores a copy (`namespaces.NamespaceStore`), so a reader may keep its value.
 """
 
 import zlib
@@ -33,7 +33,7 @@ from magnetar.broker.policies.values import (
 )
 
 LAST_BUNDLE_BOUNDARY: Final = 0xFFFFFFFF
-# Fields of Policies that Apache Pulsar keeps elsewhere: not part of what is shown of a namespace.
+# Fields of Policies that Apache Pulsar keeps elsewhere: not part of a namespace's shown policies.
 KEPT_APART: Final = ("antiAffinityGroup", "bookieAffinity")
 
 

@@ -11,7 +11,7 @@ __all__ = ["TopicRecords"]
 class TopicRecords(Protocol):
     """By full base name (``persistent://tenant/namespace/topic``): partitions share the policies of their topic.
 
-    What is known of a namespace is complete once ``ready`` has been awaited for it.
+    The policies of a namespace are complete after ``ready`` has returned for it.
     """
 
     def __contains__(self, name: str) -> bool: ...

@@ -1,6 +1,6 @@
 """The values policies are made of, in the JSON shapes of Pulsar's admin API.
 
-Decoding checks types and enumerations; what else a value has to obey is checked in `admin/policy_rules.py`.
+Decoding checks types and enumerations; `admin/policy_rules.py` checks all other rules.
 """
 
 from typing import Annotated, Final, Literal
@@ -100,9 +100,9 @@ class RetentionPolicies(
 
 
 class BacklogQuota(msgspec.Struct, rename="camel", kw_only=True):
-    """A limit in bytes (`destination_storage`) or seconds (`message_age`), and what happens beyond it."""
+    """A limit in bytes (`destination_storage`) or seconds (`message_age`), and the effect beyond it."""
 
-    limit: int | None = None  # what older tools read and send: the same as limit_size
+    limit: int | None = None  # for older tools: the same as limit_size
     limit_size: int = 0
     limit_time: int = 0
     policy: BacklogPolicy | None = None
@@ -201,7 +201,7 @@ class BookieAffinity(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class LocalPolicies(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What a cluster keeps of a namespace beside its policies. ``migrated`` is always written, as by Apache Pulsar."""
+    """A cluster's record of a namespace beside its policies. ``migrated`` is always written, as by Apache Pulsar."""
 
     bundles: BundlesData
     bookie_affinity: BookieAffinity | None = msgspec.field(name="bookieAffinityGroup", default=None)

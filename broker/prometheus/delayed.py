@@ -1,4 +1,4 @@
-"""Metrics of the delayed index: Pulsar's names and labels, and ours of what Pulsar does not tell."""
+"""Metrics of the delayed index: Pulsar's names and labels, and Magnetar's for further figures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LATE: Final = (*map(str, LATENESS_BOUNDS_MS), "+Inf")
 
 
 def lateness(labelled: Sequence[tuple[str, DelayIndexStats]]) -> list[tuple[str, float]]:
-    """Samples of the histogram ``magnetar_delayed_lateness_ms``; labels begin with what follows the name."""
+    """Samples of the histogram ``magnetar_delayed_lateness_ms``; labels begin behind the name."""
     out: list[tuple[str, float]] = []
     for labels, stats in labelled:
         counts = list(accumulate(stats.lateness_counts or (0,) * len(_LATE)))

@@ -1,8 +1,7 @@
 """/metrics: Pulsar's names and labels, as tables of rows over frozen statistics.
 
-Topic, namespace and broker samples are gauges whatever their names end in, as Apache Pulsar writes them; latencies
-and sizes are plain gauges per bucket, not cumulative, of the last stats period. `render` is a pure function of its
-arguments.
+Topic, namespace and broker samples are gauges with any ending of their names, as in Apache Pulsar; latencies and sizes
+are plain gauges per bucket, not cumulative, of the last stats period. `render` is a pure function of its arguments.
 """
 
 import re
@@ -140,7 +139,7 @@ def _metric(name: str, samples: Iterable[Sample], kind: str = "gauge") -> Iterat
 
 
 def _histogram(name: str, samples: Iterable[Sample], kind: str = "histogram") -> Iterator[str]:
-    """One histogram or summary; the labels of each sample begin with what follows the name."""
+    """One histogram or summary; the labels of each sample begin behind the name."""
     yield f"{help_line(name)}# TYPE {name} {kind}\n"
     for block in _blocks(samples):
         yield "".join([f"{name}{labels}}} {value}\n" for labels, value in block])

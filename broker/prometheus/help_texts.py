@@ -15,7 +15,7 @@ _FAMILIES: Final = {
     "pulsar_storage_ledger_write_latency": ("time that the ledger store takes for an append", "ms", "entries"),
     "pulsar_entry_size": ("size of stored entries", "bytes", "entries"),
 }
-"""Distributions that are written as one gauge per bucket: meaning, unit of bounds and sum, what is counted."""
+"""Distributions that are written as one gauge per bucket: meaning, unit of bounds and sum, counted objects."""
 
 _TEXTS: Final = {
     "pulsar_version_info": "Version of the broker, as a label; always 1",
@@ -94,7 +94,7 @@ _TEXTS: Final = {
     "magnetar_storage_corrupt_entries_total": "Entries whose checksum did not match when they were read",
     "magnetar_storage_open_files": "Ledger files that are open",
     "magnetar_client_memory_used_bytes": "Bytes that clients make the broker hold; maxClientMemoryInMB bounds them",
-    "magnetar_client_memory_limit_bytes": "Bound of what all clients together may make the broker hold",
+    "magnetar_client_memory_limit_bytes": "Limit of the memory that all clients together may make the broker hold",
     "magnetar_client_memory_most_bytes": "The most that clients made the broker hold at a time since the start",
     "magnetar_client_memory_waiting_connections": "Connections whose next request waits for memory",
     "magnetar_client_memory_waits_total": "Times that a connection waited for memory since the start",
@@ -154,7 +154,7 @@ _TEXTS: Final = {
     "pulsar_txn_tb_active_total": "Active transactions of the topic; always 0",
     "pulsar_txn_tb_aborted_total": "Aborted transactions of the topic; always 0",
     "pulsar_txn_tb_committed_total": "Committed transactions of the topic; always 0",
-    "pulsar_compaction_removed_event_count": "Messages that compaction left out because a later one has their key",
+    "pulsar_compaction_removed_event_count": "Messages that compaction dropped because a later message has their key",
     "pulsar_compaction_succeed_count": "Compactions of the topic that ended well",
     "pulsar_compaction_failed_count": "Compactions of the topic that failed",
     "pulsar_compaction_duration_time_in_mills": "Duration of the last compaction, in ms",

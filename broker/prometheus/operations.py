@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
 
 Rows = list[tuple[str, int | float]]
-"""What follows the name of the family up to the closing brace, and a value."""
+"""The text behind the name of the family up to the closing brace, and a value."""
 
 _LOADS: Final = {
     "median": 0.5,

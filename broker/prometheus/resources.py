@@ -19,7 +19,7 @@ FULL_SOURCES: Final = ("journal", "write-behind", "checkpoint", "disk-usage")
 
 
 class BalancingCounts(Protocol):
-    """What this broker has had moved and split as the leader of its cluster, since its start."""
+    """Bundles that this broker has moved and split as the leader of its cluster, since its start."""
 
     unloaded_brokers: int
     unloaded_bundles: int
@@ -90,7 +90,7 @@ def _percent(part: float, whole: float) -> float:
 
 
 def resource_metrics(figures: ResourceFigures, cluster: str) -> Iterator[tuple[str, str, Samples]]:
-    """(name, type, [(labels, value)]) of each metric; the labels of a histogram begin with what follows its name."""
+    """(name, type, [(labels, value)]) of each metric; the labels of a histogram begin behind its name."""
     for name, kind, value in _PLAIN:
         yield name, kind, [(cluster, value(figures))]
     load = f'{cluster},broker="{figures.broker_id}",metric="loadBalancing"'

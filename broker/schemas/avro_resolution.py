@@ -5,7 +5,7 @@ Resolver): the specification's, except that names of records do not matter and a
 error of the datum, not of the schema. The Python libraries decide otherwise in both (they compare record names), hence
 our own. A pair under comparison is assumed to fit when it is met again within itself, which ends recursive schemas.
 Every pair is compared once: a schema that uses a type twice at each of forty levels costs forty comparisons, not 2^40.
-What was found to fit while an assumption held is forgotten when that assumption proves wrong; a difference stays one.
+Matches found under an assumption are forgotten when the assumption proves wrong; a difference stays.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class NamedTypes:
 
     def __init__(self, schema: Any) -> None:
         self.by_name: dict[str, tuple[Any, str]] = {}
-        """The type and the namespace for what it contains."""
+        """The type and the namespace of its content."""
         self._collect(schema, "")
 
     def _collect(self, schema: Any, namespace: str) -> None:
@@ -78,7 +78,7 @@ class NamedTypes:
 
 
 def full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """A named type's full name and the namespace for what it contains."""
+    """A named type's full name and the namespace of its content."""
     name = str(schema.get("name", ""))
     if "." in name:
         return name, name.rpartition(".")[0]

@@ -1,9 +1,9 @@
 """Avro schema texts: which are valid, and which mean the same, as Apache Avro's Java library sees it.
 
-`parse_schema` refuses what that library refuses: invalid names, the same field twice, an undefined type. It
-does not look at default values. It also refuses a text beyond the limits of `work`: those hold for whatever walks the
-schema later. `canonical` takes off what does not matter for equality (doc, aliases, how a name is
-qualified, wrappers around a plain type) and leaves what does (order of fields, defaults, other properties).
+`parse_schema` refuses what that library refuses: invalid names, the same field twice, an undefined type. It does not
+look at default values. It also refuses a text beyond the limits of `work`: they hold for every later walk over the
+schema. `canonical` takes off what does not matter for equality (doc, aliases, how a name is qualified, wrappers around
+a plain type) and leaves what does (order of fields, defaults, other properties).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _qualified(name: str, namespace: str) -> str:
 
 
 class _Check:
-    """One walk over a schema that raises at what is wrong in form."""
+    """One walk over a schema that raises at a malformed part."""
 
     def __init__(self, work: SchemaWork) -> None:
         self.defined: set[str] = set()

@@ -4,7 +4,7 @@
     map      dict                           enum    its symbol
     union    the value of its branch; to encode one, None takes the null branch and anything else the first other one
 
-Bytes to decode come from a peer: they have a bound of values, whatever numbers of items they claim.
+Bytes to decode come from a peer: they have a bound of values, for any claimed number of items.
 """
 
 from __future__ import annotations

@@ -106,12 +106,12 @@ class Strategy(enum.StrEnum):
 
     @property
     def backward(self) -> bool:
-        """The new schema has to read what was written with the old."""
+        """The new schema must read data of the old schema."""
         return self.value.startswith(("BACKWARD", "FULL")) or self is Strategy.UNDEFINED
 
     @property
     def forward(self) -> bool:
-        """The old schemas have to read what is written with the new."""
+        """The old schemas must read data of the new schema."""
         return self.value.startswith(("FORWARD", "FULL")) or self is Strategy.UNDEFINED
 
     def for_consumer(self) -> Strategy:
@@ -204,7 +204,7 @@ class Text(NamedTuple):
 
 def _unreadable(strategy: Strategy, reader: Text, writer: Text, problem: str = "") -> IncompatibleSchemaError:
     """The refusal in Apache Pulsar's words, since clients and their tests look for them; behind them the place in the
-    schema and what can be done.
+    schema and the remedy.
     """
     text = wire_refusals.UNREADABLE_SCHEMA.format(strategy=strategy.value, reader=reader, writer=writer)
     return IncompatibleSchemaError(f"{text}\n{problem[:_PRINTED_BYTES]}{_REMEDY}" if problem else text)

@@ -1,11 +1,10 @@
 """The schemas of topics: stored, versioned, checked (Apache Pulsar SchemaRegistryService).
 
-A topic's schemas belong to its base name (all partitions share them). Versions count from 0. A schema that is there
-already, under whatever version, keeps that version. Deleting adds a tombstone version; what comes next is checked
-against nothing.
+A topic's schemas belong to its base name (all partitions share them). Versions count from 0. An existing schema, of any
+version, keeps that version. Deleting adds a tombstone version; the next schema needs no check.
 
-What a schema costs to look at is a peer's choice: checks go through a `SchemaBench`, which does the long ones beside
-the loop. A check is made again when the topic's schemas have changed meanwhile.
+Peers choose the cost of a schema check: checks go through a `SchemaBench`, which does the long ones beside the loop. A
+check is made again when the topic's schemas have changed meanwhile.
 
 Where they are stored is a seam (``schema_store.py``): one record per topic, replaced by compare-and-set.
 """

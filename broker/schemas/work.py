@@ -86,6 +86,6 @@ class SchemaBench:
             try:
                 return check(SchemaWork(INLINE_STEPS))
             except SchemaWorkError:
-                pass  # small, but folded: what it unfolds to is looked at beside the loop
+                pass  # small, but folded: the unfolded schema is checked beside the loop
         async with self._turn:
             return await asyncio.to_thread(check, SchemaWork(pauses=True))

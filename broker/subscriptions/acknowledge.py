@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_MAX_ENTRY_ID = (1 << 32) - 1  # what bitmaps hold; no ledger grows so long
+_MAX_ENTRY_ID = (1 << 32) - 1  # the limit of bitmaps; no ledger grows so long
 _MAX_LEDGER_ID = (1 << 63) - 1
 
 
 class AckedCursor(AckCursor, Protocol):
-    """The cursor, with what acknowledging adds to what dispatch asks of its books."""
+    """The cursor of dispatch, with further methods for acknowledgements."""
 
     @property
     def last_confirmed(self) -> Position: ...
@@ -73,7 +73,7 @@ class Acknowledger:
         self.mark_delete_moved()
 
     def _cumulative(self, consumer: Consumer, ident: pb.MessageIdData) -> None:
-        # Signed, as Java reads them: entry -1 is what clients mean by "before the first entry of this ledger".
+        # Signed, as Java reads them: entry -1 means for clients "before the first entry of this ledger".
         position = Position(signed(ident.ledgerId), signed(ident.entryId))
         if position > self._cursor.last_confirmed:
             return  # no such entry

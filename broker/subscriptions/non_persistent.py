@@ -1,4 +1,6 @@
-"""A subscription of a non-persistent topic: no cursor; what no consumer can take at once is dropped and counted."""
+"""A subscription of a non-persistent topic: no cursor; messages that no consumer can take at once are dropped and
+counted.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class SoughtPlace(NamedTuple):
     """Of a batch the messages that are still to be read."""
 
     def place(self, *, compacted: bool) -> Position:
-        """The entry to read next: of a compacted topic perhaps one that the log has dropped."""
+        """The entry to read next: of a compacted topic perhaps an entry that the log has dropped."""
         return self.requested if compacted and self.requested.ledger_id != LATEST.ledger_id else self.read_next
 
 

@@ -1,8 +1,8 @@
 """A subscription of a persistent topic: one cursor, the dispatcher of its type, and the rules of joining, acking and
 seeking.
 
-Everything happens on the event loop; what does not wait is a plain function. While it is *fenced* no consumer may join:
-during a SEEK it waits, after UNSUBSCRIBE and close the client gets ServiceNotReady and subscribes again.
+All code runs on the event loop; methods that do not wait are plain functions. While it is *fenced* no consumer may
+join: during a SEEK it waits, after UNSUBSCRIBE and close the client gets ServiceNotReady and subscribes again.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Subscription:
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None] | None:
         """ACK: the acks hold at once. Returns what to wait for before ACK_RESPONSE, when a request id was given.
 
-        What the ack makes possible (a consumer below its limit, a drained key) is sent behind that answer.
+        Messages that the ack makes possible (a consumer below its limit, a drained key) follow that answer.
         """
         dispatcher = self.dispatcher
         answered = command.HasField("request_id")
@@ -253,10 +253,10 @@ class Subscription:
     async def seek(self, position: Position, ack_set: list[int] | None = None, *, rolls_back: bool = False) -> None:
         """Read next at `position` (inclusive; the nearest valid one), durable on return.
 
-        Consumers are closed first (of a Failover subscription the active one): their clients subscribe again.
-        What was to be delivered again, redelivery counts and delayed entries of the old place are forgotten. A
-        non-durable subscription whose consumers all left with it ends; the next reader of its name goes on from this
-        place. `rolls_back`: not now, a consumer is about to join.
+        Consumers are closed first (of a Failover subscription the active one): their clients subscribe again. Pending
+        redeliveries, redelivery counts and delayed entries of the old place are forgotten. A non-durable subscription
+        whose consumers all left with it ends; the next reader of its name goes on from this place. `rolls_back`: not
+        now, a consumer is about to join.
         """
         self.check_movable()
         if self.fenced:
@@ -297,7 +297,7 @@ class Subscription:
         self.rewound_to = self.cursor.mark_delete if position == EARLIEST else None
 
     def check_movable(self) -> None:
-        """Raise NotAllowedError for a pinned one: what compaction has not read yet must not be dropped."""
+        """Raise NotAllowedError for a pinned subscription: entries that compaction has not read must stay."""
         if self.pinned:
             raise NotAllowedError(f"Subscription {self.name} is moved by compaction alone")
 
@@ -362,7 +362,7 @@ class Subscription:
         if self.dispatcher is not None:
             self.dispatcher.dropped_up_to(position)
         self.acknowledger.mark_delete_moved()
-        self.entries_available()  # what was held back may be gone
+        self.entries_available()  # held-back entries may be gone
 
     def set_settings(self, settings: SubscriptionSettings) -> None:
         """Policies changed."""

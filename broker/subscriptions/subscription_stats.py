@@ -18,7 +18,7 @@ AnySubscription = Subscription | NonPersistentSubscription
 
 
 def consumer_stats(subscription: ServingSubscription, consumer: Consumer) -> ConsumerStats:
-    """One consumer, with what its subscription knows of it."""
+    """One consumer, with its subscription's figures."""
     if not isinstance(subscription, Subscription):
         return consumer.stats()
     stats = replace(

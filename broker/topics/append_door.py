@@ -1,4 +1,4 @@
-"""The door for what the broker itself appends: entries of protocol handlers, dead letters.
+"""The door for the broker's own entries: entries of protocol handlers, dead letters.
 
 A protocol handler (a Kafka listener, say) stores what it was sent, byte for byte:
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class Foreign:
     """An entry in a foreign format.
 
-    messages: what it counts as (num_messages_in_batch): permits, indexes and acknowledgements go by it. None: a single
+    messages: its number of messages (num_messages_in_batch), for permits, indexes and acknowledgements. None: a single
         message that is no batch.
     publish_time: ms since 1970; None: now.
     """

@@ -72,7 +72,7 @@ class TopicBacklog:
             self._oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
 
     def exceeded_policy(self, config: TopicConfig) -> str | None:
-        """The policy of the quota that is breached now, None when none is; the one by size first."""
+        """The policy of the first exceeded quota, by size before age; None if no quota is exceeded."""
         size, age = config.size_quota, config.age_quota
         if size.limit_size >= 0 and self.size_bytes() > size.limit_size:
             return str(size.policy)

@@ -2,8 +2,8 @@
 
 Two maps per producer name: the highest sequence id *pushed* (accepted for appending) and *persisted* (on the disk). A
 SEND at or below `pushed` is a duplicate when it is at or below `persisted` too; between the two its fate is unknown,
-and the client has to send it again. The lowest id of a batch is compared, the highest is kept. Chunks are judged by the
-last one alone. The maps are saved with the durable cursor `pulsar.dedup`: its mark-delete position and the map in one
+and the client has to send it again. The lowest id of a batch is compared, the highest is kept. Only the last chunk of a
+message decides. The maps are saved with the durable cursor `pulsar.dedup`: its mark-delete position and the map in one
 write, so that loading them and replaying what follows gives the state at the crash.
 """
 
@@ -47,7 +47,7 @@ class SequenceTable:
         self.inactive_since_s: dict[str, float] = {}
 
     def judge(self, name: str, run: EntryRun) -> Iterator[tuple[int, int, Verdict]]:
-        """Split a run into consecutive parts of one verdict; what is NEW is recorded as pushed."""
+        """Split a run into consecutive parts of one verdict; NEW parts are recorded as pushed."""
         pushed = self.pushed.get(name)
         if (
             run.ascending
@@ -95,7 +95,7 @@ class SequenceTable:
         self.pushed[name] = self.persisted[name] = high
 
     def reset_pushed(self) -> None:
-        """After a failed append has drained: what was pushed and not stored will come again."""
+        """After a failed append has drained: clients send pushed but unstored entries again."""
         self.pushed = dict(self.persisted)
 
     def last_sequence_id(self, name: str) -> int:

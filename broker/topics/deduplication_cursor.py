@@ -70,7 +70,7 @@ class TopicDeduplication:
         return "Enabled" if self.enabled else "Disabled"
 
     async def switch(self, *, on: bool) -> None:
-        """Turn on (recovering what the cursor knows; a new one starts at the end of the topic) or off (forgetting
+        """Turn on (recovering the state of the cursor; a new one starts at the end of the topic) or off (forgetting
         all).
         """
         if on and not self.enabled:
@@ -89,7 +89,7 @@ class TopicDeduplication:
 
     async def _recover(self, cursor: ManagedCursor) -> None:
         now_s = self._monotonic()
-        if cursor.state_lost:  # the map went with the damage: whatever the topic still has tells of its producers
+        if cursor.state_lost:  # the damage lost the map: the topic's remaining entries still name its producers
             await cursor.reset(EARLIEST)
         for name, high in cursor.position_properties.items():
             self.table.replayed(name, high)
@@ -164,7 +164,7 @@ class TopicDeduplication:
             await self.snapshot()
 
     async def purge_inactive(self) -> None:
-        """Forget producers that have been away for longer than the timeout, whatever the wall clock does meanwhile."""
+        """Forget producers that have been away for longer than the timeout, in spite of jumps of the wall clock."""
         if self.enabled and self.table.purge_inactive(self._monotonic() - self._settings.inactivity_timeout_s):
             await self.snapshot()
 

@@ -26,7 +26,7 @@ _IN_MEMORY = "InMemoryDelayedDeliveryTrackerFactory"
 async def open_delay_index(
     ledger: ManagedLedger, policy: DelayPolicy, context: TopicContext, tasks: TaskSet
 ) -> DelayIndex:
-    """The index of a topic, ready to take entries; what it has stored is read in the background."""
+    """The index of a topic, ready to take entries; it reads stored buckets in the background."""
     if context.settings.delayed_delivery_tracker_factory_class_name.endswith(_IN_MEMORY):
         return MemoryDelayIndex(
             policy,
@@ -59,7 +59,7 @@ def bucket_settings(settings: Settings) -> BucketSettings:
 
 
 def bitmap_shelf(settings: Settings) -> BitmapShelf:
-    """The budget of all indexes of a broker for the bitmaps of what waits."""
+    """The budget of all indexes of a broker for the bitmaps of waiting entries."""
 
     def open_file() -> BinaryIO:
         import tempfile  # noqa: PLC0415 - not before the budget is exceeded

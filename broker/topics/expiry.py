@@ -1,5 +1,5 @@
-"""What goes because it is no longer used: messages past their TTL, subscriptions without consumers for a long time,
-inactive topics (brokerDeleteInactiveTopics*; Apache Pulsar InactiveTopicPolicies).
+"""Removal of unused data: messages past their TTL, subscriptions without consumers for a long time, inactive topics
+(brokerDeleteInactiveTopics*; Apache Pulsar InactiveTopicPolicies).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CAUGHT_UP = "delete_when_subscriptions_caught_up"
 
 
 async def expire_by_ttl(topic: Topic) -> None:
-    """Skip, for every durable subscription, what is older than the topic's message TTL."""
+    """Skip, for every durable subscription, messages older than the topic's message TTL."""
     ttl_s = topic.config.message_ttl_seconds
     if ttl_s > 0:
         for subscription in topic.subscriptions.durable():
@@ -88,7 +88,7 @@ def is_deletable(topic: ServedTopic) -> bool:
         return True
     retained_s = topic.config.retention.time_in_minutes * 60
     if retained_s < 0 or idle_s < retained_s:
-        return False  # what retention keeps must not go with its topic (Apache Pulsar shouldTopicBeRetained)
+        return False  # a topic with retained messages must stay (Apache Pulsar shouldTopicBeRetained)
     subscriptions = [s for s in topic.subscriptions.by_name.values() if s.durable]  # that of compaction counts
     if policy.inactive_topic_delete_mode == WITHOUT_SUBSCRIPTIONS:
         return not subscriptions

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MINUTE_MS = 60_000
 _SHORTEST_SAVE_MS = 10
 RECORD_PADDING_BYTES = 64 * 1024
-"""Room for what a frame may hold beyond maxMessageSize, and for our own headers."""
+"""Room for the parts of a frame beyond maxMessageSize, and for Magnetar's headers."""
 
 
 def ledger_config(settings: Settings, config: TopicConfig, interceptors: LoadedInterceptors) -> ManagedLedgerConfig:

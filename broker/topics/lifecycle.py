@@ -1,8 +1,8 @@
 """The life of topics from creation to deletion, plain or partitioned, with all that belongs to them: partitions, the
 record of a partitioned topic, subscriptions of new partitions, schemas and policies of their own.
 
-The admin API, the deletion of unused topics and whatever else creates or deletes topics come through here; what a
-client's request may create by itself is decided in `Topics`.
+The admin API, the deletion of unused topics and all other creators and deleters of topics use this module; `Topics`
+decides which topics a client's request may create.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TopicsElsewhere(Protocol):
     async def subscriptions(self, name: TopicName) -> list[str]: ...
 
     async def subscribe(self, name: TopicName, subscription: str) -> None:
-        """Create the subscription at the first message; one that exists is fine."""
+        """Create the subscription at the first message, unless it exists."""
         ...
 
 
@@ -59,7 +59,7 @@ class TopicLifecycle:
         self._namespaces = namespaces
 
     async def persistent(self, name: TopicName) -> Topic:
-        """The persistent topic, loaded. Raises TopicNotFoundError; NotAllowedError for one that stores nothing."""
+        """The persistent topic, loaded. Raises TopicNotFoundError; NotAllowedError for a non-persistent topic."""
         topic = await self._topics.get(name, create=False)
         if not isinstance(topic, Topic):
             raise NotAllowedError("not for non-persistent topics")

@@ -52,7 +52,7 @@ class WatchedNames:
         return self._digest
 
     async def load(self, sorted_names: Sequence[str]) -> None:
-        """Take the matching ones of all names of the namespace, and then what has changed meanwhile."""
+        """Take the matching ones of all names of the namespace, and then the changes made meanwhile."""
         found = await self.pattern.filter_in_slices(sorted_names)
         if not self.loaded:
             self.names, self.loaded = found, True
@@ -124,7 +124,7 @@ class TopicListWatcher:
             callback(self)
 
     def tell(self, new: Sequence[str], gone: Sequence[str]) -> None:
-        """Send an update now, or hold it back; with nothing new, what is held back is looked at again."""
+        """Send an update now, or hold it back; without news, check the held-back update again."""
         if not self.started or self._on_stop is None:
             return
         for name, exists in (*((n, True) for n in new), *((n, False) for n in gone)):

@@ -75,7 +75,7 @@ class TopicListWatchers:
         return watched.names, watched.digest
 
     def recheck(self, tenant: str, namespace: str | None) -> None:
-        """Rights have changed: what was held back may be sent."""
+        """Rights have changed: held-back updates may be sent."""
         for name in self._namespaces:
             if name.partition("/")[0] == tenant and namespace in (None, name):
                 self._look_again(name)

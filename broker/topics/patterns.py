@@ -1,12 +1,12 @@
 r"""Patterns over topic names as clients send them: a regular expression over "tenant/namespace/topic".
 
-The scheme in a pattern is dropped and does not filter, what is before it stays (`^persistent://...`). The whole name
+The scheme in a pattern is dropped and does not filter, the text before it stays (`^persistent://...`). The whole name
 must match, and names are compared without scheme and without partition suffix.
 
-RE2 evaluates them: the time of a match grows with the length of the name, for every pattern, where a
-backtracking engine may need longer than the broker lives. Apache Pulsar uses RE2/J, whose syntax is the same, and falls
-back to the JDK's engine for what RE2 has no notion of (`(?!x)`, `a++`): for these the caller gets `JavaPatternError`
-and leaves the filtering to the client. Java's named classes of ASCII characters (`\p{Lower}`) are translated.
+RE2 evaluates them: the time of a match grows with the length of the name, for every pattern, where a backtracking
+engine may need longer than the broker lives. Apache Pulsar uses RE2/J, whose syntax is the same, and falls back to the
+JDK's engine for syntax that RE2 does not support (`(?!x)`, `a++`): for these the caller gets `JavaPatternError` and
+leaves the filtering to the client. Java's named classes of ASCII characters (`\p{Lower}`) are translated.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _in_re2_terms(pattern: str) -> str:
 
 
 def _is_of_java(pattern: str) -> bool:
-    """Whether an engine that backtracks can read what RE2 refuses; Python's syntax stands for Java's here."""
+    """Whether a backtracking engine can read a pattern that RE2 refuses; Python's syntax stands for Java's here."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -2,7 +2,7 @@
 
 Receipts leave in the order of the SENDs, also those that need no append (a duplicate, a refused entry): such an answer
 waits behind the appends that were under way when its SEND came. A client matches receipts against the head of its
-queue, and one that overtakes is lost.
+queue, and loses an overtaking receipt.
 """
 
 from __future__ import annotations

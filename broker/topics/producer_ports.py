@@ -31,13 +31,13 @@ class ProducerConnection(Protocol):
     address: str
     client_version: str
     recently_closed_producers: dict[int, float]
-    """Producers that the broker closed, with the time: what they still send is ignored for a while."""
+    """Producers that the broker closed, with the time: the broker ignores their messages for a while."""
 
     @property
     def gate(self) -> Gate: ...
     @property
     def producers(self) -> MutableMapping[int, Any]:
-        """Producers of the connection by id; one that the broker closes takes itself out."""
+        """Producers of the connection by id; a producer that the broker closes removes itself."""
         ...
 
     def write(self, data: bytes) -> None: ...

@@ -125,7 +125,7 @@ class TopicProducers:
         self._displace_all()
         self.exclusive = producer
         try:
-            await asyncio.sleep(0)  # those that waited hear of it before this one is answered
+            await asyncio.sleep(0)  # waiting producers get their notice before this answer
         except BaseException:
             self._release_exclusive(producer)
             raise

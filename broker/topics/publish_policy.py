@@ -1,6 +1,6 @@
 """Decides which entries a topic accepts: the same rules for producers, REST and the broker's own entries.
 
-A run that needs no look costs a comparison of its flags and its size. Of any other the entries are looked at one by
+A run that needs no look costs a comparison of its flags and its size. The entries of any other run are checked one by
 one: damaged, of a transaction or for a shadow topic, not encrypted where that is required, larger than the topic
 allows, delayed for longer than the topic allows.
 """
@@ -53,7 +53,8 @@ class PublishPolicy:
     def apply(self, config: TopicConfig) -> None:
         """Follow the topic's configuration.
 
-        Without a maxMessageSize of its own a topic takes whatever fits a frame: clients add headers to a full payload.
+        Without its own maxMessageSize a topic accepts every entry that fits a frame: clients add headers to a full
+        payload.
         """
         self.throttle = self.rate.throttle(config)
         self.encryption_required = config.encryption_required
@@ -72,7 +73,7 @@ class PublishPolicy:
     def examined(self, run: EntryRun) -> Iterator[tuple[EntryRun, Refusal | None]]:
         """Split a run into parts that may be stored (None) and parts that are refused, in order.
 
-        Raises ConnectionFatalError for what breaks the connection.
+        Raises ConnectionFatalError for a violation that closes the connection.
         """
         flags, offsets, gap = run.flag_view(), run.offset_view(), run.gap
         start, verdict = 0, self._refusal(run, 0, flags[0], offsets[1] - offsets[0] - gap)

@@ -1,4 +1,4 @@
-"""The way of runs into the log of a persistent topic, and what a failed append means for it."""
+"""The way of runs into the log of a persistent topic, and the effect of a failed append."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TopicPublishing:
         """Whether publishes are taken now; if not, the producer has been answered.
 
         CLOSE_PRODUCER, maybe sent later, reports an end or a close; the answer to the next PRODUCER has the reason. A
-        SEND_ERROR before it would make the Go client forget the producer and leave what is in flight to time out.
+        SEND_ERROR before it would make the Go client forget the producer and leave pending messages to time out.
         """
         state = self._life.state
         if state is TopicState.OPEN and not self._ledger.terminated:
@@ -105,7 +105,7 @@ class TopicPublishing:
     def append_failed(self, producer: AnsweredProducer, run: EntryRun, stored: int, error: StorageError) -> None:
         """An append failed: its producer hears of the first entry, the topic is fenced.
 
-        Clients send again, in order, whatever has no receipt.
+        Clients send all messages without receipt again, in order.
         """
         if not stored:
             self._begun.popleft()

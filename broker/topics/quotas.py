@@ -1,4 +1,4 @@
-"""Enforcement of backlog quotas: what a topic's slowest subscription may leave behind, in bytes and in age.
+"""Enforcement of backlog quotas: the largest backlog of a topic's slowest subscription, in bytes and in age.
 
 A breach is found by a periodic check. Producers are then closed and refused when they come back (hold, exception), or
 entries of the slowest subscription are dropped (eviction).

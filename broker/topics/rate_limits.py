@@ -31,7 +31,7 @@ class TokenBucket:
         self._at_s = now_s
 
     def set_limit(self, limit: int, period_s: float, now_s: float) -> None:
-        """From now on; what was taken stays taken."""
+        """From now on; earlier permits stay valid."""
         self._refill(now_s)
         self._tokens += limit - self._limit
         self._limit = limit
@@ -109,8 +109,8 @@ class Throttle:
 class Throttles:
     """Several throttles that all have to be kept: dispatch rates of the broker, the topic and the subscription.
 
-    counts_entries: an entry counts as one message, whatever its batch holds; is_spared: asked each time whether the
-    rates do not hold at the moment, nor count what is sent.
+    counts_entries: an entry counts as one message, for any batch; is_spared: returns whether the rates neither apply
+    nor count at the moment.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class TopicSubscriptions:
         self._delay_index: DelayIndex | None = None
         self.by_name: dict[str, Subscription] = {}
         self._unused: dict[str, tuple[tuple[int, int], float]] = {}
-        """By name: what the last look at a subscription saw, and since when it has been so."""
+        """By name: the last observed state of a subscription, and its begin."""
         self._sought = SoughtPlaces()
         self._opening: Counter[str] = Counter()
         """Names whose durable cursor is being created: no reader may take them meanwhile."""

@@ -1,7 +1,7 @@
 """A persistent topic: one managed ledger, its producers and its subscriptions, put together.
 
-What happens to a run of entries is in `publishing`, what a topic takes in `publish_policy`, its state in `life`, the
-quotas in `backlog`. All state belongs to the event loop; methods that do not wait are plain functions.
+`publishing` has the path of a run of entries, `publish_policy` the rules for entries, `life` the state, `backlog` the
+quotas. All state belongs to the event loop; methods that do not wait are plain functions.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Topic:
         await self.compaction.open(keeps_all=self.name.is_of_policies)
         await self.subscriptions.open_existing(self.delay_index)
         if self.ledger.cursors:
-            await self.ledger.trim(self.context.now_ms())  # what was consumed before is not seen after a load
+            await self.ledger.trim(self.context.now_ms())  # a load does not show earlier consumption
         self.ledger.add_listener(self.subscriptions.entries_available)
 
     async def _unfence(self) -> None:
@@ -183,7 +183,7 @@ class Topic:
             self._closed()
 
     async def abandon(self) -> None:
-        """``open`` failed: what it had begun ends."""
+        """``open`` failed: end its started work."""
         self.state = TopicState.CLOSED
         try:
             if self.delay_index is not None:

@@ -64,7 +64,7 @@ class Topics:
             self._loads = asyncio.Semaphore(limit) if limit > 0 else None
 
     def roll(self) -> None:
-        """End a stats period of what all topics together are measured by."""
+        """End a stats period of the figures of all topics together."""
         self.context.publish_latency.roll()
         self.load_times.roll()
 
@@ -121,7 +121,7 @@ class Topics:
                 if not self._namespaces.exists(name.namespace):
                     raise ServiceNotReadyError(f"Namespace {name.namespace} is not served here")
                 if (reading := self.context.policies_ready(name)) is not None:
-                    await reading  # outside of a load: what it waits for may have to be loaded here as well
+                    await reading  # outside of a load: the awaited topic may have to be loaded here as well
                     continue
                 if not self.known(name):
                     await self._check_creatable(name, create=create)
@@ -138,7 +138,7 @@ class Topics:
             raise ServiceNotReadyError(f"Topic was not loaded in {timeout_s} seconds") from e
 
     async def create(self, name: TopicName) -> ServedTopic:
-        """Create the topic whatever the rules of auto creation say (the admin API's door), or find it; loaded on
+        """Create the topic without regard to the rules of auto creation (the admin API's door), or find it; loaded on
         return.
         """
         while True:
@@ -156,7 +156,7 @@ class Topics:
             await asyncio.shield(busy)
 
     async def make_known(self, name: TopicName) -> None:
-        """Record that a persistent topic exists, which another broker may serve; one that exists is fine."""
+        """Record that a persistent topic exists, which another broker may serve, unless it exists."""
         await self._ledgers.make_known(name.persistence_name)
         self.catalog.created(name)
 

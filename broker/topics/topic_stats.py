@@ -1,4 +1,4 @@
-"""The figures of a topic and its producers as frozen values: what the stats JSON and /metrics are made of."""
+"""The figures of a topic and its producers as frozen values: the source of the stats JSON and /metrics."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _MISSING: Final = "tracesEnabled: OpenTelemetry is not installed: pip install 'm
 
 
 class Traces:
-    """The spans of a broker and what takes them away. Raises: ValueError, what the setting needs and how to get it."""
+    """The spans of a broker and their exporter. Raises: ValueError with the missing package and its installation."""
 
     def __init__(self, settings: Settings, processor: SpanProcessor | None = None) -> None:
         """processor: in place of the one that exports to the endpoint of the settings, for tests."""
@@ -50,7 +50,7 @@ class Traces:
         except ImportError as e:
             raise ValueError(_MISSING) from e
         _log_with_ours()
-        # What the environment says of the resource (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) wins.
+        # The environment overrides the resource (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES).
         named = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: "magnetar"}
         resource = Resource.create({**named, "service.version": __version__})
         self._provider: TracerProvider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
@@ -75,7 +75,7 @@ class Traces:
         return TracedConsumer(self.spans, outbox, ConsumerSpec.of(command, topic_name, metadata))
 
     async def close(self) -> None:
-        """Export what is queued, within seconds; what a collector does not take in that time is dropped.
+        """Export queued spans within seconds; drop spans that a collector does not take in that time.
 
         On a thread that does not keep the process: the SDK waits half a minute for a collector that is not there.
         """

@@ -368,8 +368,8 @@ class ConsumerSession(Session):
         self.parts[answer.command.reachedEndOfTopic.consumer_id].ended = True
 
     def _on_closed(self, answer: Answer) -> None:
-        """The broker closed a consumer (its topic was unloaded): subscribe again; what was not acknowledged comes
-        again.
+        """The broker closed a consumer (its topic was unloaded): subscribe again; the broker redelivers unacknowledged
+        messages.
         """
         part = self.parts[answer.command.close_consumer.consumer_id]
         if part.is_open and not self.closed:

@@ -168,7 +168,7 @@ class DeadLetters:
             self._session.link.send(requests.redeliver(place[0], [place[1:]]))
 
     def _on_closed(self, answer: Answer) -> None:  # noqa: ARG002 - a subscriber
-        """The topic was unloaded: what is not stored comes again, the next one opens the producer anew."""
+        """The topic was unloaded: unstored messages return, and the next message opens the producer again."""
         places = {place for place, _ in self._waiting.values()}
         self._name = None
         self._waiting.clear()

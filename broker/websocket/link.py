@@ -1,9 +1,9 @@
 """A session's commands to the broker and the answers: a `Connection` whose transport is the session's socket.
 
-`Connection` keeps the rules: rights of each command, limits, the publish gate, the account of memory, what waits to be
-sent. When it holds back reading, the socket is not read; what waits in the socket counts as its output, so a peer that
-does not read gets no more messages. What it writes is cut into commands and handed over in the next turn of the event
-loop, never from inside one of its own calls.
+`Connection` keeps the rules: rights of each command, limits, the publish gate, the account of memory, waiting output.
+When it pauses reading, the socket is not read; bytes waiting in the socket count as its output, so a peer that does not
+read gets no more messages. Its output is cut into commands and delivered in the next turn of the event loop, never
+inside its own calls.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Socket(Protocol):
     def release_reading(self, reason: str) -> None: ...
 
     def end(self, code: int, reason: str) -> None:
-        """Close behind what was written."""
+        """Close behind the written bytes."""
 
 
 class Link:

@@ -1,7 +1,7 @@
-"""The JSON of sessions: what clients send, decoded, and what they get, encoded. Pure.
+"""The JSON of sessions: decoding of clients' texts, encoding of answers. Pure.
 
-Decoding is as loose as Jackson under Apache Pulsar: unknown names and what follows the object are not looked at,
-numbers and booleans stand for texts.
+Decoding is as loose as Jackson under Apache Pulsar: unknown names and bytes behind the object are ignored, numbers and
+booleans stand for texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A producer over a WebSocket: a text is a message, its answer a receipt or an error.
 
-Answers of one partition come in the order of its messages. What is sent and not yet stored is kept, to be sent again
-when the topic is unloaded meanwhile; beyond the session's share of memory the socket is not read.
+Answers of one partition come in the order of its messages. The session keeps unstored messages, to send them again
+after an unload of the topic; beyond the session's share of memory the socket is not read.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class ProducerSession(Session):
             part.timer = self.loop.call_later(self.parameters.batch_delay_ms / 1000, self._flush, part)
 
     def _flush(self, part: _Part) -> None:
-        """Send the batch of a partition, if there is one."""
+        """Send the batch of a partition, if any."""
         if part.timer is not None:
             part.timer.cancel()
             part.timer = None
@@ -203,7 +203,7 @@ class ProducerSession(Session):
             self.link.send(outgoing.frame)
 
     def _weigh(self, delta: int) -> None:
-        """Keep the account of what is kept, and read no more while it is over the session's share."""
+        """Account for kept messages, and stop reading while they exceed the session's share."""
         self._pending_bytes += delta
         self.share.set("websocket", _KEPT_FACTOR * self._pending_bytes)
         if delta > 0 and self.share.is_over:
@@ -266,7 +266,7 @@ class ProducerSession(Session):
                 self._watch()
 
     def _on_closed(self, answer: Answer) -> None:
-        """The broker closed a producer: create it again and send what is not stored."""
+        """The broker closed a producer: create it again and send unstored messages."""
         part = self._parts[answer.command.close_producer.producer_id]
         if part.is_open and not self.closed:
             part.is_open = False

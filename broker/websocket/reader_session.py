@@ -1,6 +1,6 @@
 """A reader over a WebSocket: a subscription that is not kept, from a place the client chose.
 
-Messages are acknowledged to the broker as they are written; what the client answers makes room for the next.
+The session acknowledges messages as it writes them; each answer of the client makes room for the next message.
 """
 
 from __future__ import annotations

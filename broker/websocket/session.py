@@ -99,7 +99,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a session stands. `share`: the account of what the session itself keeps."""
+    """Where a session stands. `share`: the account of the session's own memory."""
 
     resources: ConnectionResources
     now_ms: Callable[[], int]
@@ -137,7 +137,7 @@ class Session:
         raise NotImplementedError
 
     def on_writable(self) -> None:
-        """The peer has read what waited."""
+        """The peer has read the waiting output."""
 
     def close(self) -> None:
         """The peer is gone; safe to call twice."""
