@@ -333,7 +333,8 @@ class Broker:
         log.info("broker.stopping")
         try:
             self.on_stopping()
-            self.server.stop_accepting()
+            if self.member is None:
+                self.server.stop_accepting()
             within_s = self.settings.broker_shutdown_timeout_ms / 1000
             bad = await run_steps(self._stop_steps(), within_s, self._stop_tasks)
             if self.storage.health.failed is not None or "storage" in bad:

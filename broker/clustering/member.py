@@ -188,6 +188,7 @@ class ClusterMember:
                 await self._ownership.close()
             except StorageError as error:
                 log.warning("cluster.not_left", reason=str(error))
+        self._broker.stop_listening()  # lookups are answered until here: clients double their pauses at a closed port
         self._guard.stop()
 
     # --- what policies of topics need ------------------------------------------------------------------------------

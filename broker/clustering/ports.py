@@ -38,5 +38,7 @@ class MemberBroker(Protocol):
     bookies: BookiesApi | None
     now_ms: Callable[[], int]
 
+    def stop_listening(self) -> None: ...
+
     @property
     def urls(self) -> BrokerUrls: ...

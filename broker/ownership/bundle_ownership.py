@@ -59,6 +59,8 @@ log = structlog.get_logger(__name__)
 
 _AGAIN: Final = "Please redo the lookup"
 _RETRY_S: Final = 0.2
+_RELEASED_TOGETHER: Final = 4
+"""Bundles of a broker that stops: the topics of the others are served meanwhile."""
 _SESSIONS_WITHOUT_SERVICE: Final = 5
 """Topics are served without the metadata service for so many session timeouts."""
 
@@ -223,9 +225,14 @@ class BundleOwnership:
             return
         self._closed = True
         await self.register.leave()
-        await asyncio.gather(*(self.release(bundle) for bundle in self.owned()))
+        together = asyncio.Semaphore(_RELEASED_TOGETHER)
+        await asyncio.gather(*(self._release_in_turn(bundle, together) for bundle in self.owned()))
         self._bundles.close()
         self._nodes.close()
+
+    async def _release_in_turn(self, bundle: str, together: asyncio.Semaphore) -> None:
+        async with together:
+            await self.release(bundle)
 
     # --- lookups -------------------------------------------------------------------------------------------------
 

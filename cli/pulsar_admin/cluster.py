@@ -299,7 +299,53 @@ BOOKIES: Final = (
         body=_rack,
     ),
 )
+_ISOLATION: Final = f"{_CLUSTER}/namespaceIsolationPolicies"
+_FAILOVER: Final = ("min_limit", "usage_threshold")
+
+
+def _texts(values: Values, key: str) -> list[str]:
+    return [each for each in values[key] or () if each]
+
+
+def _failover(values: Values) -> dict[str, str]:
+    pairs = (each.partition("=") for each in values["auto_failover_policy_params"])
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _isolation(values: Values) -> Any:
+    policy: dict[str, Any] = {key: _texts(values, key) for key in ("namespaces", "primary", "secondary")}
+    policy["auto_failover_policy"] = {
+        "policy_type": values["auto_failover_policy_type"],
+        "parameters": _failover(values),
+    }
+    return policy | ({"unload_scope": values["unload_scope"]} if values["unload_scope"] else {})
+
+
+def _wrong_isolation(values: Values) -> str | None:
+    """What pulsar-admin refuses, too."""
+    for key in ("namespaces", "primary"):
+        if not _texts(values, key):
+            return f"unable to parse {key} parameter list: []"
+    if values["auto_failover_policy_type"] != "min_available":
+        return f"Unknown auto failover policy type specified : {values['auto_failover_policy_type']}"
+    if sorted(_failover(values)) != sorted(_FAILOVER):
+        return f"Unknown auto failover policy params specified : give {' and '.join(_FAILOVER)}"
+    return None
+
+
 OTHERS: Final = (
+    _row(
+        "namespaces",
+        "get-anti-affinity-namespaces",
+        "",
+        "GET",
+        "namespaces/{cluster}/antiAffinity/{group}?tenant={tenant}",
+        "namespaces of a group",
+        flag("-p --tenant!"),
+        flag("-c --cluster!"),
+        flag("-g --group!"),
+        show="lines",
+    ),
     _row("resourcegroups", "list", "", "GET", "resourcegroups", "resource groups", show="lines"),
     _row("resourcegroups", "get", "resourcegroup", "GET", "resourcegroups/{resourcegroup}", "one of them", show="json"),
     _row(
@@ -307,16 +353,45 @@ OTHERS: Final = (
         "list",
         "cluster",
         "GET",
-        f"{_CLUSTER}/namespaceIsolationPolicies",
+        _ISOLATION,
         "isolation policies",
         show="map",
+    ),
+    _row(
+        "ns-isolation-policy",
+        "set",
+        "cluster policy",
+        "POST",
+        f"{_ISOLATION}/{{policy}}",
+        "create or replace one",
+        flag("--namespaces!", "list", text="patterns of namespaces"),
+        flag("--primary!", "list", text="patterns of brokers that serve them"),
+        flag("--secondary", "list", text="patterns of brokers that step in"),
+        flag("--auto-failover-policy-type!", text="min_available"),
+        flag("--auto-failover-policy-params!", "list", text="min_limit=NUMBER,usage_threshold=PERCENT"),
+        flag("--unload-scope", text="all_matching, none or changed"),
+        body=_isolation,
+        check=_wrong_isolation,
+    ),
+    _row(
+        "ns-isolation-policy", "brokers", "cluster", "GET", f"{_ISOLATION}/brokers", "policies by broker", show="json"
+    ),
+    _row(
+        "ns-isolation-policy",
+        "broker",
+        "cluster",
+        "GET",
+        f"{_ISOLATION}/brokers/{{broker}}",
+        "those of one broker",
+        flag("--broker!", text="HOST:PORT of the broker's web port"),
+        show="json",
     ),
     _row(
         "ns-isolation-policy",
         "get",
         "cluster policy",
         "GET",
-        f"{_CLUSTER}/namespaceIsolationPolicies/{{policy}}",
+        f"{_ISOLATION}/{{policy}}",
         "one of them",
         show="json",
     ),
@@ -325,7 +400,7 @@ OTHERS: Final = (
         "delete",
         "cluster policy",
         "DELETE",
-        f"{_CLUSTER}/namespaceIsolationPolicies/{{policy}}",
+        f"{_ISOLATION}/{{policy}}",
         "delete one",
     ),
 )

@@ -65,17 +65,12 @@ UNSUPPORTED: Final[dict[str, str]] = {
         f"namespaces {word}-bookie-affinity-group": "there are no bookies to choose from"
         for word in ("get", "set", "delete")
     },
-    "namespaces get-anti-affinity-namespaces": "there is one broker",
     "namespaces update-migration-state": "clusters are not migrated",
     "clusters get-cluster-migration": "clusters are not migrated",
     "clusters update-cluster-migration": "clusters are not migrated",
     "brokers shutdown": "stop the process with SIGTERM",
     "broker-stats allocator-stats": "the broker has no JVM",
     "schemas extract": "reads classes of a Java archive",
-    **{
-        f"ns-isolation-policy {word}": "there is one broker, which serves every namespace"
-        for word in ("set", "brokers", "broker")
-    },
 }
 """Groups, and `group verb`, of pulsar-admin that are refused, with the reason."""
 
