@@ -20,6 +20,7 @@ from magnetar.bookkeeper.errors import (
 )
 from magnetar.bookkeeper.ledgers.fencing import read_last_confirmed
 from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
+from magnetar.bookkeeper.ledgers.ledger_watch import LedgerWatch
 from magnetar.bookkeeper.ledgers.reader import LedgerReader
 from magnetar.bookkeeper.ledgers.recovery import recover
 from magnetar.bookkeeper.ledgers.writer import LedgerWriter
@@ -29,7 +30,7 @@ from magnetar.bookkeeper.service_uri import parse_service_uri
 from magnetar.bookkeeper.wire.digests import Digester, DigestType, master_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from types import TracebackType
 
     from magnetar.bookkeeper.bookies.pool import Connect
@@ -60,6 +61,8 @@ class BookKeeper:
         chance = chance or random.Random()  # noqa: S311 - spreads load, keeps no secret
         self._context = LedgerContext(store, registry, pool, options, background, chance)
         self._writers: dict[int, LedgerWriter] = {}
+        self.on_fenced: Callable[[int], None] = lambda _ledger_id: None
+        """Called with the ledger of a writer that another client fenced, whether it has something to add or not."""
         self._closed = False
 
     @classmethod
@@ -139,6 +142,7 @@ class BookKeeper:
         self._check_open()
         writer = LedgerWriter(self._context, ledger_id, metadata, version, self._forget)
         self._writers[ledger_id] = writer
+        LedgerWatch(writer, self._context).start()
         return writer
 
     async def open(
@@ -249,6 +253,8 @@ class BookKeeper:
     def _forget(self, writer: LedgerWriter) -> None:
         if self._writers.get(writer.ledger_id) is writer:
             del self._writers[writer.ledger_id]
+            if isinstance(writer.failure, LedgerFencedError):
+                self.on_fenced(writer.ledger_id)
 
     def _check_open(self) -> None:
         if self._closed:

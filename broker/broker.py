@@ -265,7 +265,9 @@ class Broker:
         self.namespaces = await NamespaceStore.open(metadata, settings, member.topic_policies if member else None)
         self._start_number = await (member.start_number() if member else metadata.next_sequence(_BROKER_IDS))
         layout = member.layout if member else None
-        self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, self.environment.clock, loop, layout)
+        may_roll = member.stores.may_roll if member else lambda: True
+        clock = self.environment.clock
+        self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, clock, loop, layout, may_roll)
         self.catalog = TopicCatalog(metadata, self.ledgers)
         await self.catalog.load(n for t in self.namespaces.tenants.names() for n in self.namespaces.namespaces_of(t))
         if member is not None:

@@ -40,6 +40,11 @@ class OwnedMetadata:
         self._store, self._ledger_id, self._version = store, ledger_id, version
         self._turn = asyncio.Lock()
 
+    @property
+    def version(self) -> int:
+        """Of ``current``."""
+        return self._version
+
     async def confirm(self) -> None:
         """Raises LedgerFencedError unless this writer still owns the ledger."""
         async with self._turn:

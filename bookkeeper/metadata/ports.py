@@ -31,6 +31,12 @@ class LedgerMetadataStore(Protocol):
         """
         ...
 
+    async def watch(self, ledger_id: int, changed: Callable[[], None]) -> int | None:
+        """The present version, None of a ledger that does not exist. `changed` is called once on the loop, when the
+        metadata change after that, or when the service was lost and may have missed a change.
+        """
+        ...
+
     async def write(self, ledger_id: int, metadata: LedgerMetadata, version: int) -> int:
         """Compare-and-set; returns the new version. Raises NodeVersionError, NoSuchLedgerError."""
         ...

@@ -20,7 +20,7 @@ from magnetar.bookkeeper.metadata.metadata_format import decode_metadata, encode
 from magnetar.bookkeeper.zookeeper.values import Create
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from magnetar.bookkeeper.background import Background
     from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata
@@ -91,6 +91,10 @@ class ZooKeeperLedgerMetadata:
         except NoSuchNodeError:
             raise NoSuchLedgerError(ledger_id) from None
         return Versioned(decode_metadata(ledger_id, node.value), node.version)
+
+    async def watch(self, ledger_id: int, changed: Callable[[], None]) -> int | None:
+        stat = await self._session.exists(self.path(ledger_id), watch=lambda _event: changed())
+        return None if stat is None else stat.version
 
     async def write(self, ledger_id: int, metadata: LedgerMetadata, version: int) -> int:
         try:

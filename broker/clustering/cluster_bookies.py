@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from magnetar.broker.policies.values import BundlesData
     from magnetar.storage.interfaces import MetadataStore
 
-__all__ = ["ClusterBookies"]
+__all__ = ["MANAGED_LEDGER", "ClusterBookies"]
 
 log = structlog.get_logger(__name__)
 
 _RACKS: Final = "/bookies"
 _GROUP: Final = "bookieAffinityGroup"
-_MANAGED_LEDGER: Final = "pulsar/managed-ledger"
+MANAGED_LEDGER: Final = "pulsar/managed-ledger"
+"""Property of a ledger: the name of its managed ledger."""
 _ATTEMPTS: Final = 7
 """Of a change that others forestall."""
 
@@ -92,7 +93,7 @@ class ClusterBookies:
 
     async def isolation_of(self, properties: Mapping[str, str]) -> IsolationGroups | None:
         """The groups for a new ledger with these properties; None: those of the client. Raises StorageError."""
-        name = properties.get(_MANAGED_LEDGER)
+        name = properties.get(MANAGED_LEDGER)
         if name is None:
             return None
         namespace = "/".join(name.split("/")[:2])

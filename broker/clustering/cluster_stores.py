@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar.bookkeeper.errors import BookKeeperError
 from magnetar.bookkeeper.wire.digests import DigestType
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
+from magnetar.bookkeeper.zookeeper.values import SessionState
 from magnetar.broker.clustering.bookie_client import client_options
 from magnetar.broker.clustering.pulsar_paths import PulsarPaths
 from magnetar.broker.clustering.zookeeper_client_file import zookeeper_options
@@ -73,6 +74,10 @@ class ClusterStores:
             full_sources=(),
             disk_used_part=None,
         )
+
+    def may_roll(self) -> bool:
+        """Whether ZooKeeper can be asked for another ledger."""
+        return self._session.state is SessionState.CONNECTED
 
     async def close(self) -> None:
         if self._closed:

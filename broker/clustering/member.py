@@ -6,11 +6,12 @@ import asyncio
 import time
 from random import Random
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 import structlog
 
 from magnetar.broker.clustering.balancing import Balancing
-from magnetar.broker.clustering.cluster_bookies import ClusterBookies
+from magnetar.broker.clustering.cluster_bookies import MANAGED_LEDGER, ClusterBookies
 from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
 from magnetar.broker.clustering.following import Following
@@ -28,6 +29,7 @@ from magnetar.broker.ownership.placement import PlacementRules
 from magnetar.broker.ownership.register import BrokerRegister
 from magnetar.broker.ownership.report_changes import ReportRules
 from magnetar.broker.policies.records import hash_of
+from magnetar.broker.topics.topic import Topic
 from magnetar.storage.errors import StorageError
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 
@@ -46,6 +48,7 @@ __all__ = ["ClusterMember", "StartingUp"]
 
 log = structlog.get_logger(__name__)
 
+_LOOKS_AFTER_FENCE_S: Final = (0.0, 0.1, 0.4, 1.0, 3.0, 10.0)
 _CLOSE_TOGETHER: Final = 64
 """Topics of a bundle."""
 _STANDSTILL: Final = 2 / 3
@@ -130,6 +133,7 @@ class ClusterMember:
         strict = settings.strict_bookie_affinity_enabled
         bookies = ClusterBookies(self.stores.metadata, services.ledgers_root, self.default_bundles, strict=strict)
         self._broker.bookies, self.stores.ledgers.isolation_of = bookies, bookies.isolation_of
+        self.stores.ledgers.on_fenced = self._ledger_fenced
         if settings.topic_level_policies_enabled:
             peers = PeerClient(settings, lambda: self._broker.addresses.own)
             self.topic_policies = ClusterTopicPolicies(
@@ -190,6 +194,32 @@ class ClusterMember:
                 log.warning("cluster.not_left", reason=str(error))
         self._broker.stop_listening()  # lookups are answered until here: clients double their pauses at a closed port
         self._guard.stop()
+
+    def _ledger_fenced(self, properties: Mapping[str, str]) -> None:
+        managed_ledger = properties.get(MANAGED_LEDGER)
+        if managed_ledger is not None:
+            self._broker.tasks.spawn(self._give_up_if_taken_over(managed_ledger), "cluster.fenced")
+
+    async def _give_up_if_taken_over(self, managed_ledger: str) -> None:
+        """Another client recovered a ledger of this topic: a new owner, which changes the list of ledgers next, or a
+        tool, which does not.
+        """
+        tenant, namespace, domain, local = managed_ledger.split("/", 3)
+        name = f"{domain}://{tenant}/{namespace}/{unquote(local)}"
+        for pause_s in _LOOKS_AFTER_FENCE_S:
+            await asyncio.sleep(pause_s)
+            topic = self._broker.topics.loaded.get(name)
+            if not isinstance(topic, Topic) or topic.ledger.name != managed_ledger:
+                return
+            try:
+                taken_over = await topic.ledger.is_taken_over()
+            except StorageError as error:
+                log.warning("cluster.owner_not_known", topic=name, reason=str(error))
+                continue
+            if taken_over:
+                if self._broker.topics.loaded.get(name) is topic:
+                    self._broker.topics.context.taken_over(topic.name)
+                return
 
     # --- what policies of topics need ------------------------------------------------------------------------------
 

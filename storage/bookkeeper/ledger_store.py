@@ -45,6 +45,9 @@ class BookKeeperLedgerStore:
         self.cache = cache
         self.isolation_of: IsolationOf = _no_groups
         """Groups of bookies for a new ledger with these properties; None: those of the client's settings."""
+        self.on_fenced: Callable[[Mapping[str, str]], None] = lambda _properties: None
+        """Called with the properties of a ledger written here that another client fenced."""
+        client.on_fenced = self._fenced
         self._client, self._settings = client, settings
         self._writers: dict[int, BookKeeperLedgerWriter] = {}
         self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
@@ -169,6 +172,11 @@ class BookKeeperLedgerStore:
     def _forget(self, writer: BookKeeperLedgerWriter) -> None:
         if self._writers.get(writer.ledger_id) is writer:
             del self._writers[writer.ledger_id]
+
+    def _fenced(self, ledger_id: int) -> None:
+        writer = self._writers.get(ledger_id)
+        if writer is not None and writer.refusal is None:
+            self.on_fenced(writer.properties)
 
     def _check_open(self) -> None:
         if self._closed:

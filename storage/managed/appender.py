@@ -38,7 +38,7 @@ from magnetar.storage.errors import (
 )
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult, PendingAppend
 from magnetar.storage.managed.entry_interception import Stamping, stamp_with
-from magnetar.storage.managed.roll_policy import entries_of_room, is_full, is_nearly_full
+from magnetar.storage.managed.roll_policy import entries_of_room, is_full, is_nearly_full, stretched
 from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab, slab_of_run
 
 if TYPE_CHECKING:
@@ -215,19 +215,20 @@ class Appender:
         ledger is full.
         """
         run, start = op.run, op.next
+        config = self.config if self._env.may_roll() else stretched(self.config)
         age_ms = (self._env.clock.now_s() - current.created_s) * 1000
-        end = min(run.count, start + entries_of_room(current.entries, age_ms, self.config))
+        end = min(run.count, start + entries_of_room(current.entries, age_ms, config))
         if end > start:
-            end = self._cut_at_size(run, start, end, current)
+            end = self._cut_at_size(run, start, end, config.max_size_per_ledger_bytes - current.size_bytes)
             self._push(op, end, current)
-        if is_full(current.entries, current.size_bytes, age_ms, self.config):
+        if is_full(current.entries, current.size_bytes, age_ms, config):
             self.roll()
-        elif is_nearly_full(current.entries, current.size_bytes, age_ms, self.config):
+        elif is_nearly_full(current.entries, current.size_bytes, age_ms, config):
             self._switch.prepare_ahead()
 
-    def _cut_at_size(self, run: EntryRun, start: int, end: int, current: OpenLedger) -> int:
+    @staticmethod
+    def _cut_at_size(run: EntryRun, start: int, end: int, room: int) -> int:
         """End of the entries, including the entry that fills the ledger by size."""
-        room = self.config.max_size_per_ledger_bytes - current.size_bytes
         if run.size_bytes + (end - start) * (RECORD_HEADER_BYTES + _PREFIX_BYTES) < room:
             return end
         offsets = memoryview(run.offsets).cast("q")

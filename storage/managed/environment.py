@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.storage.interfaces import Clock, LedgerStore, MetadataStore, Scheduler
     from magnetar.storage.managed.stored_layout import StoredLayout
 
@@ -21,3 +23,5 @@ class StorageEnv:
     clock: Clock
     scheduler: Scheduler
     layout: StoredLayout
+    may_roll: Callable[[], bool] = lambda: True
+    """Whether a ledger can be sealed and the next one made now; while not, a full ledger takes more, within bounds."""

@@ -17,6 +17,8 @@ from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.stored_layout import ListRecord, OwnLayout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.storage.interfaces import Clock, LedgerStore, MetadataStore, Scheduler
     from magnetar.storage.managed.stored_layout import StoredLayout
 
@@ -35,8 +37,9 @@ class ManagedLedgerFactory:
         clock: Clock,
         scheduler: Scheduler,
         layout: StoredLayout | None = None,
+        may_roll: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._env = StorageEnv(ledgers, metadata, clock, scheduler, layout or OwnLayout())
+        self._env = StorageEnv(ledgers, metadata, clock, scheduler, layout or OwnLayout(), may_roll)
         self._open: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False

@@ -94,6 +94,13 @@ class LedgerList:
                 self.fenced = True
                 raise ManagedLedgerFencedError(self.name) from error
 
+    async def is_taken_over(self) -> bool:
+        """Whether another owner has changed the stored list; nothing is stored any more then. Raises StorageError."""
+        async with self._lock:
+            found = await self._metadata.get(self.path)
+            self.fenced = self.fenced or found is None or found[1] != self._version
+            return self.fenced
+
     async def delete(self) -> None:
         async with self._lock:
             try:

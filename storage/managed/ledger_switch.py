@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.storage import events
-from magnetar.storage.errors import ManagedLedgerFencedError, NoSuchLedgerError, StorageError
+from magnetar.storage.errors import ManagedLedgerFencedError, NoSuchLedgerError, StorageError, StorageUnavailableError
 from magnetar.storage.managed.appender import AppendState
 from magnetar.storage.managed.entry_index import index_after, with_index
 from magnetar.storage.managed.ledger_map import LedgerSlot
@@ -30,6 +30,8 @@ __all__ = ["LedgerSwitch"]
 log = structlog.get_logger(__name__)
 
 _AHEAD_RETRY_S = 10.0
+_SEAL_WAIT_S = 30.0
+"""So long appends wait for the ledger before theirs; then they fail, and later ones try again."""
 _IDLE_LOOKS = 4
 """Looks per idle time: an idle ledger is closed a quarter of the time late at the latest."""
 
@@ -165,6 +167,9 @@ class LedgerSwitch:
         if appender.current is not current or appender.is_draining:
             return
         self._timer = None
+        if not self.env.may_roll():
+            self._timer = self.env.scheduler.call_later(_AHEAD_RETRY_S, lambda: self._tick(current))
+            return
         config, now_s = appender.config, self.env.clock.now_s()
         age_ms = (now_s - current.created_s) * 1000
         if appender.entries_added != self._added_then:
@@ -194,7 +199,7 @@ class LedgerSwitch:
         """A new ledger, in the stored list before anything is appended to it."""
         appender = self._appender
         try:
-            await self._may_create.wait()
+            await self._wait_sealed()
             dropped = await self._settle_failed()
             properties = {
                 "application": "pulsar",
@@ -216,6 +221,14 @@ class LedgerSwitch:
             self.prepare()
         for ledger_id in dropped:
             await self.env.ledgers.delete(ledger_id)
+
+    async def _wait_sealed(self) -> None:
+        """Until the ledger before is sealed. Raises StorageUnavailableError when that takes long."""
+        try:
+            async with asyncio.timeout(_SEAL_WAIT_S):
+                await self._may_create.wait()
+        except TimeoutError as error:
+            raise StorageUnavailableError(f"no ledger was sealed within {_SEAL_WAIT_S:g} s") from error
 
     async def _save_list(self) -> None:
         try:

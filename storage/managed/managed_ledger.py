@@ -360,6 +360,10 @@ class ManagedLedger:
 
     # -- end ---
 
+    async def is_taken_over(self) -> bool:
+        """Whether another owner has opened it. Raises StorageError."""
+        return await self._list.is_taken_over()
+
     async def terminate(self) -> Position:
         """No more appends for ever; the position of the last entry. Durable on return, may be repeated."""
         self._check_usable()

@@ -6,6 +6,7 @@ minimum time or the ledger is older than it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.storage.bitmaps import MAX_ENTRIES_PER_LEDGER
@@ -13,12 +14,23 @@ from magnetar.storage.bitmaps import MAX_ENTRIES_PER_LEDGER
 if TYPE_CHECKING:
     from magnetar.storage.managed.config import ManagedLedgerConfig
 
-__all__ = ["HARD_MAX_ENTRIES", "entries_of_room", "is_full", "is_nearly_full"]
+__all__ = ["HARD_MAX_ENTRIES", "entries_of_room", "is_full", "is_nearly_full", "stretched"]
 
 HARD_MAX_ENTRIES = MAX_ENTRIES_PER_LEDGER >> 1
 """Switch here without regard to the minimum time."""
 
 _NEARLY = 0.8
+_STRETCH = 10
+
+
+def stretched(config: ManagedLedgerConfig) -> ManagedLedgerConfig:
+    """What a ledger may take while the next one cannot be made."""
+    return replace(
+        config,
+        max_entries_per_ledger=config.max_entries_per_ledger * _STRETCH,
+        max_size_per_ledger_bytes=config.max_size_per_ledger_bytes * _STRETCH,
+        max_rollover_ms=0,
+    )
 
 
 def is_full(entries: int, size_bytes: int, age_ms: float, config: ManagedLedgerConfig) -> bool:

@@ -47,13 +47,14 @@ class ViolationError(AssertionError):
 
 
 class History:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, watches: bool) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.quorums = LedgerOptions(*self.chance.choice(QUORUMS))
         bookies = self.quorums.ensemble_size + self.chance.choice([0, 0, 1, 2])
         self.cluster = SimCluster(bookies, seed)
         self.cluster.network.latency_s = self.chance.choice([(0.0002, 0.002), (0.0005, 0.02), (0.0001, 0.1)])
+        self.cluster.service.reports_changes = watches  # which prove nothing
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.next_payload = 0
         self.over = False
@@ -323,7 +324,7 @@ FAULTS = [
 ]
 
 
-def play(seed: int) -> int:
+def play(seed: int, *, watches: bool = False) -> int:
     """One history; the number of its acknowledged entries. Raises ViolationError."""
     loop = VirtualLoop()
     try:
@@ -332,7 +333,7 @@ def play(seed: int) -> int:
 
             async def main() -> int:
                 nonlocal history
-                history = History(seed)
+                history = History(seed, watches=watches)
                 return await history.run()
 
             try:

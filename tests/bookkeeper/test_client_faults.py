@@ -136,6 +136,7 @@ async def test_a_bookie_that_hangs_delays_nothing_and_is_replaced():
 
 async def fenced_and_forgotten(cluster):
     """A writer that has written nothing; its ledger was recovered as empty, and every bookie forgot that."""
+    cluster.service.reports_changes = False
     writer = await cluster.join().client.create(E3)
     await asyncio.sleep(1)
     reader = await cluster.join().client.open(writer.ledger_id)

@@ -83,7 +83,10 @@ class Ground:
         self.metadata = metadata or MemoryMetadataStore()
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
-        self.factory = ManagedLedgerFactory(self.ledgers, self.metadata, self.clock, self.scheduler, layout)
+        self.may_roll = True
+        self.factory = ManagedLedgerFactory(
+            self.ledgers, self.metadata, self.clock, self.scheduler, layout, lambda: self.may_roll
+        )
 
     async def open(self, config: ManagedLedgerConfig = KEEP, name: str = NAME) -> ManagedLedger:
         return await self.factory.open(name, config)

@@ -34,6 +34,9 @@ class SimMetadataService:
         self.lists: dict[str, tuple[object, int]] = {}
         """Other values under compare-and-set, for the histories' owners."""
         self.closed_seen: dict[int, bytes] = {}
+        self.watches: dict[int, list] = {}
+        self.reports_changes = True
+        """Whether watches fire: what is correct only with them is not correct."""
         self.violations: list[str] = []
 
     def newest(self, ledger_id):
@@ -49,6 +52,12 @@ class SimMetadataService:
         if metadata.is_closed:
             self.closed_seen[ledger_id] = data
         self.nodes.setdefault(ledger_id, []).append((data, version))
+        self.changed(ledger_id)
+
+    def changed(self, ledger_id):
+        if self.reports_changes:
+            for report in self.watches.pop(ledger_id, ()):
+                report()
 
 
 class SimLedgerMetadata:
@@ -101,8 +110,24 @@ class SimLedgerMetadata:
         def delete():
             self._service.newest(ledger_id)
             del self._service.nodes[ledger_id]
+            self._service.changed(ledger_id)
 
         await self._ask(delete)
+
+    async def watch(self, ledger_id, changed):
+        if not self._service.reports_changes:
+            return self._service.newest(ledger_id)[1]
+
+        def report():
+            self._due_back = self._service.network.due(getattr(self, "_due_back", 0.0))
+            self._service.loop.call_at(self._due_back, self._party.run, changed)
+
+        def watch():
+            self._service.watches.setdefault(ledger_id, []).append(report)
+            versions = self._service.nodes.get(ledger_id)
+            return versions[-1][1] if versions else None
+
+        return await self._ask(watch)
 
     async def ledger_ids(self):
         for ledger_id in await self._ask(lambda: sorted(self._service.nodes)):

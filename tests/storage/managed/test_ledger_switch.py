@@ -7,9 +7,14 @@ import dataclasses
 
 import pytest
 
+from magnetar.storage.errors import StorageUnavailableError
+from magnetar.storage.managed import ledger_switch
+from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import AppendPiece
 from magnetar.storage.position import Position
-from tests.storage.managed_for_tests import KEEP, append, opened, run_of, settle
+from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
+from tests.storage.managed_for_tests import KEEP, Ground, append, opened, run_of, settle
+from tests.waiting import until
 
 
 async def test_rolls_after_the_entry_that_fills_it_by_size():
@@ -110,3 +115,60 @@ async def test_roll_on_request():
     ground.ledgers.release()
     await rolling
     assert [slot.entries for slot in ledger.ledgers] == [1, 1]
+
+
+async def test_a_full_ledger_takes_more_while_no_other_can_be_made_and_rolls_afterwards():
+    config = dataclasses.replace(KEEP, max_entries_per_ledger=10, max_rollover_ms=60_000)
+    ground, ledger = await opened(config)
+    await append(ledger, [b"x"] * 5)
+    ground.may_roll = False
+    for _ in range(4):
+        await append(ledger, [b"y"] * 10)
+    ground.scheduler.advance(61)
+    await settle()
+    assert [(slot.entries, slot.closed_at_ms) for slot in ledger.ledgers] == [(45, 0)]
+    ground.may_roll = True
+    await append(ledger, [b"z"] * 3)
+    assert [slot.entries for slot in ledger.ledgers] == [45, 3]
+
+
+async def test_a_ledger_takes_ten_times_as_much_at_most():
+    ground, ledger = await opened(dataclasses.replace(KEEP, max_entries_per_ledger=10))
+    ground.may_roll = False
+    for _ in range(12):
+        await append(ledger, [b"x"] * 9)
+    assert [slot.entries for slot in ledger.ledgers] == [100, 8]
+
+
+async def test_appends_fail_when_the_ledger_before_theirs_is_not_sealed_for_long(monkeypatch):
+    monkeypatch.setattr(ledger_switch, "_SEAL_WAIT_S", 0.05)
+    ground = Ground(layout=PulsarLayout())
+    ledger = await ground.open(dataclasses.replace(KEEP, max_entries_per_ledger=10))
+    await append(ledger, [b"x"] * 9)
+    sealed = asyncio.Event()
+    writer = ground.ledgers._ledgers[0]
+    close = writer.close
+
+    async def slow_close():
+        await sealed.wait()
+        return await close()
+
+    monkeypatch.setattr(writer, "close", slow_close)
+    results = []
+    ledger.append(run_of([b"y"] * 3), results.append)
+    await until(lambda: results, 30, "an answer")
+    assert isinstance(results[0].error, StorageUnavailableError)
+    sealed.set()
+    await settle()
+    ledger.ready_to_create_new_ledger()
+    await append(ledger, [b"z"] * 2)
+    assert [slot.entries for slot in ledger.ledgers] == [10, 2]
+
+
+async def test_another_owner_is_noticed_by_a_look_at_the_list():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"])
+    assert not await ledger.is_taken_over()
+    again = ManagedLedgerFactory(ground.ledgers, ground.metadata, ground.clock, ground.scheduler)
+    await again.open(ledger.name, KEEP)
+    assert await ledger.is_taken_over()

@@ -1,0 +1,61 @@
+"""A watch on the metadata of a ledger that is written: its writer learns at once that another client recovered it.
+
+The watch proves nothing (``owned_metadata`` does): it saves a fenced writer that has nothing to add the time until its
+next add. A watch fires once; a short task looks at the metadata then and sets the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from magnetar.bookkeeper.errors import LedgerError, MetadataError
+
+if TYPE_CHECKING:
+    from magnetar.bookkeeper.errors import BookKeeperError
+    from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
+    from magnetar.bookkeeper.ledgers.owned_metadata import OwnedMetadata
+
+__all__ = ["LedgerWatch", "WatchedLedger"]
+
+_RETRY_S = 0.5
+_LONGEST_RETRY_S = 10.0
+
+
+class WatchedLedger(Protocol):
+    """The writer, as far as the watch knows it."""
+
+    ledger_id: int
+    owned: OwnedMetadata
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def fail(self, error: BookKeeperError) -> None: ...
+
+
+class LedgerWatch:
+    """From ``start`` until the writer ends."""
+
+    def __init__(self, writer: WatchedLedger, context: LedgerContext) -> None:
+        self._writer, self._context = writer, context
+
+    def start(self) -> None:
+        if self._writer.is_open:
+            self._context.background.start(self._look(), f"watch ledger {self._writer.ledger_id}")
+
+    async def _look(self) -> None:
+        writer, retry_s = self._writer, _RETRY_S
+        while writer.is_open:
+            try:
+                version = await self._context.store.watch(writer.ledger_id, self.start)
+                if version != writer.owned.version and writer.is_open:
+                    await writer.owned.confirm()
+            except MetadataError:
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+            except LedgerError as error:
+                if writer.is_open:  # its own close is a change too
+                    writer.fail(error)
+            else:
+                return

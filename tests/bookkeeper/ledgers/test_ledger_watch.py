@@ -1,0 +1,77 @@
+"""Writers that learn of a recovery without adding anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.bookkeeper.errors import LedgerFencedError
+from magnetar.bookkeeper.options import LedgerOptions
+from tests.bookkeeper.sim_cluster import SimCluster, simulated
+from tests.waiting import until
+
+E3 = LedgerOptions(3, 3, 2)
+
+
+async def writer_of(cluster):
+    member = cluster.join()
+    writer = await member.client.create(E3)
+    await writer.append(b"a")
+    return member, writer
+
+
+@simulated
+async def test_a_fenced_writer_learns_of_a_recovery_at_once():
+    cluster = SimCluster()
+    member, writer = await writer_of(cluster)
+    fenced = []
+    member.client.on_fenced = fenced.append
+    await cluster.join().client.recover(writer.ledger_id)
+    await until(lambda: writer.failure is not None, 5, "the end of the writer")
+    assert isinstance(writer.failure, LedgerFencedError)
+    assert fenced == [writer.ledger_id]
+    with pytest.raises(LedgerFencedError):
+        await writer.append(b"b")
+    await cluster.close()
+
+
+@simulated
+async def test_a_deleted_ledger_ends_its_writer():
+    cluster = SimCluster()
+    _, writer = await writer_of(cluster)
+    await cluster.join().client.delete(writer.ledger_id)
+    await until(lambda: isinstance(writer.failure, LedgerFencedError), 5, "the end of the writer")
+    await cluster.close()
+
+
+@simulated
+async def test_changes_of_the_writer_itself_end_nothing():
+    cluster = SimCluster(bookies=4)
+    member, writer = await writer_of(cluster)
+    fenced = []
+    member.client.on_fenced = fenced.append
+    first = writer.metadata.last_segment.bookies
+    cluster.network.bookies[first[0]].crash()
+    cluster.refresh()
+    await writer.append(b"b")
+    await until(lambda: writer.metadata.last_segment.bookies != first, 60, "another bookie")
+    await writer.append(b"c")
+    assert writer.failure is None
+    assert (await writer.close()).last_entry_id == 2
+    await until(lambda: not cluster.service.watches.get(writer.ledger_id), 60, "the last report")
+    assert fenced == []
+    await cluster.close()
+
+
+@simulated
+async def test_a_service_that_is_away_delays_the_watch_and_ends_nothing():
+    cluster = SimCluster()
+    member = cluster.join()
+    writer = await member.client.create(E3)
+    cluster.service.up = False
+    cluster.service.changed(writer.ledger_id)  # as when a connection is lost
+    await until(lambda: cluster.service.loop.time() > 20, 60, "some time")
+    assert writer.failure is None
+    cluster.service.up = True
+    await until(lambda: cluster.service.watches.get(writer.ledger_id), 60, "another watch")
+    await writer.append(b"a")
+    await cluster.close()

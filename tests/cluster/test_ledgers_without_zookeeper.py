@@ -1,0 +1,77 @@
+"""Ledgers that become full while ZooKeeper is away: publishes go on in them. Brokers and services of the test's own."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import tempfile
+import time
+
+import pulsar
+import pytest
+import requests
+
+from tests.cluster.broker_processes import Member, Publisher, check_complete, connect, initialize, read_numbers
+from tests.cluster.conftest import LONG
+from tests.cluster.figures import figure
+from tests.cluster.real_cluster import RealCluster
+from tests.waiting import wait_for
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(not LONG, reason="part of `make cluster`"),
+]
+ENTRIES = 200
+SETTINGS = {
+    "metadataStoreSessionTimeoutMillis": 6000,
+    "managedLedgerMaxEntriesPerLedger": ENTRIES,
+    "managedLedgerMinLedgerRolloverTimeMinutes": 0,
+}
+TOPIC = "persistent://public/default/full"
+
+
+@pytest.fixture
+def services(_services):
+    """ZooKeeper and bookies that no other test uses."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="magnetar-alone-"))
+    made = RealCluster(directory)
+    try:
+        made.up(3)
+        yield made
+    finally:
+        made.down()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def ledgers(member):
+    url = f"{member.http}/admin/v2/{TOPIC.replace('://', '/')}/internalStats"
+    found = requests.get(url, timeout=30).json()["ledgers"]
+    return [each["entries"] for each in found[:-1]]
+
+
+def test_publishes_go_on_in_a_ledger_that_is_full(services, tmp_path):
+    initialize(services)
+    member = Member(tmp_path, "w1", services.zookeeper, **SETTINGS)
+    client = None
+    try:
+        client = connect(member.start())
+        consumer = client.subscribe(TOPIC, "s", initial_position=pulsar.InitialPosition.Earliest)
+        publisher = Publisher(client, TOPIC)
+        publisher.start()
+        publisher.until(ENTRIES // 2)
+        services.kill("zk")
+        began_s = time.monotonic()
+        publisher.until(publisher.acknowledged + 3 * ENTRIES)
+        publisher.longest_silence_s, silence_s = 0.0, publisher.longest_silence_s
+        figure("full without ZooKeeper", silence_s=silence_s, seconds=time.monotonic() - began_s)
+        services.start("zk")
+        wait_for(lambda: max(ledgers(member), default=0) >= 3 * ENTRIES, 60, "the end of the full ledger")
+        publisher.until(publisher.acknowledged + 3 * ENTRIES)
+        publisher.finish()
+        assert ledgers(member)[-1] == ENTRIES
+        check_complete(read_numbers(consumer, publisher.acknowledged - 1), publisher.acknowledged)
+        assert silence_s < 5
+    finally:
+        if client is not None:
+            client.close()
+        member.end()
