@@ -21,6 +21,7 @@ __all__ = [
     "Run",
     "find_again",
     "find_entry",
+    "find_exactly",
     "is_placeholder",
     "peek_record",
     "placeholder",
@@ -38,6 +39,7 @@ _CERTAIN_BYTES = 1 << 20
 _MOST_CHAINS = 64
 _MOST_TRIES = 1024
 _HEADER = struct.Struct("<IIQQq")
+_NO_LENGTH_NO_CRC = bytes(8)
 _NOT_ZERO = re.compile(rb"[^\0]")
 _IDS = struct.Struct("<QQ")
 _CRC = struct.Struct("<I")
@@ -147,7 +149,24 @@ def find_entry(buffer: bytes, start: int, end: int, ledger_id: int, least_entry_
             header = valid_record_at(buffer, offset, end)
             if header is not None:
                 return offset, header.entry_id
-        at = _behind_zeros(buffer, at, end) if not entry_id and not ledger_id and least_entry_id > 0 else at + 1
+        is_blank = not entry_id and not ledger_id and (least_entry_id > 0 or buffer[offset:at] == _NO_LENGTH_NO_CRC)
+        at = _behind_zeros(buffer, at, end) if is_blank else at + 1
+    return None
+
+
+def find_exactly(buffer: bytes, start: int, end: int, ledger_id: int, entry_id: int) -> int | None:
+    """Offset of the first intact record of this very entry at or behind ``start``; None when there is none."""
+    if not ledger_id and not entry_id:
+        found = find_entry(buffer, start, end, 0, 0)
+        while found is not None and found[1]:
+            found = find_entry(buffer, found[0] + 1, end, 0, 0)
+        return None if found is None else found[0]
+    pattern = _IDS.pack(ledger_id, entry_id)
+    at = start + 8
+    while (at := buffer.find(pattern, at, end)) >= 0:
+        if valid_record_at(buffer, at - 8, end) is not None:
+            return at - 8
+        at += 1
     return None
 
 

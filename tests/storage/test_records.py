@@ -11,6 +11,7 @@ from magnetar.storage.records import (
     Damage,
     Run,
     find_entry,
+    find_exactly,
     is_placeholder,
     peek_record,
     placeholder,
@@ -143,12 +144,29 @@ def test_entries_are_found_behind_whatever_stands_before_them(parts, start, ledg
     assert find_entry(data, start, len(data), ledger_id, least) == (slow[0] if slow else None)
 
 
-def test_a_torn_tail_of_zeros_costs_no_look_at_each_byte(monkeypatch):
+@pytest.mark.parametrize("least", [0, 1])
+def test_a_torn_tail_of_zeros_costs_no_look_at_each_byte(monkeypatch, least):
     looked = []
     look = records._entry_id_at
     monkeypatch.setattr(records, "_entry_id_at", lambda *place: looked.append(1) or look(*place))
-    assert find_entry(bytes(1 << 20), 0, 1 << 20, 0, 1) is None
-    assert len(looked) < 10
+    assert find_entry(bytes(1 << 20), 0, 1 << 20, 0, least) is None
+    assert len(looked) < 20
+
+
+@pytest.mark.parametrize("ledger_id", [0, 3])
+def test_one_entry_is_found_without_a_check_of_the_others(monkeypatch, ledger_id):
+    whole = b"".join(record(ledger_id, number, b"%d" % number * 40) for number in range(1000))
+    behind = whole.index(record(ledger_id, 7, b"7" * 40))
+    last = whole.index(record(ledger_id, 999, b"999" * 40))
+    assert find_exactly(whole, 0, len(whole), ledger_id, 0) == 0
+    assert find_exactly(whole, 1, len(whole), ledger_id, 0) is None
+    checked = []
+    check = records.valid_record_at
+    monkeypatch.setattr(records, "valid_record_at", lambda *place: checked.append(1) or check(*place))
+    assert find_exactly(whole, 5, len(whole), ledger_id, 7) == behind
+    assert find_exactly(whole, 5, len(whole), ledger_id, 999) == last
+    assert find_exactly(whole, 5, len(whole) - 1, ledger_id, 999) is None
+    assert len(checked) <= 3
 
 
 def test_a_page_of_later_records_of_the_same_ledger_costs_only_what_is_under_it():

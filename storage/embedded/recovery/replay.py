@@ -15,7 +15,7 @@ from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.journal.format import PAGE_BYTES
 from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.position import Position
-from magnetar.storage.records import find_again, find_entry, peek_record, placeholder, scan_records
+from magnetar.storage.records import find_again, find_exactly, peek_record, placeholder, scan_records
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -204,17 +204,15 @@ class LedgerReplay:
         page that the device put there; they are copied, for the ledger's end is not to move.
         """
         window = self._window()
-        found = find_entry(window, 0, len(window), self.ledger_id, self.next_entry)
-        while found is not None and found[1] != self.next_entry:
-            found = find_entry(window, found[0] + 1, len(window), self.ledger_id, self.next_entry)
+        found = find_exactly(window, 0, len(window), self.ledger_id, self.next_entry)
         if found is None:
             return False
-        offsets, end, reason = scan_records(window, found[0], len(window), self.ledger_id)
+        offsets, end, reason = scan_records(window, found, len(window), self.ledger_id)
         count = (len(offsets) >> 3) - 1
-        if end - found[0] > PAGE_BYTES or end == len(window) or reason == "short":
+        if end - found > PAGE_BYTES or end == len(window) or reason == "short":
             self._pass(count, end)
         else:
-            self._put(window[found[0] : end], count)
+            self._put(window[found:end], count)
             self.flush()
         return True
 
