@@ -140,7 +140,9 @@ class Decryption:
         key = self._named.get(name, self._other)
         if key is None:
             return None
-        known = (name, encrypted)
+        if len(encrypted) != (key.key_size + 7) // 8:
+            return None  # for no key of this size; a producer decides how long it is, and it is not remembered
+        known = (name if name in self._named else "", encrypted)
         if known in self._ciphers:
             self._ciphers.move_to_end(known)
             return self._ciphers[known]

@@ -51,6 +51,22 @@ def test_a_payload_is_read_with_the_private_key_alone(keys, other_keys):
         Decryption(private).decrypt(written, payload[:-1] + bytes([payload[-1] ^ 1]))
 
 
+def test_what_a_producer_makes_long_is_not_remembered(keys):
+    """A data key that is too long for the private key is no data key; names of readers are any text."""
+    private, public = keys
+    encryption, decryption = Encryption("billing", public), Decryption(private)
+    for number in range(20):
+        written = metadata()
+        payload = encryption.encrypt(written, b"order")
+        written.encryption_keys[0].key = f"{number}" * 1000
+        written.encryption_keys.add(key="junk", value=bytes(100_000 + number))
+        assert decryption.decrypt(written, payload) == b"order"
+        del written.encryption_keys[0]
+        with pytest.raises(CannotDecryptError):
+            decryption.decrypt(written, payload)
+    assert len(decryption._ciphers) == 1
+
+
 def test_two_payloads_never_have_one_nonce(keys):
     encryption = Encryption("k", keys[1])
     nonces = set()
