@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import secrets
 import ssl
 import tempfile
 import time
@@ -84,8 +85,8 @@ class TlsContexts:
 
     def __init__(self, tls: BookieTls, now_s: Callable[[], float] = time.monotonic) -> None:
         self.tls, self._now_s = tls, now_s
+        self._seen, self._looked_s = self._changes(), now_s()  # first: a change while the files are read is seen later
         self._context = tls_context(tls)
-        self._seen, self._looked_s = self._changes(), now_s()
 
     def current(self) -> ssl.SSLContext:
         now_s = self._now_s()
@@ -119,7 +120,8 @@ def _trust(context: ssl.SSLContext, tls: BookieTls) -> None:
 
 def _show(context: ssl.SSLContext, tls: BookieTls) -> None:
     if _kind(tls.key_kind, tls.key) == "PEM":
-        password = _password(tls.key_password_file)
+        # With no password at all OpenSSL asks for one at the terminal of the process, and waits.
+        password = _password(tls.key_password_file) or b""
         context.load_cert_chain(tls.certificate or tls.key, tls.key, password)
         return
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to load
@@ -127,15 +129,18 @@ def _show(context: ssl.SSLContext, tls: BookieTls) -> None:
     store = serialization.pkcs12.load_pkcs12(pathlib.Path(tls.key).read_bytes(), _password(tls.key_password_file))
     if store.key is None or store.cert is None:
         raise ValueError(f"{tls.key} holds no key with its certificate")
+    passing = secrets.token_hex(16).encode()
     pem = store.key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(passing),
     )
     for each in (store.cert, *store.additional_certs):
         pem += each.certificate.public_bytes(serialization.Encoding.PEM)
-    with tempfile.NamedTemporaryFile() as file:  # readable by this user alone, gone at once; ssl takes files only
+    with tempfile.NamedTemporaryFile() as file:  # ssl takes files only; a crash leaves one that no password opens
         file.write(pem)
         file.flush()
-        context.load_cert_chain(file.name)
+        context.load_cert_chain(file.name, password=passing)
 
 
 def _kind(kind: str, path: str) -> str:

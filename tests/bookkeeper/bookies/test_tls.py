@@ -20,6 +20,9 @@ def files(tmp_path):
     encryption = serialization.BestAvailableEncryption(b"pw")
     store = pkcs12.serialize_key_and_certificates(b"client", key, certificate, [authority], encryption)
     (tmp_path / "client.p12").write_bytes(store)
+    (tmp_path / "locked.pem").write_bytes(
+        pem(certificate) + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    )
     (tmp_path / "pw").write_text("pw\n")
     (tmp_path / "junk").write_text("junk")
     return tmp_path
@@ -34,6 +37,23 @@ def test_pem_files(files):
     assert authorities(context) == {"authority"}
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, False)
     assert tls_context(BookieTls(trust=f"{files}/ca.pem", verify_names=True)).check_hostname
+
+
+def test_a_key_with_a_password_needs_its_file_and_asks_no_terminal(files, monkeypatch):
+    """OpenSSL reads a password from the terminal where the call gives none."""
+    locked = f"{files}/locked.pem"
+    tls_context(BookieTls(key=locked, key_password_file=f"{files}/pw"))
+    passwords = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def noted(context, certificate, key=None, password=None):
+        passwords.append(password)
+        load(context, certificate, key, password)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", noted)
+    with pytest.raises(TlsFilesError, match="locked"):
+        tls_context(BookieTls(key=locked))
+    assert passwords == [b""]
 
 
 def test_key_stores(files):
