@@ -1,8 +1,8 @@
-"""python -m bench [NAME ...] [--quick] [--rounds N] [--json FILE]: our broker beside what the machine gives.
+"""python -m bench [NAME ...] [--quick] [--rounds N] [--json FILE]: the broker beside the limits of the machine.
 
 Without names every end-to-end scenario runs, each round once with ours and once with the limit server (a minimal C
 server that only makes frames durable) right after one another. Printed are medians over the rounds, min and max, the
-ratio of the medians and what is aimed at; nothing is asserted. ``components`` runs the benchmarks of single parts.
+ratio of the medians and the aim; the benchmark asserts no figure. ``components`` runs the benchmarks of single parts.
 """
 
 from __future__ import annotations

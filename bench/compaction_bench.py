@@ -1,4 +1,4 @@
-"""How fast topics are compacted, what it costs in memory however many keys there are, and what others feel of it.
+"""The speed of compaction, its memory for any number of keys, and its effect on other tasks.
 
     python bench/compaction_bench.py [--messages 500000] [--size 1024] [--keys 1000 --keys 200000] [--batch 1]
     python bench/compaction_bench.py --table 3000000      # the key table against SQLite in a temporary file

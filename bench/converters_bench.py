@@ -1,4 +1,5 @@
-"""Converters: MB/s of records converted per core and codec, and what the chain costs entries that no converter accepts.
+"""Converters: MB/s of records converted per core and codec, and the cost of the chain for entries that no converter
+accepts.
 
     python bench/converters_bench.py [--value-bytes 500] [--records 1000] [--seconds 1.0] [--json]
 
@@ -64,7 +65,9 @@ def conversion_cases(count, value_bytes):
 
 
 def reference_cases(size, plain):
-    """The same bytes read, and no more, by the Kafka clients for Python, where they are installed: what to compare with."""
+    """The same bytes read, and no more, by the Kafka clients for Python, where they are installed: what
+    to compare with.
+    """
     cases = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,4 +1,4 @@
-"""Message converters at work: what they cost those whose entries need none.
+"""Message converters at work: their cost for clients whose entries need no conversion.
 
     python bench/converting_bench.py [reject stretch neighbour] [--rounds 9] [--seconds 6] [--entries 20000]
 
@@ -55,7 +55,7 @@ SHAPES = ((1024, ()), (1024, (("trace", "4bf92f3577b34da6"),)), (65536, (("trace
 
 
 class AskedConverter(RejectAllConverter):
-    """Has to be asked about every entry."""
+    """Must inspect every entry."""
 
     name = "asked"
     entry_formats = None
@@ -202,7 +202,8 @@ def neighbour(options):
         all_of_them = [each for found in rounds for each in found]
         p99s = [quantile(found, 0.99) for found in rounds]
         print(
-            f"{domain:>14} beside {name:>10}: p50 {quantile(all_of_them, 0.5):.2f} ms, p99 {quantile(all_of_them, 0.99):.2f} ms "
+            f"{domain:>14} beside {name:>10}: p50 {quantile(all_of_them, 0.5):.2f} ms, p99 "
+            f"{quantile(all_of_them, 0.99):.2f} ms "
             f"(rounds {min(p99s):.2f} - {statistics.median(p99s):.2f} - {max(p99s):.2f}), "
             f"{statistics.mean(rates):.1f} large a second"
         )
@@ -245,7 +246,7 @@ async def stretch(options):
         stretches, running, before = [], True, sent.value
         tick(time.thread_time())
         await asyncio.sleep(options.seconds)
-        running, found = False, list(stretches)  # what follows is our own work
+        running, found = False, list(stretches)  # the rest is our own work
         rate = (sent.value - before) / options.seconds
         long = [each for each in found if each > 0.0005]
         stop.set()

@@ -1,4 +1,5 @@
-"""Delayed delivery through a broker process and raw sockets: what a publish costs, a restart, a second in which many are due.
+"""Delayed delivery through a broker process and raw sockets: the cost of a publish, of a restart, and of a second with
+many due messages.
 
     python bench/delayed_broker_bench.py [publish restart due] [--messages 10000000] [--due 500000] [--tracker bucket|memory]
 
@@ -209,7 +210,8 @@ def due(options: argparse.Namespace) -> None:
         at = [late[min(int(len(late) * q), len(late) - 1)] for q in (0.5, 0.99, 0.999)]
         cpu = (server.cpu_seconds() - before) / len(late) * 1e6
         print(
-            f"due in a second {len(late):,} of {options.due:,} in {seconds:.1f} s, {cpu:.1f} us of the broker's CPU a message"
+            f"due in a second {len(late):,} of {options.due:,} in {seconds:.1f} s, {cpu:.1f} us of the broker's CPU a "
+            "message"
         )
         print(f"lateness        p50 {at[0]} ms, p99 {at[1]} ms, p999 {at[2]} ms, earliest {late[0]} ms", flush=True)
 

@@ -257,7 +257,7 @@ def one_in_flight(producer: Producer) -> list[float]:
 
 
 def paced(producer: Producer, rate: float) -> float:
-    """Send at ``rate`` frames a second whatever the answers do (open loop); the time the first was due."""
+    """Send at ``rate`` frames a second without regard to the answers (open loop); the time the first was due."""
     started = now()
     while producer.acked < producer.count:
         due = int((now() - started) * rate) + 1

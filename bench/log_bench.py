@@ -69,7 +69,7 @@ def message(publish_time: int, payload: bytes) -> bytes:
 
 
 def publish(count: int = 100_000, rounds: int = 7) -> None:
-    """CPU time of the broker per message is what is compared: the rate on a shared machine says little."""
+    """Compare the CPU time of the broker per message: the rate on a shared machine has little meaning."""
     kinds = {
         "nothing": {"brokerEntryMetadataInterceptors": ""},
         "entry metadata": {},

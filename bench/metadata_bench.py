@@ -2,8 +2,8 @@
 
     python bench/metadata_bench.py [--folder DIR] [--writes N] [--topics N]
 
-Prints writes per second, one after the other and 64 at a time, then what a tree of so many topics takes in memory, as a
-snapshot on the disk, and at a start.
+Prints writes per second, one after the other and 64 at a time, then the cost of a tree of so many topics in memory, as
+a snapshot on the disk, and at a start.
 """
 
 import argparse

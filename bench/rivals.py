@@ -1,6 +1,6 @@
 """Servers that `bench/contenders.py` compares with, beside our broker and the limit server: each started once, then kept.
 
-What is not installed is left out, with the reason: `pulsar-lite` is the package of that name (0.2.0 was measured), Apache
+Missing contenders are omitted, with the reason: `pulsar-lite` is the package of that name (0.2.0 was measured), Apache
 Pulsar needs Java 17 and its jars, which `make bench-pulsar` has Maven fetch, or MAGNETAR_PULSAR_LIB names.
 """
 
@@ -38,7 +38,7 @@ _SETTINGS = {
 
 
 class AbsentError(Exception):
-    """This contender is not on this machine; the text says why, and what to do."""
+    """This contender is not on this machine; the text has the reason and the remedy."""
 
 
 def free_port() -> int:

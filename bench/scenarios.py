@@ -1,4 +1,6 @@
-"""The scenarios of the benchmarks. Each scenario takes a server's starter and a scale, and returns named figures of one round."""
+"""The scenarios of the benchmarks. Each scenario takes a server's starter and a scale, and returns
+named figures of one round.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +160,7 @@ def paced(start: Start, scale: float, rate: int, seconds: float) -> Figures:
 
 
 def paced_receipt(start: Start, scale: float, rate: int, seconds: float) -> Figures:
-    """Milliseconds from when each message of 1 KiB was due to its receipt: what of the latency is the disk's."""
+    """Milliseconds from when each message of 1 KiB was due to its receipt: the disk's part of the latency."""
     with start().wait_ready() as server:
         n = int(rate * max(1.0, seconds * scale))
         producer = load.Producer(server.port, topic(), n, 1024)

@@ -1,4 +1,4 @@
-"""The storage engine alone, beside what the disk itself gives: python bench/storage_bench.py [DIR]
+"""The storage engine alone, beside the limit of the disk: python bench/storage_bench.py [DIR]
 
 Appends runs of 64 entries of 1 KiB with a window in flight, one run in flight, then reads the backlog cold; raw
 pwrite and fdatasync of the same bytes run interleaved with it. Prints one line per figure; ratios are of the same run.

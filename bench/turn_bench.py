@@ -43,7 +43,7 @@ class NoDisk:
 
 
 class Wire:
-    """A transport that counts what it is given."""
+    """A transport that counts its input."""
 
     def __init__(self):
         self.frames = []

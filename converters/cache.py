@@ -19,7 +19,7 @@ _OVERHEAD_BYTES = 300
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """Counters since start, and what is held now."""
+    """Counters since start, and the present content."""
 
     hits: int
     misses: int

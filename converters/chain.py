@@ -8,7 +8,7 @@
                     |           (select refuses what it must)     |            |
                     ConversionFailure: checksum                   exception,   invalid, oversize
 
-The chain holds no mutable state; a reload builds a new one, and the old one is closed when nothing runs in it any more.
+The chain holds no mutable state; a reload builds a new chain, and the old chain closes after its last conversion.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ HEAD_BYTES: Final = 64
 """How much of the payload `accepts` may look at."""
 
 CHECKSUM_MAGIC: Final = 0x0E01
-# KeyValue{key="entry.format"} on the wire: field 1, length 12. Nothing else can be told faster about an entry.
+# KeyValue{key="entry.format"} on the wire: field 1, length 12. This is the fastest test of an entry.
 FORMAT_NEEDLE = b"\x0a\x0centry.format"
 
 

@@ -20,7 +20,7 @@ class ConverterError(Exception):
 
 
 class ConverterSettingsError(ConverterError):
-    """The configured chain cannot be built. The message names the setting, the value and what would fit."""
+    """The configured chain cannot be built. The message names the setting, the value and the valid values."""
 
 
 class EntryError(ConverterError):

@@ -31,7 +31,7 @@ class RejectAllConverter:
         return False
 
     def convert(self, metadata: MessageMetadata, payload: memoryview) -> Conversion:  # noqa: ARG002 - as above
-        raise AssertionError("a converter that accepts nothing was asked to convert")
+        raise AssertionError("a converter that accepts no entry was called to convert")
 
 
 class EchoConverter:

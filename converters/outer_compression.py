@@ -19,7 +19,9 @@ _COMPRESSION_FIELD = 8
 
 
 def is_known(metadata: MessageMetadata) -> bool:
-    """Whether the codec is one of ours. Protobuf keeps an unknown enum value as an unknown field and reads NONE."""
+    """Whether this module implements the codec. Protobuf keeps an unknown enum value as an unknown field and reads
+    NONE.
+    """
     unknown = UnknownFieldSet(metadata)
     return all(unknown[index].field_number != _COMPRESSION_FIELD for index in range(len(unknown)))
 

@@ -34,7 +34,7 @@ _METHODS: Mapping[str, int] = {"init": 1, "close": 0, "accepts": 2, "convert": 2
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """A chain, and what was left out of it because converters are optional."""
+    """A chain, and its omitted optional converters."""
 
     chain: ConverterChain
     problems: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def _load(spec: str, settings: Mapping[str, str], limits: ExpansionLimits, taken
         converter.init(ConverterSettings(own, limits))
     except ConverterSettingsError as error:
         raise ConverterSettingsError(f"messageConverters: {spec!r}: {error}") from error
-    except Exception as error:  # a converter may be anybody's code
+    except Exception as error:  # a converter may be foreign code
         raise _refusal(spec, f"init failed with {type(error).__name__}: {error}") from error
     return loaded(converter, own.items())
 
@@ -100,14 +100,14 @@ def _create(spec: str) -> MessageConverter:
         raise _refusal(spec, f"module {module_name!r} cannot be imported: {error}") from error
     except AttributeError as error:
         raise _refusal(spec, f"module {module_name!r} has no {class_name!r}") from error
-    except Exception as error:  # importing runs anybody's code
+    except Exception as error:  # importing runs foreign code
         raise _refusal(spec, f"importing it failed with {type(error).__name__}: {error}") from error
     if not inspect.isclass(factory):
         raise _refusal(spec, "is no class")
     created: Any
     try:
         created = factory()
-    except Exception as error:  # a converter may be anybody's code
+    except Exception as error:  # a converter may be foreign code
         raise _refusal(spec, f"cannot be created without arguments: {error}") from error
     return cast("MessageConverter", created)
 

@@ -23,7 +23,7 @@ CLI_COMMANDS: Final = {
     "lag": "how far subscriptions are behind",
     "produce": "send messages",
     "consume": "take messages of a subscription",
-    "tail": "show what is published, without a subscription",
+    "tail": "show published messages, without a subscription",
     "peek": "show the next messages of a subscription",
     "export": "the messages of a topic into JSON lines or Parquet",
     "backup": "take an image of a running broker's data",

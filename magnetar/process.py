@@ -1,4 +1,4 @@
-"""A broker in a process of its own, started from Python: what `magnetar.start` gives.
+"""A broker in a separate process, started from Python by `magnetar.start`.
 
 with magnetar.start(maxMessageSize=4096) as broker:
 client = pulsar.Client(broker.url)
@@ -31,7 +31,7 @@ _STOP_TIMEOUT_S = 30
 
 
 class BrokerStartError(RuntimeError):
-    """The broker did not start; the text ends with what it logged."""
+    """The broker did not start; the text ends with its log."""
 
 
 class BrokerProcess:
@@ -58,7 +58,7 @@ class BrokerProcess:
 
         Args:    data_dir: kept after the end; None for a temporary directory that is removed with the last `stop`.
                  settings: by Pulsar's key names, in Python's types. Ports are free ones unless given.
-                 faults: with the fault kit, on a port of its own.
+                 faults: with the fault kit, on a separate port.
         """
         _check_names(settings or {})
         self._temporary: str | None = None
@@ -119,7 +119,9 @@ class BrokerProcess:
         return self._ended()
 
     def kill(self) -> None:
-        """SIGKILL: what a crash of the broker does to its clients. `start` begins where it was. Safe to call twice."""
+        """SIGKILL: the effect of a crash of the broker on its clients. `start` begins where it was.
+        Safe to call twice.
+        """
         self._process.kill()
         self._ended()
 
@@ -205,7 +207,7 @@ class AsyncBroker:
 
 
 def _check_names(settings: dict[str, Any]) -> None:
-    """Raise BrokerStartError for a setting that no broker knows, with the one that may be meant."""
+    """Raise BrokerStartError for an unknown setting, with the nearest name."""
     from magnetar.broker.setting_areas.ignored import is_ignored  # noqa: PLC0415 - only where a broker starts
     from magnetar.broker.setting_areas.refused import REFUSED  # noqa: PLC0415 - the same
     from magnetar.broker.setting_suggestions import nearest  # noqa: PLC0415 - the same

@@ -4,7 +4,7 @@
     orders = spark.read.format("pulsar").option("topic", "orders").load()
 
 `register(spark)` does the same for a session made later. The broker never imports this room, and it needs the extra
-`magnetar[spark]` and, on the machine, Java 17. What stands below `source`, `sink` and `jobs` runs without Spark: bytes
+`magnetar[spark]` and, on the machine, Java 17. Everything below `source`, `sink` and `jobs` runs without Spark: bytes
 in, Arrow record batches out.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["register"]
 def register(spark: SparkSession | None = None) -> None:
     """Make ``format("pulsar")`` known to a session (default: the active one), and let it push filters down.
 
-    May be repeated. Raises MissingError when PySpark or Java is missing; it says what to install.
+    May be repeated. Raises MissingError when PySpark or Java is missing; it names the package to install.
     """
     # Only here: everything else in the room imports this package first.
     importlib.import_module("magnetar.pipeline.registration").register(spark)

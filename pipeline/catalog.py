@@ -84,7 +84,7 @@ class Catalog:
     # --- what is stored ---------------------------------------------------------------------------------------------
 
     def ranges(self, topics: Sequence[str], *, ledgers: bool = False) -> dict[str, LogRange | None]:
-        """The stored log of each topic or partition; None of one that does not exist."""
+        """The stored log of each topic or partition; None for a missing topic."""
         if self._tells_ranges:
             try:
                 return self._ranges_told(topics, ledgers=ledgers)
@@ -113,7 +113,7 @@ class Catalog:
         return found
 
     def _range_of_stats(self, topic: str) -> LogRange | None:
-        """The same from what Apache Pulsar tells of every topic."""
+        """The same from Apache Pulsar's statistics of every topic."""
         try:
             stats = self._ask(f"{topic_path(topic)}/internalStats")
         except NoSuchTopicError:
@@ -209,7 +209,7 @@ class Catalog:
         return int(answer["version"]["version"])
 
     def answer(self, path: str) -> Any:
-        """The answer to GET. Raises: NoSuchTopicError for what does not exist, CatalogError."""
+        """The answer to GET. Raises: NoSuchTopicError for a missing topic, CatalogError."""
         return self._ask(path)
 
     def _ask(self, path: str, method: str = "GET", body: bytes | None = None) -> Any:
@@ -235,7 +235,7 @@ class Catalog:
                 f"the admin API does not answer at {where} (option admin.url): {error}"
             ) from error
         except ValueError as error:
-            raise CatalogError(f"{where} answers {_named(path)} with what is no JSON: {error}") from error
+            raise CatalogError(f"{where} answers {_named(path)} without JSON: {error}") from error
 
     def _side_by_side(self, ask: Callable[[str], T], topics: Iterable[str]) -> list[T]:
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -2,9 +2,9 @@
 
 Exit codes:
     0   done
-    1   done, and something is wrong with what was read: errors of the audit, quarantined or lost messages
+    1   done, with findings: errors of the audit, quarantined or lost messages
     2   the command line itself is wrong
-    66  a topic, table or file that is to be read is not there (EX_NOINPUT)
+    66  a topic, table or file of the input does not exist (EX_NOINPUT)
     69  the broker does not answer; the same command goes on (EX_UNAVAILABLE)
     70  the job failed for another reason (EX_SOFTWARE)
     74  the disk of the table is full; the same command goes on (EX_IOERR)
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         report = _run(options, progress)
     except KeyboardInterrupt:
-        _complain("interrupted; what is committed stays: run the same command again to go on")
+        _complain("interrupted; committed work stays: run the same command again to continue")
         return EXIT_INTERRUPTED
     except (PipelineError, ClientError, OptionError, OSError) as error:
         progress.end()

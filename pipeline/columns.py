@@ -42,7 +42,7 @@ _ENCRYPTION_DDL = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, the type in record batches, the same type in Spark's DDL, what stands in it."""
+    """One column: its name, the type in record batches, the same type in Spark's DDL, its content."""
 
     name: str
     arrow: pa.DataType
@@ -133,7 +133,7 @@ def select_columns(columns: Sequence[Column], names: Sequence[str]) -> tuple[Col
 
 
 def ddl(columns: Sequence[Column]) -> str:
-    """Spark's DDL of these columns, what `DataSource.schema` answers."""
+    """Spark's DDL of these columns, for `DataSource.schema`."""
     return ", ".join(f"`{column.name.replace('`', '``')}` {column.ddl}" for column in columns)
 
 

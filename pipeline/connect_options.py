@@ -1,4 +1,4 @@
-"""The options that say where the broker is and what is shown to it: the same for source, sink and jobs.
+"""The options of addresses and credentials: the same for source, sink and jobs.
 
 Spark gives option names in lower case and compares them without case; so does this module.
 """
@@ -49,7 +49,7 @@ _PLUGINS = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """Where the broker is, and with what to come to it. Holds no connection; may be pickled to executors."""
+    """Addresses of the broker and credentials. Holds no connection; may be pickled to executors."""
 
     service: Address
     admin_url: str

@@ -1,4 +1,6 @@
-"""EntryChunk: consecutive entries of one topic partition, as stored. What readers of the log give to the decoder."""
+"""EntryChunk: consecutive entries of one topic partition, as stored. The output of readers of the log,
+for the decoder.
+"""
 
 from __future__ import annotations
 

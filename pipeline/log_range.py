@@ -11,7 +11,7 @@ from magnetar.protocol.topic_name import TopicName
 if TYPE_CHECKING:
     from magnetar.pipeline.offsets import Place
 
-MADE_ANEW: Final = "the topic was deleted and made anew; what it has now follows"
+MADE_ANEW: Final = "the topic was deleted and created again; its present messages follow"
 
 
 @dataclass(frozen=True, slots=True)

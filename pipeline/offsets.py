@@ -6,7 +6,7 @@ A place is the *next* thing to read, so two places are a half-open range: nothin
 * a ``Position``: the next entry. Only for logs whose entries carry no index (Apache Pulsar without
   ``AppendIndexMetadataInterceptor``).
 
-Offsets of a stream are one JSON object, what Spark keeps in its checkpoint::
+Offsets of a stream are one JSON object in Spark's checkpoint::
 
     {"v": 1, "persistent://public/default/orders-partition-0": 1042, "persistent://public/default/plain": "17:3",
      "ledgers": {"persistent://public/default/orders-partition-0": 31}}
@@ -104,7 +104,7 @@ class Offsets:
 
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> Offsets:
-        """Raises ValueError for what this version does not understand."""
+        """Raises ValueError for unsupported offsets."""
         if stored.get("v") != VERSION:
             raise ValueError(f"offsets of version {stored.get('v')!r}; this program reads version {VERSION}")
         given = {t: p for t, p in stored.items() if t not in _NO_TOPICS}

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 FAMILIES: Final = ("pulsar.client.", "pulsar.admin.", "pulsar.reader.", "pulsar.producer.")
-"""Options of the established connectors; one that means nothing here is passed over with a warning."""
+"""Options of the established connectors; an option without effect here gives a warning."""
 _OF_SPARK: Final = ("path", "checkpointlocation")
 _ENCRYPTION: Final = ("encryption", "crypto")
 
 
 class OptionError(ValueError):
-    """An option has a value that cannot be used. The text names the option and what it takes."""
+    """An option has a value that cannot be used. The text names the option and its valid values."""
 
 
 class Option(NamedTuple):
-    """One row of a table of options: the name as documented, the default as text, what it does."""
+    """One row of a table of options: the name as documented, the default as text, its effect."""
 
     name: str
     default: str

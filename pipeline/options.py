@@ -191,7 +191,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
-        """Raises OptionError, which names the option and what it takes."""
+        """Raises OptionError, which names the option and its valid values."""
         given = {name.lower(): str(value) for name, value in options.items()}
         check_names(given, SOURCE_OPTIONS, "docs/pipeline/options.md")
         mode = word(given, "readMode", READ_MODES)

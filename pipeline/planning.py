@@ -1,4 +1,4 @@
-"""Which Spark partition reads what. Pure: places and sizes in, ranges out.
+"""Assigns ranges to Spark partitions. Pure: places and sizes in, ranges out.
 
 Three steps. `shares` gives every topic partition its part of a micro-batch. `stitch` cuts a range at the borders of the
 ledgers whose files can be read, so that every piece has one way to be read, without gap or overlap. `pack` cuts what
@@ -79,7 +79,7 @@ def shares(backlog: Mapping[str, float], limit: float) -> dict[str, float]:
 
 
 def stitch(whole: ReadRange, covered: Sequence[Covered]) -> list[ReadRange]:
-    """`whole` cut into pieces in order: what a ledger file covers names that ledger, the rest goes to the broker.
+    """`whole` cut into pieces in order: a part inside a ledger file names that ledger, the rest goes to the broker.
 
     `covered` is in the order of the log. The pieces are exactly `whole`: each begins where the one before it ends.
     """

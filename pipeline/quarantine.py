@@ -40,7 +40,7 @@ class Quarantine:
         self.report(found)
 
     def report(self, found: Quarantined) -> None:
-        """Count it without ever failing: what is no damage (chunks that were never published)."""
+        """Count it without ever failing: for messages without damage (chunks that were never published)."""
         self.counts[found.reason] += 1
         self.messages += found.messages
         if len(self.entries) < MAX_KEPT:

@@ -1,4 +1,4 @@
-"""Why reading topics ends. The texts name the topic and say what can be done.
+"""Why reading topics ends. The texts name the topic and the remedy.
 
 PipelineError
 ├── CatalogError        the admin API refuses, or answers what is no answer
@@ -15,7 +15,7 @@ from magnetar.pipeline.errors import PipelineError
 
 
 class CatalogError(PipelineError):
-    """The admin API does not tell what has to be known."""
+    """The admin API lacks a needed value."""
 
 
 class CatalogUnavailableError(CatalogError):

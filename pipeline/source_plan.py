@@ -189,7 +189,7 @@ class SourcePlan:
         return [[self._with_span(piece) for piece in task] for task in tasks]
 
     def _stored_from(self, stored: LogRange, first: Place, until: Place) -> Place:
-        """The first place of the range that is still stored; what is not is reported."""
+        """The first stored place of the range; lost messages are reported."""
         if isinstance(first, int) and isinstance(stored.first, int) and isinstance(until, int) and first < stored.first:
             gone = min(stored.first, until)
             self._lose(stored.topic, first, gone, "they are not stored any more (retention)")

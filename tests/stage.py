@@ -2,11 +2,11 @@
 
     python -m tests.stage NAME [ARGUMENTS OF PYTEST]
 
-Tests against processes and sockets share two processors with whatever else the machine does, and a deadline that a test
-misses there says nothing about the broker. Up to `MOST` failed tests run again, one after the other in one process,
-with the random seed of the first run, so that a failure that does not depend on time repeats itself (hypothesis keeps
-its failing examples, too). A test that fails twice fails the stage, so do more than `MOST` failures and every other
-error of pytest. The stage names the repeated tests: each is a defect of the test or of the broker to look at.
+Tests against processes and sockets share two processors with other work, and a missed deadline there has no meaning for
+the broker. Up to `MOST` failed tests run again, one after the other in one process, with the random seed of the first
+run, so that a failure that does not depend on time repeats itself (hypothesis keeps its failing examples, too). A test
+that fails twice fails the stage, so do more than `MOST` failures and every other error of pytest. The stage names the
+repeated tests: each is a defect of the test or of the broker to look at.
 """
 
 from __future__ import annotations

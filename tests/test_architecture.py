@@ -1,6 +1,4 @@
-"""The walls of the house (docs/architecture.md): who may import whom, what a room may touch, how large a file may
-grow.
-"""
+"""The walls of the house (docs/architecture.md): imports between rooms, resources of a room, sizes of files."""
 
 import ast
 import functools

@@ -8,8 +8,8 @@
 | 3  | lz4    | 0, 1, 2 | one LZ4 frame, independent blocks (lz4_frame.py)      | content size or count of blocks |
 | 4  | zstd   | 2       | one or more zstd frames, with or without content size | content size or block headers   |
 
-"Bounded" means: whatever the input is, at most about `max_bytes` are allocated for the output, and a bomb is answered
-with DecompressedTooLargeError (guarantee G10).
+"Bounded" means: for any input, at most about `max_bytes` are allocated for the output, and a bomb raises
+DecompressedTooLargeError (guarantee G10).
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def create_record_set(
     """Write `messages` as one record batch (magic 2) or one message set (magic 0, 1); no messages give no bytes.
 
     Args:    append_time in ms is required by, and only allowed with, LOG_APPEND_TIME.
-    Raises:  MixedMagicError; UnsupportedForMessageFormatError and UnsupportedCompressionError for what the magic cannot
-             carry; InvalidRecordError for offsets that do not ascend.
+    Raises:  MixedMagicError; UnsupportedForMessageFormatError and UnsupportedCompressionError for values that the
+    magic cannot carry; InvalidRecordError for offsets that do not ascend.
     """
     if (timestamp_type is TimestampType.LOG_APPEND_TIME) != (append_time is not None):
         raise InvalidRecordError("append_time goes with LOG_APPEND_TIME, and only with it")

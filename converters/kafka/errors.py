@@ -23,7 +23,7 @@ from magnetar.converters.errors import ConversionTooLargeError, ConverterError
 
 
 class KafkaFormatError(ConverterError):
-    """Root of the Kafka subtree. Reading any bytes gives records or one of these, nothing else."""
+    """Root of the Kafka subtree. Reading any bytes gives records or one of these errors."""
 
     kafka_code: ClassVar[int] = -1
 

@@ -1,4 +1,4 @@
-"""Cutting a record set into entries: the one thing all three magics share.
+"""Cutting a record set into entries: the only form that all three magics share.
 
     entry = int64 offset | int32 size | size bytes, of which byte 16 of the entry is the magic
 

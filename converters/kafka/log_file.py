@@ -173,7 +173,9 @@ class LogFile:
         return following
 
     def _behind_wrong_checksum(self, item: LogBatch, on_damage: Callable[[LogDamage], None]) -> int:
-        """Where reading goes on: behind the entry, unless one begins inside it: then its size is what is wrong."""
+        """The place where reading continues: behind the entry, unless an entry begins inside it: then its size is
+        wrong.
+        """
         found = find_batch(self._bounded_read, item.position + 1, self._search_bounds(), before=item.next_position)
         following = item.next_position if found is None else found
         batch = item.batch

@@ -44,7 +44,7 @@ def convert_magic(
 ) -> MagicConversion:
     """Rewrite the complete entries of `buffer` in `magic`; entries that have it already are copied as they are.
 
-    Raises: UnsupportedMagicError; UnsupportedCompressionError for zstd below magic 2; whatever reading raises.
+    Raises: UnsupportedMagicError; UnsupportedCompressionError for zstd below magic 2; errors of reading.
     """
     if magic not in (0, 1, 2):
         raise UnsupportedMagicError(magic)

@@ -4,7 +4,7 @@
 
 `batches()` is the shallow iteration (one item per stored entry, nothing decompressed), iterating the set itself the
 deep one (records with absolute offsets). Both are lazy, and every iterator has its own position. A wrong entry raises
-where it is met; what came before it has been delivered.
+at its place; earlier entries have been delivered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Batch = Message | RecordBatch
 
 
 def batch_at(buffer: Buffer, magic: int) -> Batch:
-    """View one complete entry, as cut by `framing.frames`, as what its magic says."""
+    """View one complete entry, as cut by `framing.frames`, by its magic."""
     return RecordBatch(buffer) if magic == 2 else Message(buffer)
 
 

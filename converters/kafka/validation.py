@@ -74,7 +74,7 @@ class ValidatedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedSet:
-    """The proof that `buffer` may be stored, and what assignment needs to know about it."""
+    """The proof that `buffer` may be stored, and the facts for assignment."""
 
     buffer: Buffer
     entries: tuple[ValidatedEntry, ...]
@@ -96,7 +96,7 @@ class ValidatedSet:
 def validate(buffer: Buffer, rules: ProduceRules = DEFAULT_RULES) -> ValidatedSet:
     """Check a produced record set completely; its bytes are not changed.
 
-    Raises: KafkaFormatError subclasses as in the table above; `kafka_code` is what the client is answered.
+    Raises: KafkaFormatError subclasses as in the table above; `kafka_code` is the code of the answer.
     """
     RecordSet(buffer).ensure_whole()
     view = memoryview(buffer)

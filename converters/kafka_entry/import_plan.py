@@ -1,8 +1,8 @@
 """Planning the import of a Kafka log file: exactly once, resumable, without a journal of its own.
 
 The topic's deduplication is the memory. Every entry is appended under a producer name derived from the file, with
-sequence ids that only grow along the file; what the topic has already persisted is dropped by the same rule that
-protects any producer.
+sequence ids that only grow along the file; the rule that protects any producer drops entries that the topic has already
+persisted.
 
     producer name = kafka-import-<16 hex digits of SHA-256(file label, sequence mode, first batch)>
     sequence id   = first offset of the entry .. last offset     (mode offset: offsets ascend through the file)
@@ -54,7 +54,7 @@ class SequenceMode(enum.StrEnum):
 
     @staticmethod
     def for_file(name: str) -> SequenceMode:
-        """The mode that stays right for a file of this name whatever is appended to it later.
+        """The mode that stays right for a file of this name, with any later appends.
 
         Kafka names segments by their base offset, and offsets ascend in them even when its cleaner rewrites the file;
         in any other file only positions are sure to ascend.
@@ -160,7 +160,7 @@ class ImportPlan:
                     return
                 yield from packer.add(item)
         except Exception:
-            yield from packer.flush()  # what stands before the damage is part of the plan
+            yield from packer.flush()  # entries before the damage are part of the plan
             raise
         yield from packer.flush()
 
@@ -168,7 +168,7 @@ class ImportPlan:
 def plan_import(
     log: LogFile, *, name: str, mode: SequenceMode, publish_time: int, resume_after: int = -1, position: int = 0
 ) -> Iterator[ImportStep]:
-    """`ImportPlan.steps` with what most callers need."""
+    """`ImportPlan.steps` with usual arguments."""
     return ImportPlan(name, mode, publish_time, resume_after).steps(log, position)
 
 

@@ -1,7 +1,7 @@
 """Kafka headers as Pulsar properties and back, nothing lost.
 
 Properties are UTF-8 text; header keys and values are bytes, values may be null. Headers keep their order and
-duplicates, one property each; what text cannot carry is named by companion properties behind them:
+duplicates, one property each; companion properties behind them name values that text cannot carry:
 
 | companion               | value                                                     |
 |-------------------------|-----------------------------------------------------------|
@@ -12,8 +12,8 @@ duplicates, one property each; what text cannot carry is named by companion prop
 | __kafka.offset          | the record's offset, if an option of the converter is set |
 | __kafka.headers         | the number of headers, if a key starts with `__kafka.`; always last |
 
-Indexes are decimal, separated by commas. Companions stand behind all headers, so a header that merely looks like one is
-told apart by the count.
+Indexes are decimal, separated by commas. Companions stand behind all headers, so a header that merely looks like one
+differs by the count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Kafka view of a Pulsar entry: what a FETCH answers for entries that hold no Kafka bytes.
+"""The Kafka view of a Pulsar entry: the answer of a FETCH for entries without Kafka bytes.
 
 The exact way back from the converter's faithful mode, and KoP's rules for native Pulsar messages:
 
@@ -50,7 +50,7 @@ def to_kafka_records(
     origin = next((i for i, pair in enumerate(pairs) if pair == (ENTRY_FORMAT_ORIGIN, _ORIGIN)), None)
     default_time = NO_TIMESTAMP if origin is not None else int(metadata.publish_time)
     if not metadata.HasField("num_messages_in_batch"):
-        # What stands before the origin belongs to the entry, what stands behind it are the record's headers.
+        # Properties before the origin belong to the entry; properties behind it are the record's headers.
         yield _record(metadata, pairs[0 if origin is None else origin + 1 :], payload, base_offset, default_time)
         return
     for index, (single, value) in enumerate(_messages(payload, metadata.num_messages_in_batch)):

@@ -1,4 +1,4 @@
-"""Rows of a chunk's entries, block by block: what each kind of entry becomes.
+"""Rows of a chunk's entries, block by block: the rows of each kind of entry.
 
 | kind of entry | rows |
 |---|---|
@@ -223,7 +223,7 @@ class BlockRows:
         scan.report(
             entry,
             Reason.ENCRYPTED,
-            f"{why}; decryptionKeys names private keys, onEncrypted=deliver hands over what stays encrypted",
+            f"{why}; decryptionKeys names private keys, onEncrypted=deliver returns encrypted entries",
             fails=self._limits.on_encrypted == "fail",
         )
 

@@ -1,4 +1,4 @@
-"""Blocks: how a chunk of entries is cut so that the memory for decoding it is bounded, whatever its entries declare."""
+"""Blocks: parts of a chunk of entries that bound the memory for decoding, for any declared sizes."""
 
 from __future__ import annotations
 

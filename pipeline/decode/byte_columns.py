@@ -30,7 +30,7 @@ class Slices(NamedTuple):
 
 
 class Buffers:
-    """The buffers that values lie in. Nothing is copied; what is added stays alive with this object."""
+    """The buffers that values lie in. Nothing is copied; added buffers stay alive with this object."""
 
     def __init__(self) -> None:
         self._arrays: list[NDArray[np.uint8]] = []
@@ -79,7 +79,7 @@ class Buffers:
 
 
 def validity(null: Bools) -> pa.Buffer | None:
-    """Arrow's bitmap of what is not null; None when all is there."""
+    """Arrow's bitmap of non-null values; None without nulls."""
     return pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
 
 

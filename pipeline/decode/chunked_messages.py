@@ -75,7 +75,7 @@ class ChunkedMessages:
         self._reported: OrderedDict[bytes, None] = OrderedDict()
 
     def misses_beginning(self, chunk: Chunk) -> bool:
-        """Whether chunks before this one were not seen, or were forgotten."""
+        """Whether earlier chunks were not seen, or were dropped."""
         return chunk.number > 0 and chunk.uuid not in self._pending
 
     def add(self, chunk: Chunk) -> JoinedMessage | None:

@@ -4,7 +4,7 @@
     -> Rows (`block_rows.py`: batches are cut, payloads decompressed, chunks joined, Kafka entries converted)
     -> record batches of bounded size -> values by schema
 
-What a row looks like in every case stands in docs/pipeline/handling.md; `reference.py` is the same in plain Python.
+docs/pipeline/handling.md describes the rows of every case; `reference.py` is the same in plain Python.
 """
 
 from __future__ import annotations

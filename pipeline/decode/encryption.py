@@ -15,7 +15,7 @@ CODECS: Mapping[int, str] = {value: name for name, value in pb.CompressionType.i
 def encryption_context(metadata: bytes) -> dict[str, Any]:
     """The context of MessageMetadata with encryption keys, as `Message.getEncryptionCtx` of the Java client has it.
 
-    compression, uncompressedSize and batchSize tell what to do after decrypting; batchSize is null when the plain
+    compression, uncompressedSize and batchSize are for the steps after decryption; batchSize is null when the plain
     payload is a single message.
     """
     found = pb.MessageMetadata.FromString(metadata)

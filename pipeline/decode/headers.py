@@ -1,4 +1,4 @@
-"""Headers: what the metadata of a chunk's entries say, one column a field. See `protocol/entry_columns.py`."""
+"""Headers: the metadata of a chunk's entries, one column per field. See `protocol/entry_columns.py`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Headers:
         return np.where(self.compressed(), self[EntryColumn.UNCOMPRESSED_SIZE], self.payload_bytes())
 
     def rows(self) -> Int64s:
-        """The most messages that each entry can hold, whatever it declares."""
+        """The most messages that each entry can hold, for any declared number."""
         return np.clip(self.messages, 1, np.maximum(self.plain_bytes() // MIN_MESSAGE_BYTES, 1))
 
     def in_range(self, first_index: int | None, end_index: int | None) -> Bools:

@@ -33,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def reference_rows(chunk: EntryChunk, first_index: int | None = None, end_index: int | None = None) -> Iterator[Row]:
-    """Rows by column (style pulsar with `__encryptionContext`); what cannot be read is left out."""
+    """Rows by column (style pulsar with `__encryptionContext`); without unreadable messages."""
     chunks: dict[str, list[tuple[int, bytes]]] = {}
     for i in range(len(chunk)):
         try:

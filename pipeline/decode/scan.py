@@ -44,8 +44,8 @@ _CHUNK_ROWS = 32
 class Scan:
     """A chunk with its headers and the range of indexes that is wanted.
 
-    What an entry loses is reported by the range that has the index of its last message (of a broken batch: of the first
-    lost message), so that ranges side by side report it once.
+    The range with the index of its last message reports the losses of an entry (of a broken batch: of the first lost
+    message), so that ranges side by side report it once.
 
     still_encrypted: entry -> why none of the private keys opens it.
     """

@@ -1,4 +1,4 @@
-"""Options that several jobs share, and what becomes of them."""
+"""Options that several jobs share, and their evaluation."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _internal_stats(admin: AdminApi, topic: str) -> dict[str, Any]:
 
 
 def _ask(admin: AdminApi, path: str) -> Any:
-    """Raises: CatalogError; None for what has been deleted meanwhile."""
+    """Raises: CatalogError; None for deleted topics."""
     try:
         return Catalog(admin).answer(path)
     except NoSuchTopicError:

@@ -1,4 +1,4 @@
-"""THE table of jobs: name -> help, options, and what runs. The modules of a job are imported when it runs."""
+"""THE table of jobs: name -> help, options, and the job's function. The modules of a job are imported when it runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Command:
     """One job. `run` returns its report; a report with a true `findings` ends the process with exit code 1.
 
-    local: it never needs Spark, whatever the master is.
+    local: it never needs Spark, for any master.
     """
 
     help: str

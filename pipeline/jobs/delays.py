@@ -48,7 +48,7 @@ class DelayFacts:
 
 
 class DelayScan:
-    """Takes the chunks of a stretch. now_ms: what is delivered later is pending."""
+    """Takes the chunks of a stretch. now_ms: messages with a later delivery time are pending."""
 
     def __init__(self, topic: str, now_ms: int) -> None:
         self.facts = DelayFacts(topic)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.progress import Progress
 
 NEEDED = ("__topic", "__index", "__publishTime", "__brokerPublishTime")
-"""Columns that every table has, whatever is selected: commits, partitions and pruning go by them."""
+"""Columns of every table, for any selection: commits, partitions and pruning go by them."""
 PASSING = (CatalogUnavailableError, ReadTimeoutError, RetryError, TaskFailedError)
 """Errors after which a running stream tries again: the broker is away, or a task was lost."""
 _MOST_CONFLICTS = 50
@@ -173,7 +173,7 @@ class ExportJob:
     def run(self, runner: Runner, progress: Progress, report: ExportReport | None = None) -> ExportReport:
         """Bring the table up to the end of the topics as they are now.
 
-        Raises: DataLossError with failOnDataLoss, PipelineError, ClientError. What is committed stays.
+        Raises: DataLossError with failOnDataLoss, PipelineError, ClientError. Committed work stays.
         """
         report = report if report is not None else ExportReport()
         logs = stored_logs(self.options)

@@ -5,8 +5,8 @@
     phase 2  tasks read the ranges again and write only the rows whose index is kept
     commit   one commit of all files, up to the index where the log ended when the job began
 
-What passes between the phases are Arrow files below `_staging` in the table's directory; they are removed at the end.
-The broker is not involved in any of it. The table is a snapshot: a further run makes a table of its own.
+The phases exchange Arrow files below `_staging` in the table's directory; they are removed at the end. The broker is
+not involved in any of it. The table is a snapshot: a further run makes a table of its own.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def join_small_files(
 ) -> dict[str, Any]:
     """Join small files of one topic partition and date into files of about `target_bytes`.
 
-    Each group is a commit of its own, so a job that stops keeps what is done; running exports are not disturbed.
+    Each group is a separate commit, so a stopped job keeps its finished work; running exports are not affected.
     """
     groups = plan_groups(table.files(), target_bytes=target_bytes)
     schema = table.prepare(pa.schema([]))

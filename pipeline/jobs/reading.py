@@ -51,7 +51,7 @@ def stored_logs(options: SourceOptions) -> dict[str, LogRange]:
 
 
 def wanted_spans(options: SourceOptions, logs: Mapping[str, LogRange]) -> list[IndexSpan]:
-    """What startingOffsets and endingOffsets select of each log, by default everything that is stored.
+    """The selection of startingOffsets and endingOffsets in each log, by default all stored messages.
 
     Raises: OptionError, DataLossError, CatalogError.
     """
@@ -111,7 +111,7 @@ def plan_tasks(
 
 
 def readable(options: SourceOptions) -> ReadSettings:
-    """For jobs that look into messages: one that stays encrypted ends them, unless they pass over it.
+    """For jobs that inspect messages: a message that stays encrypted ends them, unless they skip it.
 
     The copy of a ciphertext would not carry what decrypts it, and an encrypted batch hides the keys of its messages.
     """
@@ -153,7 +153,7 @@ _MOST_POSITIONS = 1000
 
 
 class RowReader:
-    """The rows of ranges, inside a task. `report` says what was left out."""
+    """The rows of ranges, inside a task. `report` lists omitted messages."""
 
     def __init__(self, rows: RowSettings) -> None:
         self.report = RowReport()

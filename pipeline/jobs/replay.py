@@ -3,7 +3,7 @@
 Each source topic partition is one task that sends in the order of the log, so messages with one key keep their order.
 With an id the replay is exactly once: its ranges are written down before anything is sent (`ReplayState`), every task
 sends under the producer name `<id>-<source partition>` with its row numbers as sequence ids, and the target's
-deduplication drops what it has. The same command goes on after a stop.
+deduplication drops stored messages. The same command goes on after a stop.
 
 Payloads, keys, ordering keys, properties and event times are copied; publish times are those of the replay. All
 versions of a source topic's schema are registered with the target, and each copy names its version there.
@@ -88,7 +88,7 @@ def _batches(piece: ReplayPiece) -> Iterator[pa.RecordBatch]:
 
 
 class ReplayState:
-    """What a replay with an id sends, written down before its first message; later runs take it from here.
+    """The ranges of a replay with an id, written before its first message; later runs read them from here.
 
     A row's number is its sequence id, so every run must have the same rows in the same order. `identity` holds each
     option that decides about that: a run with another identity is refused.
@@ -121,7 +121,7 @@ class ReplayState:
             if before.get(name) != identity.get(name):
                 raise OptionError(
                     f"{self._path} belongs to a replay with another {name} ({before.get(name)}, now "
-                    f"{identity.get(name)}): give what the first run had, or another --id and --state"
+                    f"{identity.get(name)}): use the options of the first run, or another --id and --state"
                 )
         return known
 

@@ -1,8 +1,8 @@
 """Running a function over pieces of work: on Spark, or in this process.
 
-What crosses between driver and tasks is pickled: the pieces out, the results back. Both must be small. An error that
-will come again (a PipelineError, an option, a refusal) ends the job at once with its own text; any other failure of a
-task is Spark's to retry.
+Driver and tasks exchange pickled objects: the pieces out, the results back. Both must be small. An error that will come
+again (a PipelineError, an option, a refusal) ends the job at once with its own text; any other failure of a task is
+Spark's to retry.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Runner(Protocol):
 
         Args:    function: importable (of a module) or a closure that pickles; it may run again after a failure.
                  weights: how much work each piece is; `progress.begin` has been called with their sum.
-        Raises:  what the function raises.
+        Raises: errors of the function.
         """
 
 

@@ -1,4 +1,4 @@
-"""The schema that the selected topics share, with all its versions: what tasks need to decode payloads. Pickles."""
+"""The schema that the selected topics share, with all its versions, for the decoding of payloads in tasks. Pickles."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _versions(admin: AdminApi, topic: str) -> dict[int, TopicSchema]:
         kind = CatalogUnavailableError if error.code in _BUSY else CatalogError
         raise kind(f"{admin.url} answers {error.code} for the schemas of {topic}") from error
     except ValueError as error:
-        raise CatalogError(f"{admin.url} answers with what is no JSON for the schemas of {topic}: {error}") from error
+        raise CatalogError(f"{admin.url} answers without JSON for the schemas of {topic}: {error}") from error
     except OSError as error:
         raise CatalogUnavailableError(f"{admin.url} does not answer for the schemas of {topic}: {error}") from error
     found = (answer or {}).get("getSchemaResponses", [])

@@ -1,7 +1,7 @@
 """A table of Parquet files with a log of manifests.
 
     __date=YYYY-MM-DD/*.parquet          data files; any Parquet reader takes the directory as a partitioned table
-    _magnetar/<20 digits>.json           manifest n: what commit n added and removed
+    _magnetar/<20 digits>.json           manifest n: files added and removed by commit n
 
 A manifest is written to a file of its own, synced, and given its name with link(2), which fails when the name is there:
 of two commits with one number one wins. Readers that want a consistent version take the files that the manifests name;

@@ -1,4 +1,4 @@
-"""Removing data files that nothing refers to: what killed tasks left, and what compaction has replaced."""
+"""Removing unreferenced data files: files of killed tasks, and files that compaction has replaced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.lake.table_files import TableFiles
 
 STAGING: Final = "_staging"
-"""Directory of a table for what passes between the phases of a job; a job that ends removes its part."""
+"""Directory of a table for files between the phases of a job; a job that ends removes its part."""
 
 
 def remove_unreferenced(

@@ -55,7 +55,7 @@ DEFAULT_WRITE: Final = WriteOptions()
 
 @dataclass(slots=True)
 class _OpenFile:
-    """A file that is being written, and what is known of its rows."""
+    """A file in progress, and the facts about its rows."""
 
     path: str
     date: str | None

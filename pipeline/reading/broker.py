@@ -1,8 +1,8 @@
 """The broker path: the entries of a range, pushed by the broker that serves the topic.
 
 The task goes on by itself where the broker went away: it connects again and reads on behind the last entry it has,
-until `pollTimeoutMs` have passed without a single entry. What is not stored any more is reported as lost, never left
-out in silence.
+until `pollTimeoutMs` have passed without a single entry. Messages that are no longer stored are reported as lost, never
+silently omitted.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ OnLoss = Callable[["Place", "Place", str], None]
 def read_through_broker(piece: ReadRange, settings: ReadSettings, on_loss: OnLoss) -> Iterator[EntryChunk]:
     """The entries that hold ``piece.start .. piece.end``. The first and the last may hold more messages than that.
 
-    `on_loss(first, end, why)` is called for what is not stored any more; when it returns, reading goes on behind it.
-    Raises: CatalogError and its kin, ReadTimeoutError; not inside a running event loop.
+    `on_loss(first, end, why)` is called for messages that are no longer stored; when it returns, reading continues
+    behind them. Raises: CatalogError and its kin, ReadTimeoutError; not inside a running event loop.
     """
     loop = asyncio.new_event_loop()
     reader = _RangeReader(piece, settings, on_loss)
@@ -199,7 +199,7 @@ class _RangeReader:
             except CatalogUnavailableError:
                 if not kept:
                     raise
-                self.close()  # what is at hand is given; the rest comes again behind it
+                self.close()  # received messages are returned; the rest comes again behind them
                 break
             messages += counted
             if len(cut.kept):

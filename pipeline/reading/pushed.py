@@ -1,8 +1,8 @@
 """A reader of one topic at a running broker: entries as they are stored, in order, from a position on.
 
 It subscribes without a durable cursor, asks for entries in their stored form (`entry.format.raw`) and, from brokers
-that give it, for broker entry metadata. Entries stay in the bytes that came from the socket. What was pushed and not
-taken is bounded in bytes: past that the socket is not read.
+that give it, for broker entry metadata. Entries stay in the bytes that came from the socket. Pushed messages that were
+not taken have a bound in bytes: beyond it the socket is not read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which of the entries that came belong to a range, and what is missing between them. Pure."""
+"""Selects the received entries of a range, and finds missing entries between them. Pure."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ class RangeReader:
         self.lost.append((topic, first, end, why))
 
     def look_back(self, topic: str, ledger_id: int, entry_id: int) -> Iterator[EntryChunk]:
-        """Chunks of what lies before an entry of a topic partition, newest first: what a decoder asks for when a
-        message began before its range. What is gone is left out.
+        """Chunks of what lies before an entry of a topic partition, newest first: for a decoder whose message began
+        before its range. Lost entries are omitted.
         """
         stored = Catalog(self.settings.connect.admin()).range(topic, ledgers=True)
         if stored is None:

@@ -1,6 +1,6 @@
 """The segment path: entries straight from ledger files, copied nowhere on the way to the decoder.
 
-A chunk is what one read of the file gave; its bodies lie between the headers of the records.
+A chunk is the result of one read of the file; its bodies lie between the headers of the records.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _entries(
 
 
 class SegmentMap:
-    """Which indexes the ledger files of a data directory hold: what `stitch` needs. For one thread.
+    """The indexes of the ledger files of a data directory, for `stitch`. For one thread.
 
     Of sealed ledgers the range is remembered. Others are kept open, so that a stream looks only at what has been
     appended. A ledger whose file is not there, or that has no index, is not covered.

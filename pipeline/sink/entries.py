@@ -1,4 +1,4 @@
-"""What is sent: an entry, or a message in several entries because the broker takes no entry of its size."""
+"""A unit of sending: an entry, or a message in several entries because the broker takes no entry of its size."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Messages of one producer into entries, in order.
 
 Where an entry ends follows from the messages alone: neither clocks nor receipts decide. A repetition of the same
-messages gives entries with the same sequence ids, which is what deduplication compares. Only the publish time differs.
+messages gives entries with the same sequence ids, which deduplication compares. Only the publish time differs.
 
 Entry, batched:   MessageMetadata{sequence_id = first, highest_sequence_id = last, num_messages_in_batch}
                   | (u32 size | SingleMessageMetadata | payload) for each message
@@ -37,7 +37,7 @@ _LEAST_CHUNK_BYTES = 1024
 
 
 class MessageTooLargeError(ValueError):
-    """A message that the broker refuses whatever it stands in."""
+    """A message that the broker refuses in any entry."""
 
 
 class Packer:
@@ -63,7 +63,7 @@ class Packer:
         self._waiting_bytes = 0
 
     def add(self, sequence_id: int, message: Message) -> Iterator[Entry | Chunks]:
-        """What is complete now. Raises: MessageTooLargeError."""
+        """The complete entries. Raises: MessageTooLargeError."""
         size = _size(message)
         if size > self._max_bytes:
             yield from self.flush()

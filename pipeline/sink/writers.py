@@ -70,7 +70,7 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
 
 
 def _check(schema: StructType, options: SinkOptions) -> None:
-    """What cannot be written is refused before any task starts. Raises: OptionError."""
+    """Rows that cannot be written are refused before any task starts. Raises: OptionError."""
     try:
         arrow = to_arrow_schema(schema, timezone="UTC")
     except TypeError:  # a PySpark whose function gives times a zone by itself
@@ -132,7 +132,7 @@ class PulsarStreamWriter(DataSourceStreamArrowWriter):
         send_published(staging, batchId, [m.staged for m in sent if m.staged], self._options, sent[0].sink_id)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Files of the batch stay for its repetition; what was sent is dropped as known then."""
+        """Files of the batch stay for its repetition; the broker then drops sent entries as known."""
         log.warning("pulsar sink: batch %d failed; %d messages are stored", batchId, _stored(_reports(messages)))
 
 

@@ -1,4 +1,4 @@
-"""The data source `pulsar`: what Spark asks for a schema, a reader or a writer."""
+"""The data source `pulsar`: Spark gets schema, reader and writer from it."""
 
 from __future__ import annotations
 

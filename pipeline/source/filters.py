@@ -1,8 +1,9 @@
 """Filters of a query, evaluated before rows cross to the JVM.
 
 Every filter that is understood here is applied exactly as Spark would, nulls and negations included, and Spark does not
-evaluate it again; those on topic, partition and index also leave out whole ranges. What may differ is left to Spark:
-floating point numbers (there NaN is equal to itself and above all others), fields of structs, lists with a null.
+evaluate it again; those on topic, partition and index also leave out whole ranges. Spark evaluates filters that may
+differ: floating point numbers (there NaN is equal to itself and above all others), fields of structs, lists with a
+null.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches. One instance lives on the driver as long as the query; others read in tasks, of what is pickled.
+    """Micro-batches. One instance lives on the driver as long as the query; others, unpickled, read in tasks.
 
     Offsets are those of `pipeline.offsets.Offsets`. Everything but `read` runs on the driver.
     """
@@ -42,7 +42,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options, self._rows = options, rows
         self._plan: SourcePlan | None = None
         self._newest: Logs = {}
-        """The logs as last seen: what `reportLatestOffset` tells."""
+        """The last seen logs, for `reportLatestOffset`."""
         self._until: Logs | None = None
         """Trigger availableNow: where everything ends."""
         self._subscribed: set[str] = set()
@@ -82,7 +82,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxBytes(limits.size_bytes) if limits.size_bytes is not None else ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """The ends of the logs, shown in the progress of the query: what lies behind `endOffset` is backlog."""
+        """The ends of the logs, shown in the progress of the query: messages behind `endOffset` are backlog."""
         return (
             Offsets({topic: stored.end for topic, stored in self._newest.items()}).as_json() if self._newest else None
         )

@@ -37,7 +37,7 @@ class Upper(Base):
     entry_formats = frozenset(("upper",))
 
     def convert(self, metadata, payload):
-        print("printing must not disturb anybody")
+        print("printing must not disturb the worker")
         return self.good(metadata, bytes(payload).upper())
 
 

@@ -84,7 +84,7 @@ class BrokerProcess:
         assert not slow, "the loop was held: " + "; ".join(found[0] for found in slow)
 
     def kill(self):
-        """kill -9: what the operating system has not been told to keep is gone for this process."""
+        """kill -9: data that the process has not written is lost."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self._close()

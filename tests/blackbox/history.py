@@ -3,7 +3,7 @@
 Clients of a test record into one `History` (from any thread); `problems()` then says what no broker may do:
 
 lost        a message with a receipt was never delivered
-invented    a message was delivered that nobody sent
+invented a message was delivered that no client sent
 reordered   the first deliveries of a key are not in the order of sending, or a session saw a key go backwards
 duplicated  a message came a second time without a cause: its session ended, it was given back (nack, redeliver), the
             subscription was moved (seek), or its broker or topic went away in between

@@ -1,4 +1,4 @@
-"""`magnetar kafka import` against a running broker: exactly once, whatever is killed.
+"""`magnetar kafka import` against a running broker: exactly once, also after kills.
 
 `MAGNETAR_CRASH_LONG=1` kills 60 times instead of 6.
 """
@@ -43,7 +43,7 @@ class Importer:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def wait(self, timeout=60):
-        """(exit code, report, what was said)."""
+        """(exit code, report, output)."""
         out, said = self.process.communicate(timeout=timeout)
         return self.process.returncode, json.loads(out), said
 

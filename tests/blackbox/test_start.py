@@ -1,4 +1,4 @@
-"""Starting, stopping, and being told wrong things: ports, exit codes, one broker per directory, settings."""
+"""Start, stop and invalid settings: ports, exit codes, one broker per directory."""
 
 import os
 import signal

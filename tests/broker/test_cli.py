@@ -120,7 +120,7 @@ def test_what_stops_the_start_is_one_line_and_an_exit_code(broker, capsys, monke
 
 @pytest.fixture
 def report(monkeypatch):
-    """Stands in for the verification: gives this report, remembers what was asked."""
+    """Stands in for the verification: gives this report, records the calls."""
     found = VerifyReport(path="d", ledgers=2, entries=5)
     asked = []
 

@@ -23,7 +23,7 @@ async def watch():
 
 
 def busy(seconds):
-    """Work that takes so much time of this thread, whatever else the machine does."""
+    """Work that takes so much time of this thread, under any load of the machine."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass

@@ -1,7 +1,7 @@
 """The budget of a turn in calls of the broker's Python functions, which the load of the machine does not change.
 
-An allowance is some percent above what was counted (`bench/turn_bench.py` prints it). Whoever needs more says here what
-for; whoever makes a turn cheaper takes the allowance down.
+An allowance is some percent above what was counted (`bench/turn_bench.py` prints it). A change that needs more calls
+states its reason here; a change that makes a turn cheaper lowers the allowance.
 """
 
 import os

@@ -163,7 +163,7 @@ def test_an_owner_that_stops_hands_its_topics_over(members, client, topic):
         publisher.until(stored + 100)
         publisher.finish()
         check_complete(read_numbers(consumer, publisher.acknowledged - 1), publisher.acknowledged)
-        assert publisher.longest_silence_s < SESSION_MS / 1000  # nobody waits for a session to end
+        assert publisher.longest_silence_s < SESSION_MS / 1000  # no client waits for the end of a session
     finally:
         owner.start()
 

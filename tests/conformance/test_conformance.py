@@ -92,7 +92,7 @@ def logs(request, tmp_path_factory):
 
 @contextlib.contextmanager
 def _runners(profiles, tmp_path_factory):
-    """A runner, with a broker and its clock, for each profile; all are stopped in the end whatever happens."""
+    """A runner, with a broker and its clock, for each profile; all stop at the end in any case."""
     with contextlib.ExitStack() as stack:
         runners = {}
         for profile in sorted(profiles):

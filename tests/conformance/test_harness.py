@@ -46,7 +46,9 @@ def stub_url():
 
 
 class SlowBroker:
-    """Answers CONNECT and PING; while held it answers nothing, and from then on sends a late SUCCESS to who connected."""
+    """Answers CONNECT and PING; while held it answers nothing, and from then on sends a late SUCCESS to new
+    connections.
+    """
 
     def __init__(self):
         self.server = socket.create_server(("127.0.0.1", 0))

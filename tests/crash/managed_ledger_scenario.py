@@ -228,7 +228,7 @@ async def check(world: World, promise: Promise) -> None:
 
 
 async def check_orphans(work: Work) -> None:
-    """After the sweep every ledger is somebody's, and whatever is somebody's is there."""
+    """After the sweep every ledger has an owner, and every owned ledger exists."""
     ledgers, metadata = work.storage.ledgers, work.world.metadata
     newest = work.storage.recovery.newest_ledger_id
     await sweep_orphans(ledgers, metadata, [ManagedLedgerReferences(metadata)], newest)

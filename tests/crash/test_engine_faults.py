@@ -96,7 +96,7 @@ def test_disk_full_at_every_write_and_back(operation: int):
 
 @pytest.mark.parametrize("operation", SYNCS)
 def test_failing_sync_stops_acknowledgement_at_once(operation: int):
-    """Every acknowledgement given before holds; none is given after; the health says so once."""
+    """Every earlier acknowledgement holds; the engine gives none later and reports the failure once."""
     world, promise = World(), Promise()
     world.disk.fail_sync_at = operation
     seen: list[StorageFailedError] = []

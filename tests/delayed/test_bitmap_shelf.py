@@ -1,4 +1,4 @@
-"""Bitmaps beyond the budget: on the shelf and back, unchanged, whatever the file does."""
+"""Bitmaps beyond the budget: on the shelf and back, unchanged, with any faults of the file."""
 
 import random
 import tempfile

@@ -137,7 +137,7 @@ async def test_partitioned_topics():
 
 
 class Opened:
-    """A producer on a scripted broker, and what it was told."""
+    """A producer on a scripted broker, and its answers."""
 
     def __init__(self, **script):
         self.broker = ScriptedBroker(**script)

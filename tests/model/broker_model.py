@@ -168,7 +168,7 @@ class ModelSubscription:
         consumer.permits -= len(messages)
 
     def quiet(self) -> None:
-        """Nothing is under way: whoever has permits has been sent what there is."""
+        """No operation is pending: every consumer with permits has got all available messages."""
         for consumer in self.consumers:
             consumer.may_get = consumer.permits > 0
         waiting = [i for i in self.left if not any(i in c.holds for c in self.consumers)]

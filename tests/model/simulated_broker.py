@@ -55,7 +55,7 @@ class Frame:
 
 
 class Network:
-    """Everything brokers sent to anybody, in the order they did."""
+    """All frames that brokers sent, in order."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
@@ -191,7 +191,7 @@ class Simulation:
     def crash(self, mode: str, seed: int) -> None:
         """The process is gone now; the next one finds what `mode` says of what was not synced."""
         disk, metadata = self.disk.after_crash(mode, seed), self.metadata.snapshot()
-        self.stop()  # for itself, on a disk nobody looks at any more
+        self.stop()  # alone, on a disk that the test no longer reads
         self.network.take()
         self.disk, self.metadata = disk, metadata
         self.start()

@@ -1,4 +1,4 @@
-"""Fixed bytes, worked out apart from this code: whoever changes them breaks every client."""
+"""Fixed bytes, computed independently of this code: a change of them breaks every client."""
 
 from array import array
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 MOST_S = 25.0
-"""Virtual seconds in which a request on an open connection is answered, whatever the disk does."""
+"""Virtual seconds in which a request on an open connection is answered, with any faults of the disk."""
 UNAVAILABLE = frozenset({500, 503})
 """Answers that a failing disk or a stopping broker explains."""
 

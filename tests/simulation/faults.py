@@ -154,7 +154,7 @@ class Faults:
             await self._move(kind, admin, known, subscription)
 
     async def _delete(self, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
-        """Refused while consumers are connected. Whatever the outcome, the subscription is a new one from now on."""
+        """Refused while consumers are connected. With any outcome, the subscription counts as new from now on."""
         self.world.note(f"delete {subscription.name}")
         subscription.deleted(surely=False)
         done = False
@@ -164,7 +164,7 @@ class Faults:
             subscription.deleted(surely=done)
 
     async def _move(self, kind: str, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
-        """While it is under way, and for good when its outcome is unknown, nothing can be said of earlier acks."""
+        """While it is under way, and for good when its outcome is unknown, earlier acks have an unknown state."""
         self.world.note(f"{kind} {subscription.name}")
         subscription.moves += 1
         done = False

@@ -52,9 +52,9 @@ class SubscriptionHistory:
     moves: int = 0
     """Commands under way that may move the cursor anywhere."""
     moved: bool = False
-    """Such a command's outcome is unknown: nothing more can be said about what was acknowledged before it."""
+    """Such a command's outcome is unknown, and so is the state of earlier acknowledgements."""
     epoch: int = 0
-    """How often its deletion was asked for or ended: an answer to a SUBSCRIBE of before says nothing."""
+    """How often its deletion was asked for or ended: an answer to an earlier SUBSCRIBE has no meaning."""
 
     def may_be_acked(self, position: Position) -> bool:
         return position <= self.acked_up_to or position in self.acked

@@ -1,8 +1,8 @@
 """A connection between a simulated client and a broker's `Connection`, byte by byte, with what real networks do.
 
-Bytes take time, arrive in pieces, wait while the receiver does not read. A link may be *cut* (what is under way is lost,
-both ends learn of it), *half-open* (nothing arrives any more and nobody learns of it) or *stuck* (the client does not
-read, so the broker's output waits).
+Bytes take time, arrive in pieces, wait while the receiver does not read. A link may be *cut* (what is under way is
+lost, both ends learn of it), *half-open* (no bytes arrive any more and neither end notices) or *stuck* (the client does
+not read, so the broker's output waits).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Link(asyncio.Transport):
         self._after(self._end)
 
     def written_at_s(self, offset: int) -> float:
-        """When the broker wrote the byte before this offset of its output; offsets are asked in their order."""
+        """When the broker wrote the byte before this offset of its output; calls ask for offsets in order."""
         while self._marks[0][0] < offset:
             self._marks.popleft()
         return self._marks[0][1]

@@ -268,7 +268,7 @@ class World:
         )
 
     def _no_problems(self, loop: SimLoop, logs: list[Any]) -> None:
-        """Nothing failed that is not a fault of the disk: an exception that nobody expected is a bug."""
+        """No failure has another cause than the disk: an unexpected exception is a bug."""
         if self.web is not None and self.web.failed is not None:
             raise self.web.failed
         problems = [p for p in loop.problems if not isinstance(p.get("exception"), SimulatedCrash)]

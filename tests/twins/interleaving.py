@@ -106,7 +106,7 @@ class _Turns:
             worker.tell()
 
     def _end(self) -> None:
-        """The process is gone: whoever waits finds out at its next operation."""
+        """The process is dead: waiting threads notice at their next operation."""
         waiting, self._waiting = self._waiting, []
         for worker in waiting:
             while not worker.finished:

@@ -1,4 +1,4 @@
-"""A metadata service that several brokers share, in memory: ``Coordination`` with sessions that end when a test says so."""
+"""A metadata service that several brokers share, in memory: ``Coordination`` with sessions that a test ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ranges of many logs in one request: which topics it takes, and who may ask."""
+"""The ranges of many logs in one request: accepted topics and required rights."""
 
 import pytest
 

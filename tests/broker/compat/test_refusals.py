@@ -62,7 +62,7 @@ def literals(path):
 
 
 def words(text):
-    """A pattern for the text of a row, whatever its values are; of a short one for a text that is nothing else."""
+    """A pattern for the text of a row, with any values; for a short row the whole text."""
     parts = re.split(r"\{\w+\}", text)
     pattern = ".+".join(map(re.escape, parts))
     return pattern if sum(map(len, parts)) > LONG else f"\\A{pattern}\\Z"

@@ -186,7 +186,7 @@ def test_sticky_selection():
 
 
 def test_failover_by_ring_is_that_of_apache_pulsar():
-    """Three topics whose active one of alpha, beta, gamma was asked of Apache Pulsar 4.2.4."""
+    """Three topics and their active consumer of alpha, beta, gamma, as recorded from Apache Pulsar 4.2.4."""
     topics = {"t1": "gamma", "t2": "alpha", "t3": "beta"}
     names = ["alpha", "beta", "gamma"]
     for short, active in topics.items():

@@ -1,7 +1,7 @@
 """A Shared subscription over a real managed ledger against a naive model: nothing lost, counts and limits kept.
 
 Rules: publish (single and batched), join, leave, flow, ack (whole and part), give back, stuck and working connections.
-Checked after every step: who holds what, unacked counts, redelivery counts, permits, the backlog.
+Checked after every step: held messages of each consumer, unacked counts, redelivery counts, permits, the backlog.
 """
 
 from __future__ import annotations

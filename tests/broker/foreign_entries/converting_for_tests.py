@@ -46,7 +46,7 @@ class Pool:
         return future
 
     async def answer(self, answer, job=0):
-        """Answer the oldest job, and let everybody hear of it."""
+        """Answer the oldest job, and let all waiting tasks run."""
         self.jobs.pop(job)[3].set_result(answer)
         await rounds()
 

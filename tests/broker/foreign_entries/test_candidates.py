@@ -52,7 +52,7 @@ def test_large_payloads_are_not_searched_but_their_metadata_is():
 
 
 class Picky(RejectAllConverter):
-    """Takes nothing, and has to be asked about everything."""
+    """Accepts no entry, and must inspect every entry."""
 
     entry_formats = None
 

@@ -117,7 +117,7 @@ async def test_another_large_frame_is_progress(peer):
 async def test_nothing_waits_for_memory_longer_than_an_interval(peer):
     peer.is_reading, peer.waits_for_memory = False, True
     assert peer.looks() is None
-    assert peer.looks() == "no memory for what it sends"
+    assert peer.looks() == "no memory for its input"
 
 
 async def test_an_interval_of_nothing_never_looks():

@@ -1,4 +1,4 @@
-"""Brokers that share a metadata service: who serves a bundle, and what becomes of it when nodes and sessions go."""
+"""Brokers that share a metadata service: the owner of a bundle, and the effect of lost nodes and sessions."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ async def test_an_interruption_as_long_as_the_session_lives_gives_everything_up(
     await until(lambda: first.unloaded)
     assert not first.ownership.serves(TOPIC)
     assert await second.lookup(authoritative=True) == ServedAt(first.own)
-    first.session.reconnect()  # the session lives after all: its node is deleted, for nobody serves the bundle
+    first.session.reconnect()  # the session lives after all: its node is deleted, because no broker serves the bundle
     await until(lambda: cluster.nodes("/namespace") == [])
     assert await second.lookup(authoritative=True) == Here()
 

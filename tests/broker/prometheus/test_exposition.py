@@ -71,7 +71,7 @@ def test_topic_and_subscription_figures():
     values, kinds = samples([topic()])
     assert values["pulsar_rate_in", TOPIC_LABELS] == 5
     assert values["pulsar_in_messages_total", TOPIC_LABELS] == 100
-    assert kinds["pulsar_in_messages_total"] == "gauge", "Pulsar writes gauges whatever the name ends in"
+    assert kinds["pulsar_in_messages_total"] == "gauge", "Pulsar writes gauges, with any ending of the name"
     assert values["pulsar_storage_size", TOPIC_LABELS] == 5000
     assert values["pulsar_msg_backlog", TOPIC_LABELS] == 7
     assert values["pulsar_storage_backlog_quota_limit", TOPIC_LABELS] == -1

@@ -1,4 +1,4 @@
-"""A backup reads what belongs to the data directory, whatever lies there."""
+"""A backup reads only files that belong to the data directory, with any foreign files beside them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_journal_on_another_disk_of_the_same_user_is_read(data_dir):
 
 
 def test_a_process_that_has_not_opened_the_lock_is_not_stopped(data_dir):
-    """LOCK says what the directory's user wrote into it, who holds the lock as well."""
+    """The directory's user can write any text into LOCK, also while holding the lock."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as foreign:
         with (data_dir / "LOCK").open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

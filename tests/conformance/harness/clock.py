@@ -31,7 +31,7 @@ class BrokerClock:
     "Nothing came for half a second" is evidence only if the broker could have sent it. While the broker or this process
     gets no processor (a busy machine, a stopped process) this clock stands still; half a second of it are at least
     eight turns of the broker's loop. now() is time.monotonic() less what was lost, so it never runs faster than that.
-    No handshake is made, so that no token is needed; a broker that closes such connections after a while is asked anew.
+    No handshake is made, so that no token is needed; the clock reconnects when the broker closes such a connection.
     """
 
     def __init__(self, url):

@@ -127,7 +127,7 @@ class Connection:
         return self._read(timeout) or None
 
     def recv_sorted(self, n, timeout=10):
-        """n frames in whatever order they come, logged in a canonical order."""
+        """n frames in any order, logged in a canonical order."""
         frames = [self._read(timeout) for _ in range(n)]
         for type_name, what in sorted((self.session.frame_text(f) for f in frames), key=str):
             self.session.log(self.name, "<", type_name, what)

@@ -1,4 +1,4 @@
-"""One run of one scenario: its connections, its REST calls and the log in which whatever may differ is made neutral."""
+"""One run of one scenario: its connections, its REST calls, and the log with neutral values for all varying parts."""
 
 import json
 import os

@@ -179,7 +179,7 @@ def offload_status_before_any(s):
 
 @scenario
 def rates_of_a_subscription_that_nobody_reads(s):
-    """Whole numbers and fractions are told apart."""
+    """Whole numbers and fractions differ."""
     topic = s.topic()
     s.http("PUT", rest(topic), quietly=True)
     s.http("PUT", rest(topic, "/subscription/s"), "earliest", quietly=True)

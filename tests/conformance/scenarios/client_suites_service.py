@@ -37,7 +37,7 @@ def up_to_the_last(c):
 
 @scenario
 def words_of_a_refused_schema(s):
-    """Applications look for them in what a producer or consumer is told."""
+    """Applications search for them in the errors of producers and consumers."""
     ns, c = namespace(s, schemaCompatibilityStrategy="FULL"), s.connect()
     topic, other = f"persistent://{ns}/a", f"persistent://{ns}/b"
     for name in (topic, other):

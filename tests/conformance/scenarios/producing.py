@@ -41,7 +41,7 @@ def handshake_negotiates_the_lower_protocol_version(s):
 
 @scenario
 def lookup_needs_a_namespace_but_no_topic(s):
-    """The broker's address is told for topics that do not exist; nothing is created."""
+    """A lookup of a missing topic returns the broker's address and creates no topic."""
     c = s.connect()
     topic = f"persistent://public/default/{s.tag}-new"
     c.ask("LOOKUP", topic=topic)

@@ -1,4 +1,4 @@
-"""Malformed, oversized and out-of-order input: what happens to that connection, and that nobody else notices."""
+"""Malformed, oversized and out-of-order input: the effect on that connection, without effect on others."""
 
 import struct
 import time
@@ -160,7 +160,7 @@ def flow_of_no_permits_closes(s):
 
 @scenario
 def id_in_use_answers_with_what_is_there(s):
-    """A second PRODUCER or SUBSCRIBE with an id of this connection is taken for a retry, whatever else it says."""
+    """A second PRODUCER or SUBSCRIBE with an id of this connection counts as a retry, with any other fields."""
     topic, other = s.topic(), s.topic("other")
     c = s.connect()
     c.producer(topic, 1, producer_name="p")

@@ -180,7 +180,7 @@ def consumers_with_a_schema(s, c, namespace, topic):
 
 @everybody
 def the_same_id_twice(s, c, namespace, topic):
-    """Whether rights are asked before what is there is looked at."""
+    """Whether the broker checks rights before existence."""
     for _ in range(2):
         c.producer(topic, 1, producer_name=f"{c.name}-p")
         c.subscribe(topic, f"{c.name}-s", 1)

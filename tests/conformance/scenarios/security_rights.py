@@ -189,7 +189,7 @@ for _family in FAMILIES:
 
 @scenario
 def rights_on_what_is_not_there(s):
-    """Of an unknown tenant everybody hears that it is unknown."""
+    """Every role learns that a tenant is unknown."""
     world(s, "nobody")
     for role in ("nobody", "boss", ""):
         token = role and jwt(role)

@@ -1,4 +1,4 @@
-"""Administrators of tenants, roles of subscriptions and the anonymous: who may what when tenants and topics change."""
+"""Administrators of tenants, roles of subscriptions and the anonymous: their rights when tenants and topics change."""
 
 import time
 
@@ -292,7 +292,7 @@ def prefix_mode_and_roles_of_the_subscription(s):
 
 @scenario
 def names_of_methods_and_versions_of_old_clients(s):
-    """Tokens work whatever the protocol version; a challenge needs the feature."""
+    """Tokens work with any protocol version; a challenge needs the feature."""
     for version in (0, 1, 10, 13, 14, 21, 100):
         c = s.connect(f"v{version}", token=jwt("admin"), protocol_version=version, quietly=True)
         c.ask("LOOKUP", topic="persistent://public/default/any", authoritative=False)
@@ -321,7 +321,7 @@ def fresh_token_before_the_old_one_is_over(s):
 
 @scenario
 def shorter_token_as_an_answer(s):
-    """A token that is over sooner than the first one is asked for anew."""
+    """The broker requests a new token when the second token expires before the first."""
     c = s.connect(token=jwt("admin", exp=int(time.time()) + 1000))
     data = {"auth_method_name": "token", "auth_data": jwt("admin", exp=int(time.time()) + 2).encode()}
     c.send("AUTH_RESPONSE", quietly=True, client_version="t", protocol_version=21, response=data)

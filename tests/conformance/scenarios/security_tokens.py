@@ -1,4 +1,4 @@
-"""Proofs of who one is: odd tokens, methods, original principals, challenges and answers nobody asked for."""
+"""Proofs of a role: odd tokens, methods, original principals, challenges and unsolicited answers."""
 
 import base64
 import hashlib

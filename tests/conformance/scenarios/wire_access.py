@@ -95,7 +95,7 @@ def modes_beside_each_other_under_one_name(s):
 
 @scenario
 def modes_of_a_successor(s):
-    """The same id, name and connection with a higher epoch is an answer again, whatever the mode."""
+    """The same id, name and connection with a higher epoch gets an answer again, in any mode."""
     c = s.connect()
     for i, first in enumerate(MODES):
         for j, second in enumerate(MODES):

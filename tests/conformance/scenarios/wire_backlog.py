@@ -120,7 +120,7 @@ def subscription_without_consumers_keeps_its_backlog(s):
 
 @scenario
 def age_of_a_backlog_limited(s):
-    """limitTime of one second: checked by the age of whole ledgers, so a young ledger stops nobody."""
+    """limitTime of one second: checked by the age of whole ledgers, so a young ledger stops no producer."""
     ns = namespace(s)
     quota = dict(limitSize=-1, limitTime=1, policy="producer_exception")
     s.http("POST", f"/admin/v2/namespaces/{ns}/backlogQuota?backlogQuotaType=message_age", quota, quietly=True)

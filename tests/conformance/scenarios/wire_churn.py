@@ -212,7 +212,7 @@ def deduplication_switched_off_again(s):
 
 @scenario
 def deduplication_and_no_messages_of_subscriptions(s):
-    """The cursor of deduplication is no subscription that anybody sees."""
+    """The cursor of deduplication is no visible subscription."""
     topic = s.topic("t", namespace(s, deduplication=True))
     c = s.connect()
     c.producer(topic, 1, quietly=True, producer_name="p")

@@ -36,7 +36,7 @@ def connect_without_client_version_closes(s):
 
 @scenario
 def connect_with_authentication_that_nobody_asked_for(s):
-    """Authentication is off: whatever is sent is not looked at."""
+    """Authentication is off: the broker ignores all proofs."""
     s.connect(quietly=False, auth_method_name="token", auth_data=b"no token")
     s.connect(quietly=False, auth_method_name="none")
     s.connect(quietly=False, auth_method_name="unheard-of", auth_data=b"")
@@ -226,7 +226,7 @@ def old_consumer_and_the_end_of_a_topic(s):
 
 @scenario
 def old_client_asks_for_new_things(s):
-    """A command is served whatever version the peer told."""
+    """The broker accepts a command with any version of the peer."""
     topic = s.topic()
     c = s.connect(protocol_version=1)
     c.ask("GET_TOPICS_OF_NAMESPACE", namespace="public/" + s.tag)

@@ -30,7 +30,7 @@ def entries(frames):
 
 @by_type
 def end_of_an_emptied_topic_is_told_once(s, kind):
-    """To who waits there, not to who asks for more, again to who acknowledges."""
+    """Waiting consumers get the notice, consumers with new permits do not, acknowledging consumers get it again."""
     topic = s.topic()
     c = join(s, topic, kind)
     ids = published(s, topic, 2)

@@ -34,7 +34,7 @@ def shared(s, topic, name="sub", **more):
 
 @scenario
 def delayed_messages_and_the_last_message_id(s):
-    """The last id is that of the log, whatever waits."""
+    """The last id is that of the log, with any waiting messages."""
     topic = s.topic()
     c = shared(s, topic)
     published(s, topic, [b"now"])

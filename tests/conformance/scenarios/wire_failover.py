@@ -1,4 +1,4 @@
-"""Failover: who is active, who is told, what is handed over."""
+"""Failover: the active consumer, the notices, the redelivered messages."""
 
 import time
 

@@ -9,7 +9,7 @@ DOMAINS = ("persistent", "non-persistent")
 
 
 def asked(c, topic):
-    """Everything that can be asked of a name without using it."""
+    """All requests about a name that do not use it."""
     c.ask("LOOKUP", topic=topic, authoritative=False)
     c.ask("PARTITIONED_METADATA", topic=topic, metadata_auto_creation_enabled=False)
     c.ask("GET_SCHEMA", topic=topic)

@@ -250,7 +250,7 @@ def types_switched_off_on_a_non_persistent_topic(s):
 
 @scenario
 def refusals_in_their_order(s):
-    """More than one thing is wrong: which of them is told."""
+    """Several errors apply: the reported error."""
     ns = namespace(s, subscriptionTypesEnabled=["Shared", "Exclusive"])
     topic = s.topic(namespace=ns)
     c = s.connect()

@@ -150,7 +150,7 @@ def batch_goes_by_the_key_of_its_metadata(s):
 
 @scenario
 def auto_split_by_consumer_name(s):
-    """The ring depends on the consumers' names alone, so who gets which key is known."""
+    """The ring depends on the consumers' names alone, so the consumer of each key is known."""
     topic = s.topic()
     a, b, c = (join(s, topic, name) for name in ("left", "right", "middle"))
     keyed(s, topic)

@@ -5,7 +5,7 @@ from transcript import pb, scenario
 
 
 def topics(c, s, ns, mode, **more):
-    """The answer with names sorted; its hash is told by whether it is that of the same question again."""
+    """The answer with names sorted; the log shows whether a repeated request gets the same hash."""
     frame = c.ask("GET_TOPICS_OF_NAMESPACE", quietly=True, namespace=ns, mode=mode, **more)
     if frame.type == "ERROR":
         s.note(mode, pb.ServerError.Name(frame.command.error))

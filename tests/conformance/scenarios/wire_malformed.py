@@ -272,7 +272,7 @@ def schema_without_a_name_closes(s):
 
 @scenario
 def publish_time_zero_and_odd_sequence_ids(s):
-    """Sequence ids are echoed as sent, whatever they are."""
+    """The broker echoes all sequence ids unchanged."""
     topic = s.topic()
     c = s.connect()
     c.producer(topic, 1, quietly=True, producer_name="p")

@@ -14,7 +14,7 @@ def acked(c, id_, consumer_id=1):
 
 @scenario
 def shared_consumers_come_and_go_under_load(s):
-    """Every message is delivered to somebody, and what was acked once does not come again."""
+    """Every message reaches a consumer, and an acked message does not return."""
     topic = s.topic()
     p = s.connect("producer")
     p.producer(topic, 1, quietly=True, producer_name="p")

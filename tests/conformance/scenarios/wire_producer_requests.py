@@ -13,7 +13,7 @@ def request(topic, producer_id, request_id, **more):
 
 @scenario
 def same_id_asked_for_with_every_difference(s):
-    """An id in use answers with the producer that is there, whatever is asked."""
+    """A request with an id in use gets the existing producer, with any other fields."""
     topic, other = s.topic(), s.topic("other")
     c = s.connect()
     c.producer(topic, 1, producer_name="a")

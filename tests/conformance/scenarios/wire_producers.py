@@ -12,7 +12,7 @@ def policy(s, ns, path, body, method="POST"):
 
 @scenario
 def producer_reconnects_on_its_connection_with_a_higher_epoch(s):
-    """Same name and id on the same connection is the same producer; a successor is told by a higher epoch."""
+    """Same name and id on the same connection is the same producer; a successor has a higher epoch."""
     c, topic = s.connect(), s.topic()
     c.producer(topic, 1, producer_name="x", epoch=0)
     c.producer(topic, 1, producer_name="x", epoch=1)

@@ -171,7 +171,7 @@ def send_with_a_transaction_while_they_are_off(s):
 
 @scenario
 def send_of_a_marker(s):
-    """A client may not write markers; whatever becomes of them, consumers do not see them."""
+    """A client may not write markers; in any case consumers do not see them."""
     c, topic = s.connect(), s.topic()
     c.subscribe(topic, permits=10, quietly=True)
     c.producer(topic, 1, quietly=True)

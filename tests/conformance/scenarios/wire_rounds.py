@@ -5,7 +5,7 @@ from transcript import scenario
 
 
 class Round:
-    """Messages put on a topic one at a time; who got each is written down."""
+    """Messages put on a topic one at a time; the log has the consumer of each."""
 
     def __init__(self, s, domain="persistent", acks=True):
         self.s, self.topic, self.n, self.members, self.acks = s, s.topic(domain=domain), 0, {}, acks

@@ -1,4 +1,4 @@
-"""Schemas over the life of a topic: who may bring one, who may not, and what is left of it when things are deleted."""
+"""Schemas over the life of a topic: the clients that may add a schema, and the effect of deletions."""
 
 import json
 import struct

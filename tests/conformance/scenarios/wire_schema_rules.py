@@ -1,4 +1,4 @@
-"""Schemas: what is refused and what passes, type by type, for producers, consumers and those who only ask."""
+"""Schemas: refused and accepted schemas, type by type, for producers, consumers and clients that only request."""
 
 import json
 import struct
@@ -423,7 +423,7 @@ def schema_outlives_its_producers(s):
 
 @scenario
 def consumers_and_what_makes_a_topic_used(s):
-    """A consumer's schema is the topic's first while nobody has used the topic."""
+    """A consumer's schema is the topic's first schema while the topic is unused."""
     c = s.connect()
     plain, auto, typed, full = (s.topic(n) for n in ("plain", "auto", "typed", "full"))
     c.subscribe(plain, "a", 1, quietly=True)

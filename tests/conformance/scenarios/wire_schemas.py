@@ -139,7 +139,7 @@ def schema_of_no_type(s):
 
 @scenario
 def schema_type_changes(s):
-    """Another type is incompatible, whatever the strategy says of texts."""
+    """Another type is incompatible, with any strategy for texts."""
     c, topic = s.connect(), s.topic()
     c.producer(topic, 1, producer_name="a", schema=schema())
     c.producer(topic, 2, producer_name="b", schema=schema(INT, "Json"))

@@ -1,4 +1,4 @@
-"""Importing a file exactly once: whatever is interrupted and repeated, the topic ends with every record once."""
+"""Importing a file exactly once: after any interruptions and repetitions the topic has every record once."""
 
 import pytest
 from hypothesis import given, settings

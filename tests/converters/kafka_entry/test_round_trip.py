@@ -1,4 +1,4 @@
-"""Kafka -> stored entry -> Pulsar view -> Kafka view: nothing changes in faithful mode, whatever the records hold."""
+"""Kafka -> stored entry -> Pulsar view -> Kafka view: faithful mode changes no record, with any content."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

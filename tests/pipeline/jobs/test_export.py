@@ -1,4 +1,4 @@
-"""Export of a real broker's topics, in this process: exactly once by index, whatever is repeated or goes wrong."""
+"""Export of a real broker's topics, in this process: exactly once by index, with any repetitions and errors."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Identity of a data directory: who may open it, what is refused, what is set aside."""
+"""Identity of a data directory: exclusive use, refusals, files set aside."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ async def test_an_aged_or_idle_ledger_is_closed_without_traffic(config, seconds)
         ground.scheduler.advance(0.1)
     await settle()
     assert ledger.ledgers[0].closed_at_ms
-    assert len(await ground.ledgers.list_ledgers()) == 1, "nothing is created for nobody"
+    assert len(await ground.ledgers.list_ledgers()) == 1, "no ledger is created without a waiting run"
     await append(ledger, [b"y"])
     assert ledger.last_confirmed == Position(1, 0)
 

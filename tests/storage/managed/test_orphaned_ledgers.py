@@ -1,4 +1,4 @@
-"""Orphaned ledgers: what is nobody's goes, whatever is not plain stays."""
+"""Orphaned ledgers: ledgers without an owner go, doubtful ledgers stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lane of the journal over a frame writer of the test: who writes what, in which order."""
+"""The lane of the journal over a frame writer of the test: the writer of each frame, and the order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class HeldWriter:
-    """Reports on a frame when the test says so; writes it then."""
+    """Writes a frame and reports on it when the test calls."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []

@@ -1,4 +1,4 @@
-"""``verify``: finds every damage with its place, changes nothing, repairs only what is asked."""
+"""``verify``: finds every damage with its place, makes no change, repairs only requested parts."""
 
 from __future__ import annotations
 
